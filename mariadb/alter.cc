@@ -52,6 +52,7 @@ bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_in
     if ((*field)->flags & AUTO_INCREMENT_FLAG || (*field)->default_value || (*field)->has_default_now_unireg_check()) return false;
     const uchar *defaults = altered->s->default_values;
     Layouts::Default value{(*field)->real_maybe_null() && (*field)->is_null_in_record(defaults), ""};
+    if (is_apart(*field, defaults)) return false;
     if (!value.null) pack_field(*field, defaults, defaults - altered->record[0], &value.bytes);
     columns.push_back(++layouts->last_column);
     layouts->defaults[layouts->last_column] = value;
@@ -109,8 +110,11 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   for (uint index : added_indexes(altered, info)) {
     const KEY &key = altered->key_info[index];
     if (key.algorithm == HA_KEY_ALG_LONG_HASH) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    for (uint part = 0; part < key.user_defined_key_parts; part++)
-      if (!key.key_part[part].field->stored_in_db() || !has_sort_keys(key.key_part[part].field)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    for (uint part = 0; part < key.user_defined_key_parts; part++) {
+      /* The build sees rows without their long columns. */
+      const Field *field = key.key_part[part].field;
+      if (!field->stored_in_db() || !has_sort_keys(field) || may_be_apart(field)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    }
   }
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
@@ -124,6 +128,7 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   if (info->handler_flags & COLUMNS) {
     alter->changes.layouts = m_share->layouts;
     if (!add_layout(table, altered, info, &alter->changes.layouts)) return true; /* it was asked before */
+    for (Field **field = altered->field; *field; field++) alter->changes.has_long_columns |= may_be_apart(*field);
   }
   for (uint at = 0; at < info->index_drop_count; at++) alter->changes.dropped.push_back(info->index_drop_buffer[at]->name.str);
   for (const Alter_inplace_info::Rename_key_pair &names : info->rename_keys)
@@ -136,7 +141,7 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
     return true;
   }
   alter->announced = true;
-  /* Nobody writes now. */
+  /* The server's exclusive lock excludes writers here. */
   alter->build = std::make_unique<Index_build>();
   if (seawall_status status = alter->build->begin(rows())) {
     print_error(failed(status), MYF(0));
@@ -274,7 +279,7 @@ int ha_seawall::check_index(seawall_tx *tx, uint index, THD *thd) {
     if (thd_kill_level(thd) != THD_IS_NOT_KILLED) return HA_ADMIN_FAILED;
     count++;
     m_primary.assign((const char *)key.data, key.len);
-    if (read_row(table->record[0], value)) {
+    if (read_row(tx, table->record[0], value)) {
       warn_of(thd, m_error.c_str());
       return HA_ADMIN_CORRUPT;
     }
@@ -305,8 +310,11 @@ int ha_seawall::check_index(seawall_tx *tx, uint index, THD *thd) {
 
 int ha_seawall::check(THD *thd, HA_CHECK_OPT *options) {
   int found = HA_ADMIN_OK;
-  for (const Tree &tree : m_share->trees) {
-    seawall_status status = seawall_check_tree(db.get(), tree.get(), warn_of, thd);
+  std::vector<const seawall_tree *> trees;
+  for (const Tree &tree : m_share->trees) trees.push_back(tree.get());
+  if (m_share->long_columns) trees.push_back(m_share->long_columns.get());
+  for (const seawall_tree *tree : trees) {
+    seawall_status status = seawall_check_tree(db.get(), tree, warn_of, thd);
     if (status == SEAWALL_STATUS_OK) continue;
     if (status != SEAWALL_STATUS_CORRUPT) warn_of(thd, seawall_error());
     found = status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
@@ -321,6 +329,7 @@ int ha_seawall::check(THD *thd, HA_CHECK_OPT *options) {
     return HA_ADMIN_FAILED;
   }
   MY_BITMAP *old = tmp_use_all_columns(table, &table->read_set);
+  if (m_share->long_columns) found = check_long_columns(tx.get(), thd);
   for (uint at = 0; found == HA_ADMIN_OK && at < table->s->keys; at++)
     if (!is_primary(at)) found = check_index(tx.get(), at, thd);
   tmp_restore_column_map(&table->read_set, old);

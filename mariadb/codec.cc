@@ -374,15 +374,47 @@ bool Key_codec::decode(const uchar **key, const uchar *key_end, const uchar **va
   return true;
 }
 
+/* What a BLOB points to that is unread. */
+static const uchar UNREAD = 0;
+
+static const uchar *data_of(const Field_blob *blob, const uchar *record) {
+  const uchar *data;
+  memcpy(&data, blob->ptr_in_record(record) + blob->pack_length_no_ptr(), sizeof data);
+  return data;
+}
+
+bool may_be_apart(const Field *field) {
+  return field->stored_in_db() && field->flags & BLOB_FLAG && static_cast<const Field_blob *>(field)->pack_length_no_ptr() > 1;
+}
+
+bool is_apart(const Field *field, const uchar *record) {
+  if (!may_be_apart(field) || (field->real_maybe_null() && field->is_null_in_record(record))) return false;
+  return static_cast<const Field_blob *>(field)->get_length(field->ptr_in_record(record)) > APART_FROM;
+}
+
+bool is_unread(const Field *field, const uchar *record) {
+  return is_apart(field, record) && data_of(static_cast<const Field_blob *>(field), record) == &UNREAD;
+}
+
+static bool is_indexed(const TABLE *table, const Field *field) {
+  for (uint key = 0; key < table->s->keys; key++)
+    for (uint part = 0; part < table->key_info[key].user_defined_key_parts; part++)
+      if (table->key_info[key].key_part[part].fieldnr == field->field_index + 1u) return true;
+  return false;
+}
+
 void Row_codec::init(TABLE *table, const Layouts &layouts) {
   m_table = table;
   m_layouts.clear();
+  m_long.clear();
   m_blobs = false;
   std::map<uint32_t, Field *> fields;
   size_t at = 0;
   for (Field **f = table->field; *f; f++) {
     if (!(*f)->stored_in_db() || at == layouts.all.back().size()) continue;
-    fields[layouts.all.back()[at++]] = *f;
+    uint32_t number = layouts.all.back()[at++];
+    fields[number] = *f;
+    if (may_be_apart(*f)) m_long.push_back({static_cast<Field_blob *>(*f), number, is_indexed(table, *f)});
     m_blobs |= ((*f)->flags & BLOB_FLAG) != 0;
   }
   for (const std::vector<uint32_t> &columns : layouts.all) {
@@ -399,9 +431,10 @@ void Row_codec::init(TABLE *table, const Layouts &layouts) {
         column.dropped = layouts.dropped.at(number);
       }
       column.null_bit = (column.field ? column.field->real_maybe_null() : column.dropped.nullable) ? bits++ : -1;
+      column.apart_bit = (column.field ? may_be_apart(column.field) : column.dropped.apart) ? bits++ : -1;
       layout.columns.push_back(column);
     }
-    layout.null_bytes = (bits + 7) / 8;
+    layout.bit_bytes = (bits + 7) / 8;
     for (const auto &field : missing) layout.missing.emplace_back(field.second, layouts.defaults.at(field.first));
     m_layouts.push_back(std::move(layout));
   }
@@ -411,15 +444,18 @@ void Row_codec::encode(const uchar *record, Bytes *to) const {
   my_ptrdiff_t offset = record - m_table->record[0];
   const Layout &layout = m_layouts.back();
   to->push_back((char)m_layouts.size());
-  size_t nulls = to->size();
-  to->append(layout.null_bytes, '\0');
+  size_t bits = to->size();
+  to->append(layout.bit_bytes, '\0');
+  auto set = [&](int bit) { (*to)[bits + bit / 8] |= (char)(1 << (bit % 8)); };
   for (const Column &column : layout.columns) {
-    int bit = column.null_bit;
-    if (bit >= 0 && column.field->is_null_in_record(record)) {
-      (*to)[nulls + bit / 8] |= (char)(1 << (bit % 8));
-      continue;
+    if (column.null_bit >= 0 && column.field->is_null_in_record(record)) {
+      set(column.null_bit);
+    } else if (column.apart_bit >= 0 && is_apart(column.field, record)) {
+      set(column.apart_bit);
+      to->append((const char *)column.field->ptr_in_record(record), static_cast<Field_blob *>(column.field)->pack_length_no_ptr());
+    } else {
+      pack_field(column.field, record, offset, to);
     }
-    pack_field(column.field, record, offset, to);
   }
 }
 
@@ -434,11 +470,24 @@ bool Row_codec::read_column(Field *field, const uchar **from, const uchar *end, 
   return true;
 }
 
-static bool pass_over(const Layouts::Dropped &dropped, const uchar **from, const uchar *end) {
+/* Sets the length of a value that is stored apart. */
+static bool read_length(Field_blob *field, const uchar **from, const uchar *end, my_ptrdiff_t offset) {
+  uint prefix = field->pack_length_no_ptr();
+  if ((size_t)(end - *from) < prefix) return false;
+  if (field->real_maybe_null()) field->set_notnull(offset);
+  uchar *to = field->ptr + offset;
+  const uchar *data = &UNREAD;
+  memcpy(to, *from, prefix);
+  memcpy(to + prefix, &data, sizeof data);
+  *from += prefix;
+  return field->get_length(to) > APART_FROM;
+}
+
+static bool pass_over(const Layouts::Dropped &dropped, bool apart, const uchar **from, const uchar *end) {
   size_t len = dropped.fixed;
   if (len == 0) {
     if ((size_t)(end - *from) < dropped.prefix) return false;
-    for (uint32_t i = 0; i < dropped.prefix; i++) len |= (size_t)(*from)[i] << (8 * i);
+    for (uint32_t i = 0; i < dropped.prefix && !apart; i++) len |= (size_t)(*from)[i] << (8 * i);
     *from += dropped.prefix;
   }
   if ((size_t)(end - *from) < len) return false;
@@ -451,9 +500,10 @@ bool Row_codec::decode(const uchar *from, size_t len, uchar *record) const {
   const uchar *end = from + len;
   if (len < 1 || *from == 0 || *from > m_layouts.size()) return false;
   const Layout &layout = m_layouts[*from - 1];
-  if (len < 1 + layout.null_bytes) return false;
-  const uchar *nulls = from + 1;
-  from = nulls + layout.null_bytes;
+  if (len < 1 + layout.bit_bytes) return false;
+  const uchar *bits = from + 1;
+  from = bits + layout.bit_bytes;
+  auto is_set = [&](int bit) { return bit >= 0 && bits[bit / 8] & (1 << (bit % 8)); };
   memcpy(record, m_table->s->default_values, m_table->s->null_bytes);
   auto set_null = [&](Field *field) {
     field->set_null(offset);
@@ -461,12 +511,15 @@ bool Row_codec::decode(const uchar *from, size_t len, uchar *record) const {
     memcpy(record + at, m_table->s->default_values + at, field->pack_length_in_rec());
   };
   for (const Column &column : layout.columns) {
-    int bit = column.null_bit;
-    if (bit >= 0 && nulls[bit / 8] & (1 << (bit % 8))) {
+    bool apart = is_set(column.apart_bit), read;
+    if (is_set(column.null_bit)) {
       if (column.field) set_null(column.field);
-    } else if (column.field ? !read_column(column.field, &from, end, offset) : !pass_over(column.dropped, &from, end)) {
-      return false;
+      continue;
     }
+    if (!column.field) read = pass_over(column.dropped, apart, &from, end);
+    else if (apart) read = read_length(static_cast<Field_blob *>(column.field), &from, end, offset);
+    else read = read_column(column.field, &from, end, offset);
+    if (!read) return false;
   }
   for (const auto &missing : layout.missing) {
     const std::string &bytes = missing.second.bytes;
@@ -479,6 +532,7 @@ bool Row_codec::decode(const uchar *from, size_t len, uchar *record) const {
 
 bool how_to_pass_over(const Field *field, Layouts::Dropped *how) {
   how->nullable = field->real_maybe_null();
+  how->apart = may_be_apart(field);
   how->fixed = how->prefix = 0;
   switch (field->real_type()) {
   case MYSQL_TYPE_TINY:

@@ -14,8 +14,9 @@
    entry's value, as Field::pack of each such column that is not NULL: first those of the index, then those of
    the primary key. A part that is a prefix of its column, or of a BLOB, is in neither.
 
-   A row is [1: the format], a bit for each column that may be NULL, then Field::pack of each column that is
-   stored and not NULL. */
+   A row is [1: the number of its layout], a bit for each column that may be NULL and one for each that may be stored
+   apart, then Field::pack of each column that is stored and not NULL. Of a value that is stored apart the row has only
+   the length (long_columns.cc). */
 #ifndef SEAWALL_CODEC_H
 #define SEAWALL_CODEC_H
 
@@ -94,29 +95,48 @@ bool has_sort_keys(const Field *field);
 /* Whether a key's part of this column and length can be had from an index entry. */
 bool is_readable(const Field *field, uint length);
 
+/* A value of more bytes is stored apart, if its column may be. */
+const size_t APART_FROM = 4000;
+/* Whether long values of the column are stored apart: TEXT, BLOB, JSON, geometries. */
+bool may_be_apart(const Field *field);
+/* Whether this one is. */
+bool is_apart(const Field *field, const uchar *record);
+/* Whether the record has only the length of a value that is stored apart: the statement does not read the column. */
+bool is_unread(const Field *field, const uchar *record);
+
+/* A column that may be stored apart. */
+struct Long_column {
+  Field_blob *field;
+  uint32_t number;
+  bool indexed; /* a part of it */
+};
+
 class Row_codec {
 public:
   void init(TABLE *table, const Layouts &layouts);
   void encode(const uchar *record, Bytes *to) const;
-  /* Returns false if the bytes are not a row of this table. Long columns in `record` point into `from`, or into the
-     codec. */
+  /* Returns false if the bytes are not a row of this table. BLOBs in `record` point into `from`, or into the codec;
+     those that are stored apart are unread. */
   bool decode(const uchar *from, size_t len, uchar *record) const;
   bool has_blobs() const { return m_blobs; }
+  const std::vector<Long_column> &long_columns() const { return m_long; }
 
 private:
   struct Column {
     Field *field; /* null: it was dropped */
-    int null_bit; /* -1: never NULL */
+    int null_bit;  /* -1: never NULL */
+    int apart_bit; /* -1: never stored apart */
     Layouts::Dropped dropped;
   };
   struct Layout {
     std::vector<Column> columns;
-    size_t null_bytes = 0;
+    size_t bit_bytes = 0;
     std::vector<std::pair<Field *, Layouts::Default>> missing;
   };
   bool read_column(Field *field, const uchar **from, const uchar *end, my_ptrdiff_t offset) const;
   TABLE *m_table = nullptr;
   std::vector<Layout> m_layouts;
+  std::vector<Long_column> m_long;
   bool m_blobs = false;
 };
 

@@ -9,7 +9,7 @@ namespace seawall {
 static Tree dictionary;
 static const char *const DICTIONARY = "dictionary";
 static const char LAST = 'n', TABLE = 't', TEMPORARY = 'T', COUNTERS = 'c', DROPPED = 'd', HALF_MADE = 'h', STATISTICS = 's';
-static const char FORMAT = 4;
+static const char FORMAT = 5;
 static const uint64_t ROW_BLOCK = 65536, AUTO_BLOCK_MAX = 1024;
 
 /* Runs `change` in a transaction of its own. */
@@ -64,6 +64,7 @@ static std::string encode(const Definition &d) {
     put_number(index.number, &to);
     put_text(index.name, &to);
   }
+  put_number(d.has_long_columns, &to);
   put_number(d.layouts.last_column, &to);
   put_number(d.layouts.all.size(), &to);
   for (const std::vector<uint32_t> &columns : d.layouts.all) {
@@ -82,6 +83,7 @@ static std::string encode(const Definition &d) {
     put_number(column.second.nullable, &to);
     put_number(column.second.fixed, &to);
     put_number(column.second.prefix, &to);
+    put_number(column.second.apart, &to);
   }
   return to;
 }
@@ -127,6 +129,7 @@ static bool decode(seawall_slice from, Definition *d) {
     uint32_t number = (uint32_t)reader.number();
     d->indexes.push_back({reader.text(), number});
   }
+  d->has_long_columns = reader.number() != 0;
   d->layouts = Layouts();
   d->layouts.last_column = (uint32_t)reader.number();
   for (uint64_t count = reader.number(); count > 0 && reader.ok(); count--) {
@@ -144,6 +147,7 @@ static bool decode(seawall_slice from, Definition *d) {
     dropped.nullable = reader.number() != 0;
     dropped.fixed = (uint32_t)reader.number();
     dropped.prefix = (uint32_t)reader.number();
+    dropped.apart = reader.number() != 0;
   }
   return reader.done() && !d->layouts.all.empty();
 }
@@ -176,6 +180,14 @@ seawall_status find_table(const char *path, Definition *definition) {
   });
 }
 
+/* The trees of a table beside that of its rows. */
+static std::vector<uint32_t> trees_beside(const Definition &definition) {
+  std::vector<uint32_t> trees;
+  for (const Definition::Index &index : definition.indexes) trees.push_back(index.number);
+  if (definition.has_long_columns) trees.push_back(LONG_COLUMNS);
+  return trees;
+}
+
 /* Makes the trees of a table with a new number, and its counters. */
 static seawall_status make_trees(seawall_tx *tx, Definition *definition, uint64_t auto_from) {
   seawall_slice value;
@@ -191,9 +203,8 @@ static seawall_status make_trees(seawall_tx *tx, Definition *definition, uint64_
     status = seawall_put(tx, dictionary.get(), slice(key_of(COUNTERS, definition->number)), slice(counters));
   Tree tree;
   if (status == SEAWALL_STATUS_OK) status = seawall_create_tree(tx, tree_name(definition->number, 0).c_str(), tree.out());
-  for (const Definition::Index &index : definition->indexes)
-    if (status == SEAWALL_STATUS_OK)
-      status = seawall_create_tree(tx, tree_name(definition->number, index.number).c_str(), tree.out());
+  for (uint32_t index : trees_beside(*definition))
+    if (status == SEAWALL_STATUS_OK) status = seawall_create_tree(tx, tree_name(definition->number, index).c_str(), tree.out());
   return status;
 }
 
@@ -216,12 +227,12 @@ static seawall_status drop_trees(seawall_tx *tx, const Definition &definition, s
       status = seawall_delete(tx, dictionary.get(), slice(key_of(kind, definition.number)));
   if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
     status = seawall_drop_tree(tx, tree_name(definition.number, 0).c_str());
-  for (const Definition::Index &index : definition.indexes)
-    if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, index.number).c_str());
+  for (uint32_t index : trees_beside(definition))
+    if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, index).c_str());
   return status;
 }
 
-seawall_status create_table(const char *path, uint32_t columns, const std::vector<std::string> &indexes,
+seawall_status create_table(const char *path, uint32_t columns, bool has_long_columns, const std::vector<std::string> &indexes,
                             const std::string &version, uint64_t auto_from) {
   return in_transaction([&](seawall_tx *tx) {
     Definition definition;
@@ -231,6 +242,7 @@ seawall_status create_table(const char *path, uint32_t columns, const std::vecto
     if (status != SEAWALL_STATUS_NOT_FOUND) return status;
     definition.version = version;
     definition.layouts = Layouts::of(columns);
+    definition.has_long_columns = has_long_columns;
     for (const std::string &name : indexes) definition.indexes.push_back({name, (uint32_t)definition.indexes.size() + 1});
     status = make_trees(tx, &definition, auto_from);
     if (status == SEAWALL_STATUS_OK) status = seawall_insert(tx, dictionary.get(), slice(key), slice(encode(definition)));
@@ -344,6 +356,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
   Definition definition;
   std::string key = key_of(changes.path.c_str());
   seawall_status status = lock_table(tx, key, &definition);
+  if (status != SEAWALL_STATUS_OK) return status;
   for (const std::string &name : changes.dropped) {
     auto is = [&](const Definition::Index &index) { return index.name == name; };
     auto found = std::find_if(definition.indexes.begin(), definition.indexes.end(), is);
@@ -363,11 +376,16 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
     if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(half_made(definition.number, index.number)));
   }
   if (!changes.layouts.all.empty()) definition.layouts = changes.layouts;
+  if (changes.has_long_columns && !definition.has_long_columns) {
+    Tree tree;
+    if (status == SEAWALL_STATUS_OK) status = seawall_create_tree(tx, tree_name(definition.number, LONG_COLUMNS).c_str(), tree.out());
+    definition.has_long_columns = true;
+  }
   definition.version = changes.version;
-  if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(key_of(STATISTICS, definition.number)));
-  if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
-    status = seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
-  return status;
+  if (status != SEAWALL_STATUS_OK) return status;
+  status = seawall_delete(tx, dictionary.get(), slice(key_of(STATISTICS, definition.number)));
+  if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) return status;
+  return seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
 }
 
 seawall_status alter_tables(const std::vector<const Changes *> &tables) {

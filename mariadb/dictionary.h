@@ -28,6 +28,7 @@ struct Definition {
   uint64_t number = 0;        /* of the table */
   std::vector<Index> indexes; /* secondary ones */
   Layouts layouts;            /* of its rows */
+  bool has_long_columns = false; /* a tree of them */
   std::string version;        /* the server's, of the definition that indexes and layouts belong to */
   /* The number of an index; 0 if there is none of the name. */
   uint32_t index(const char *name) const;
@@ -45,7 +46,8 @@ struct Statistics {
   ulong rows_per_value(const char *index, uint part) const;
 };
 
-/* The tree of a table's rows (0), or of a secondary index (from 1). */
+/* The tree of a table's rows (0), of a secondary index (from 1), or of its long columns. */
+const uint32_t LONG_COLUMNS = UINT32_MAX;
 std::string tree_name(uint64_t table, uint32_t index);
 
 /* Makes the dictionary if there is none; drops what an earlier server left half-dropped, and its temporary
@@ -56,7 +58,7 @@ void close_dictionary();
 
 seawall_status find_table(const char *path, Definition *definition);
 /* Each is one transaction, and durable when it returns. `auto_from`: the first automatic number. */
-seawall_status create_table(const char *path, uint32_t columns, const std::vector<std::string> &indexes,
+seawall_status create_table(const char *path, uint32_t columns, bool has_long_columns, const std::vector<std::string> &indexes,
                             const std::string &version, uint64_t auto_from);
 seawall_status rename_table(const char *from, const char *to);
 /* The name is gone, or has new trees, when it returns. With `later` the trees are still there, as the caller's transaction may
@@ -74,6 +76,7 @@ struct Changes {
   std::vector<std::string> dropped;
   std::vector<std::pair<std::string, std::string>> renamed;
   Layouts layouts; /* those that there are, and the new one; empty: no change */
+  bool has_long_columns = false; /* the new layout has */
   std::string version;
 };
 seawall_status announce_indexes(const std::vector<std::string> &names, Changes *changes);

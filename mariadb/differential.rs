@@ -50,8 +50,18 @@ const TEXTS: &[&str] = &[
     "'日本'",
     "'zzzzzzzzzzzzzzzz'",
 ];
-const LONG: &[&str] =
-    &["''", "'a'", "'A'", "'a '", "repeat('x', 100)", "repeat('x', 9000)", "repeat('y', 70000)", "'short'"];
+const LONG: &[&str] = &[
+    "''",
+    "'a'",
+    "'A'",
+    "'a '",
+    "repeat('x', 100)",
+    "repeat('x', 4000)",
+    "repeat('x', 4001)",
+    "repeat('x', 9000)",
+    "repeat('y', 70000)",
+    "'short'",
+];
 
 struct Table {
     name: String,

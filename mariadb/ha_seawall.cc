@@ -16,6 +16,8 @@ handler::Table_flags ha_seawall::table_flags() const {
   /* Without locks of ranges the same statements could have other results on a replica. */
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
+  /* Long columns are read only when the statement reads them. */
+  if (table_share && table_share->blob_fields) flags |= HA_PARTIAL_COLUMN_READ;
   return flags;
 }
 
@@ -69,11 +71,17 @@ int ha_seawall::open_trees(const char *name) {
     trees.emplace_back();
     status = seawall_open_tree(tx.get(), tree_name(definition.number, index).c_str(), trees.back().out());
   }
+  Tree long_columns;
+  if (status == SEAWALL_STATUS_OK && definition.has_long_columns)
+    status = seawall_open_tree(tx.get(), tree_name(definition.number, LONG_COLUMNS).c_str(), long_columns.out());
   if (status == SEAWALL_STATUS_OK) status = counters_of(definition.number, &m_share->counters);
   if (status != SEAWALL_STATUS_OK) return failed(status);
   m_share->trees = std::move(trees);
   m_share->number = definition.number;
   m_share->layouts = definition.layouts;
+  m_share->long_columns = std::move(long_columns);
+  m_share->long_values_of_dropped = false;
+  for (const auto &column : definition.layouts.dropped) m_share->long_values_of_dropped |= column.second.apart;
   m_share->statistics.reset();
   m_share->open = true;
   return 0;
@@ -170,8 +178,12 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     if (!primary) secondary.push_back(key->name.str);
   }
   uint32_t columns = 0;
-  for (Field **field = form->field; *field; field++) columns += (*field)->stored_in_db();
-  seawall_status status = create_table(name, columns, secondary, version_of(form), info->auto_increment_value);
+  bool has_long_columns = false;
+  for (Field **field = form->field; *field; field++) {
+    columns += (*field)->stored_in_db();
+    has_long_columns |= may_be_apart(*field);
+  }
+  seawall_status status = create_table(name, columns, has_long_columns, secondary, version_of(form), info->auto_increment_value);
   return error_of(nullptr, status, &m_error);
 }
 
@@ -260,13 +272,15 @@ void ha_seawall::update_create_info(HA_CREATE_INFO *info) {
 int ha_seawall::info(uint flags) {
   if (flags & HA_STATUS_ERRKEY) errkey = m_duplicate;
   if (flags & HA_STATUS_VARIABLE) {
-    uint64_t count = 0, pages = 0, bytes = 0;
+    uint64_t count = 0, pages = 0, bytes = 0, apart = 0;
     Tx tx;
     seawall_tx_options options{};
     options.wait = SEAWALL_WAIT_MODE_WAIT;
     if (seawall_begin(db.get(), &options, tx.out()) == SEAWALL_STATUS_OK)
       seawall_estimate_range(tx.get(), rows(), UNBOUNDED, UNBOUNDED, &count, &pages);
     seawall_tree_bytes(db.get(), rows(), &bytes);
+    if (m_share->long_columns) seawall_tree_bytes(db.get(), m_share->long_columns.get(), &apart);
+    bytes += apart;
     /* The optimizer takes a table of no rows as empty. */
     stats.records = (ha_rows)(count == 0 && !(flags & HA_STATUS_TIME) ? 1 : count);
     stats.data_file_length = bytes;
@@ -336,7 +350,9 @@ int ha_seawall::extra(enum ha_extra_function operation) {
 int ha_seawall::reset() {
   m_replaces = m_keyread = m_semi_consistent = m_waits_for_row = false;
   m_wait = SEAWALL_WAIT_MODE_DEFAULT;
-  m_long.clear();
+  m_blobs.clear();
+  m_long_values.clear();
+  m_ahead.clear();
   return 0;
 }
 
@@ -432,6 +448,7 @@ void ha_seawall::unlock_row() {
   if (std::exchange(m_waits_for_row, false)) return; /* it is not locked */
   if (m_lock == SEAWALL_LOCK_NONE || !m_connection || thd_tx_isolation(m_connection->thd()) > ISO_READ_COMMITTED) return;
   seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
+  for (const Bytes &key : m_long_keys) seawall_unlock_row(tx(), m_share->long_columns.get(), slice(key), nullptr);
   if (active_index != MAX_KEY && !is_primary(active_index))
     seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
 }

@@ -6,13 +6,14 @@
 #include "codec.h"
 #include "connection.h"
 #include "dictionary.h"
+#include <deque>
 #include <memory>
 
 namespace seawall {
 
-/* What all handlers of one table share. */
 class Index_build;
 
+/* What all handlers of one table share. */
 class Share : public Handler_share {
 public:
   Share() { thr_lock_init(&lock); }
@@ -24,8 +25,33 @@ public:
   std::shared_ptr<Counters> counters;
   uint64_t number = 0;                /* of the table */
   Layouts layouts;
+  Tree long_columns;                  /* null: no column is stored apart */
+  bool long_values_of_dropped = false; /* there may be values of columns that are gone */
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
+};
+
+/* What a multi-range read has read ahead (multi_range.cc). */
+struct Ahead {
+  struct Range {
+    KEY_MULTI_RANGE range; /* its keys are `start` and `end` */
+    Bytes start, end;
+  };
+  struct Row {
+    range_id_t range;
+    Bytes primary;
+  };
+  bool on = false;
+  bool entries = false;   /* entries are being read, without their rows */
+  bool in_range = false;
+  bool exhausted = false; /* no more ranges */
+  bool ended = false;     /* no more entries */
+  Range current;
+  std::deque<Range> ranges;
+  std::deque<Row> rows;
+  size_t window = 0;      /* ranges, or rows */
+  uint calm = 0, pause = 0;
+  void clear();
 };
 
 /* Drops a table, now or when the connection's transaction ends. */
@@ -85,6 +111,11 @@ public:
   int extra(enum ha_extra_function operation) override;
   int reset() override;
   ha_rows records_in_range(uint index, const key_range *min, const key_range *max, page_range *pages) override;
+  ha_rows multi_range_read_info(uint index, uint ranges, uint rows, uint parts, uint *buffer, uint *mode,
+                                Cost_estimate *cost) override;
+  int multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, uint ranges, uint mode, HANDLER_BUFFER *buffer) override;
+  int multi_range_read_next(range_id_t *id) override;
+  int multi_range_read_explain_info(uint mode, char *to, size_t size) override;
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                           ulonglong *reserved) override;
   int reset_auto_increment(ulonglong value) override;
@@ -125,7 +156,7 @@ private:
   int check_index(seawall_tx *tx, uint index, THD *thd);
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);
-  int read_row(uchar *record, seawall_slice value);
+  int read_row(seawall_tx *tx, uchar *record, seawall_slice value);
   int fetch(uchar *record);
   int move(uchar *record, seawall_seek to, const Bytes &key);
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
@@ -137,6 +168,18 @@ private:
   int commit_own();
   bool reads_semi_consistently() const;
   int leave_key(uchar *record, seawall_seek to);
+  bool long_columns_changed(const uchar *old_record, const uchar *new_record) const;
+  seawall_status get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const;
+  int read_long_columns(seawall_tx *tx, uchar *record);
+  seawall_status write_long_columns(const uchar *record);
+  seawall_status change_long_columns(const uchar *old_record, const uchar *new_record);
+  seawall_status delete_long_columns(const uchar *record, const Bytes &primary);
+  int check_long_columns(seawall_tx *tx, THD *thd);
+  bool can_read_ahead(uint index, uint mode) const;
+  void request(const seawall_tree *tree, const std::vector<seawall_slice> &keys);
+  bool next_range();
+  int next_in_ranges();
+  int read_entries();
 
   Bytes m_name; /* the table's path; of a partition with its suffix */
   seawall::Share *m_share = nullptr;
@@ -158,7 +201,10 @@ private:
   bool m_exact = false;
   Bytes m_key, m_value, m_old_key, m_new_key;
   Bytes m_primary;                   /* the primary key of the row that was read last */
-  Bytes m_long;                      /* what its long columns point to */
+  Bytes m_blobs;                     /* what its BLOBs point to */
+  std::vector<Bytes> m_long_values;  /* and those that are stored apart */
+  std::vector<Bytes> m_long_keys;    /* of the values that were read, and locked */
+  seawall::Ahead m_ahead;
   uint m_duplicate = MAX_KEY;
   bool m_replaces = false;           /* REPLACE, INSERT ... ON DUPLICATE KEY UPDATE */
   Bytes m_error;

@@ -4,8 +4,9 @@
      BUILDING ──nearly complete──> NEARLY ──finish()──> FINISHING ──> ENDED
         └───────────an error, or abandon()──────────────────────────────^
 
-   begin() is called while nobody writes: from then on changes are logged. While the build is NEARLY, it collects them. The server brings the table's writers to an
-   end before it calls finish(): those that begin afterwards know the indexes. */
+   begin() is called under the server's exclusive lock of the table: from then on changes of rows are logged. NEARLY:
+   the entries of all rows are there, and the changes are applied as they come. The server ends the table's writers
+   before it calls finish(); statements that begin later maintain the indexes themselves. */
 #ifndef SEAWALL_INDEX_BUILD_H
 #define SEAWALL_INDEX_BUILD_H
 
@@ -16,6 +17,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 
 namespace seawall {
@@ -31,7 +33,13 @@ public:
      and ends the build by returning false. */
   template <typename F> seawall_status run(F ticks) {
     std::unique_lock<std::mutex> lock(m_mutex);
-    m_thread = std::thread(&Index_build::build, this);
+    try {
+      m_thread = std::thread(&Index_build::build, this);
+    } catch (const std::system_error &error) {
+      m_error = std::string("no thread for the index build: ") + error.what();
+      m_state = ENDED;
+      return m_status = SEAWALL_STATUS_OTHER;
+    }
     while (!m_changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return m_state != BUILDING; })) {
       lock.unlock();
       if (!ticks(m_rows.load())) abandon();

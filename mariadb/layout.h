@@ -22,6 +22,7 @@ struct Layouts {
     bool nullable;
     uint32_t fixed;  /* bytes, or, if it is 0: */
     uint32_t prefix; /* bytes of the length that precedes them */
+    bool apart;      /* its value may be stored apart */
   };
   static const size_t MOST = 200;
 

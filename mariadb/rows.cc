@@ -97,12 +97,13 @@ int ha_seawall::write_row(const uchar *record) {
   primary_key_of(record, &m_key);
   m_value.clear();
   m_row.encode(record, &m_value);
-  Guard guard(tx, table->s->keys > 0);
+  Guard guard(tx, table->s->keys > 0 || m_share->long_columns);
   seawall_status status;
   do {
     status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
   } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(rows(), m_key, m_key.size()));
   if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = primary;
+  if (status == SEAWALL_STATUS_OK) status = write_long_columns(record);
   int error = failed(status);
   for (uint at = 0; !error && at < table->s->keys; at++)
     if (!is_primary(at)) error = insert_entry(at, record);
@@ -118,10 +119,25 @@ int ha_seawall::commit_own() {
   return begin_own();
 }
 
+/* Whether no column of the index has another value. */
+static bool is_same(const KEY *key, const TABLE *table, const uchar *old_record, const uchar *new_record) {
+  for (uint at = 0; at < key->user_defined_key_parts; at++) {
+    const Field *field = table->field[key->key_part[at].fieldnr - 1];
+    bool null = field->is_null_in_record(old_record);
+    if (null != field->is_null_in_record(new_record)) return false;
+    /* Some of its bits lie among those for NULL. */
+    if (field->real_type() == MYSQL_TYPE_BIT) return false;
+    if (!null && field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record))) return false;
+  }
+  return true;
+}
+
 int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record) {
   Bytes old_key, new_key, old_value, new_value;
+  uint primary = table->s->primary_key;
+  bool same_row = primary >= MAX_KEY || is_same(table->key_info + primary, table, old_record, new_record);
   for (uint at = 0; at < table->s->keys; at++) {
-    if (is_primary(at)) continue;
+    if (is_primary(at) || (same_row && is_same(table->key_info + at, table, old_record, new_record))) continue;
     size_t unique_len;
     entry_of(at, old_record, &old_key, &old_value, &unique_len);
     entry_of(at, new_record, &new_key, &new_value, &unique_len);
@@ -154,7 +170,7 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
   if (m_old_key == m_key) {
     Bytes old_value;
     m_row.encode(old_record, &old_value);
-    if (old_value == m_value) return HA_ERR_RECORD_IS_THE_SAME;
+    if (old_value == m_value && !long_columns_changed(old_record, new_record)) return HA_ERR_RECORD_IS_THE_SAME;
   }
   Guard guard(tx, !m_own);
   seawall_status status;
@@ -165,6 +181,7 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
     if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = table->s->primary_key;
     if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, rows(), slice(m_old_key));
   }
+  if (status == SEAWALL_STATUS_OK) status = change_long_columns(old_record, new_record);
   int error = failed(status);
   if (!error) error = change_entries(old_record, new_record);
   if (!error && table->next_number_field && new_record == table->record[0]) error = note_auto_increment(new_record);
@@ -176,8 +193,10 @@ int ha_seawall::delete_row(const uchar *record) {
   seawall_tx *tx = this->tx();
   m_key.clear();
   primary_key_of(record, &m_key);
-  Guard guard(tx, table->s->keys > 0);
-  int error = failed(seawall_delete(tx, rows(), slice(m_key)));
+  Guard guard(tx, table->s->keys > 0 || m_share->long_columns);
+  seawall_status deleted = seawall_delete(tx, rows(), slice(m_key));
+  if (deleted == SEAWALL_STATUS_OK) deleted = delete_long_columns(record, m_key);
+  int error = failed(deleted);
   for (uint at = 0; !error && at < table->s->keys; at++) {
     if (is_primary(at)) continue;
     size_t unique_len;
@@ -195,13 +214,14 @@ int ha_seawall::delete_row(const uchar *record) {
 
 // --- reading ------------------------------------------------------------------------------------------
 
-int ha_seawall::read_row(uchar *record, seawall_slice value) {
+/* Sets the columns of the row of `m_primary`. */
+int ha_seawall::read_row(seawall_tx *tx, uchar *record, seawall_slice value) {
   const uchar *from = value.data;
   if (m_row.has_blobs()) {
-    m_long.assign((const char *)value.data, value.len);
-    from = (const uchar *)m_long.data();
+    m_blobs.assign((const char *)value.data, value.len);
+    from = (const uchar *)m_blobs.data();
   }
-  if (m_row.decode(from, value.len, record)) return 0;
+  if (m_row.decode(from, value.len, record)) return m_row.long_columns().empty() ? 0 : read_long_columns(tx, record);
   m_error = "a row does not have the columns of its table: CHECK TABLE, and restore from a backup";
   return HA_ERR_CRASHED;
 }
@@ -216,7 +236,7 @@ int ha_seawall::fetch(uchar *record) {
   /* Skipped: no failure of the statement. */
   if (status == SEAWALL_STATUS_LOCK_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED) return HA_ERR_LOCK_WAIT_TIMEOUT;
   if (status != SEAWALL_STATUS_OK) return failed(status);
-  return read_row(record, value);
+  return read_row(tx, record, value);
 }
 
 /* Sets the columns of an index entry. */
@@ -229,10 +249,11 @@ bool ha_seawall::read_entry(uchar *record, seawall_slice key, seawall_slice valu
 }
 
 /* UPDATE at READ COMMITTED: the committed version of a row that another transaction has locked shows whether it is
-   worth waiting for. Not of a single row, and not through an index, whose entry could be of another version. */
+   worth waiting for. Not of a single row, and not through an index or with long columns, which could be of another
+   version. */
 bool ha_seawall::reads_semi_consistently() const {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
-  return m_semi_consistent && primary && !m_exact && m_lock == SEAWALL_LOCK_EXCLUSIVE && m_wait == SEAWALL_WAIT_MODE_DEFAULT;
+  return m_semi_consistent && primary && !m_share->long_columns && !m_exact && m_lock == SEAWALL_LOCK_EXCLUSIVE && m_wait == SEAWALL_WAIT_MODE_DEFAULT;
 }
 
 /* The direction in which a scan goes on. */
@@ -246,8 +267,8 @@ static seawall_seek next_of(seawall_seek to) {
 int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
   bool filter = !primary && pushed_idx_cond && pushed_idx_cond_keyno == active_index;
-  /* Whoever is going to change a row locks the row, not only an entry. */
-  bool covered = !primary && m_keyread && m_lock != SEAWALL_LOCK_EXCLUSIVE;
+  /* A scan that will change rows locks the rows, not only their entries. */
+  bool covered = !primary && (m_keyread || m_ahead.entries) && m_lock != SEAWALL_LOCK_EXCLUSIVE;
   if (m_waits_for_row) {
     /* The committed version that was read instead of a locked row's own matches: now the row is waited for. */
     m_waits_for_row = false;
@@ -263,12 +284,12 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
     m_key.assign((const char *)found.data, found.len);
     if (primary) {
       m_primary = m_key;
-      if (!reads_semi_consistently()) return read_row(record, value);
+      if (!reads_semi_consistently()) return read_row(tx(), record, value);
       bool locked;
       status = seawall_lock_or_committed(tx(), rows(), slice(m_primary), &value, &locked);
       if (status == SEAWALL_STATUS_OK) {
         m_waits_for_row = !locked;
-        return read_row(record, value);
+        return read_row(tx(), record, value);
       }
       if (status != SEAWALL_STATUS_NOT_FOUND) return failed(status);
       to = next_of(to);

@@ -772,6 +772,17 @@ seawall_status seawall_lock_or_committed(seawall_tx *tx,
 seawall_status seawall_may_read(seawall_tx *tx,
                                 const seawall_tree *tree);
 
+// Requests the pages of rows that are going to be read soon, and waits for none of them. `absent`: how many are not in
+// memory yet.
+//
+// # Safety
+// `tx` and `tree` are handles; `keys` are `count` readable slices; `absent` is null or writable.
+seawall_status seawall_prefetch(seawall_tx *tx,
+                                const seawall_tree *tree,
+                                const seawall_slice *keys,
+                                size_t count,
+                                size_t *absent);
+
 // An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
 //
 // # Safety

@@ -772,6 +772,34 @@ pub unsafe extern "C" fn seawall_may_read(tx: *mut Transaction, tree: *const Tre
     unsafe { with(tx, may_read) }
 }
 
+/// Requests the pages of rows that are going to be read soon, and waits for none of them. `absent`: how many are not in
+/// memory yet.
+///
+/// # Safety
+/// `tx` and `tree` are handles; `keys` are `count` readable slices; `absent` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_prefetch(
+    tx: *mut Transaction,
+    tree: *const Tree,
+    keys: *const Slice,
+    count: usize,
+    absent: *mut usize,
+) -> Status {
+    let prefetch = |tx: &mut Transaction| {
+        // SAFETY: as the function requires.
+        let tree = unsafe { shared(tree)? };
+        let keys = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(keys, count) } };
+        // SAFETY: as the function requires.
+        let keys = keys.iter().map(|key| unsafe { key.bytes() }).collect::<Result<Vec<_>>>()?;
+        let pages = tx.tx.prefetch(&tree.0, &keys)?;
+        // SAFETY: as the function requires.
+        unsafe { store(absent, pages) };
+        Ok(Status::Ok)
+    };
+    // SAFETY: as the function requires.
+    unsafe { with(tx, prefetch) }
+}
+
 /// An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
 ///
 /// # Safety

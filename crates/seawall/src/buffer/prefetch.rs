@@ -438,7 +438,7 @@ impl Pool {
     }
 
     /// Whether the page is in memory. Not a use.
-    pub(super) fn is_resident(&self, page: PageId) -> bool {
+    pub fn is_resident(&self, page: PageId) -> bool {
         matches!(self.map.get(page), Where::In(_))
     }
 

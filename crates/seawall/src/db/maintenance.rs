@@ -204,7 +204,7 @@ impl Transaction {
     }
 
     /// Prefetches the leaves of keys that will be read soon, and returns without waiting for them. Returns
-    /// the number of leaves that hold the keys. Reads missing branch pages, in parallel. This is a hint: a
+    /// the number of leaves that were not in memory. Reads missing branch pages, in parallel. This is a hint: a
     /// thread that needs a leaf before it arrives waits for it. At most as many leaves are requested as
     /// `prefetch_depth` and the pool permit, starting with the first keys (in key order).
     ///
@@ -227,9 +227,10 @@ impl Transaction {
         let mut sorted: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         sorted.sort_unstable();
         let mut leaves = self.txn().leaves_of(&tree.state, &sorted)?;
-        leaves.retain(|&leaf| leaf != PageId::NONE);
+        let pool = self.txn().pool();
         leaves.dedup();
-        self.txn().pool().prefetch(&leaves);
+        leaves.retain(|&leaf| leaf != PageId::NONE && !pool.is_resident(leaf));
+        pool.prefetch(&leaves);
         Ok(leaves.len())
     }
 }

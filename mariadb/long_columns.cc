@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Long columns: the values of TEXT and BLOB columns that have more than APART_FROM bytes, in a tree of their own.
+
+     rows:          primary key                 -> columns; of a long value only its length
+     long columns:  primary key, column number  -> the value
+
+   1. The length alone tells whether a value is apart (is_apart): rows, records and this tree agree.
+   2. A row and its long values change in one transaction, under the row's lock: a snapshot has both of one version,
+      and the owner of the row's lock has the latest of both.
+   3. A value is read only by statements that read its column, and written only if it has changed.
+   4. A column that is dropped instantly leaves its values in the tree until their rows are deleted. */
+#include "ha_seawall.h"
+
+using namespace seawall;
+
+static Bytes long_key(const Bytes &primary, uint32_t number) {
+  Bytes key = primary;
+  for (int shift = 24; shift >= 0; shift -= 8) key.push_back((char)(number >> shift));
+  return key;
+}
+
+static seawall_slice value_of(const Long_column &column, const uchar *record) {
+  const uchar *at = column.field->ptr_in_record(record), *data;
+  memcpy(&data, at + column.field->pack_length_no_ptr(), sizeof data);
+  return {data, column.field->get_length(at)};
+}
+
+/* Whether the new record has another long value, or another one than none. */
+static bool has_changed(const Long_column &column, const uchar *old_record, const uchar *new_record) {
+  if (is_unread(column.field, new_record)) return false;
+  bool before = is_apart(column.field, old_record), after = is_apart(column.field, new_record);
+  if (!before || !after) return before != after;
+  if (is_unread(column.field, old_record)) return true;
+  seawall_slice from = value_of(column, old_record), to = value_of(column, new_record);
+  return from.len != to.len || memcmp(from.data, to.data, to.len);
+}
+
+bool ha_seawall::long_columns_changed(const uchar *old_record, const uchar *new_record) const {
+  for (const Long_column &column : m_row.long_columns())
+    if (has_changed(column, old_record, new_record)) return true;
+  return false;
+}
+
+/* Reads one value of the row of `primary`, with the statement's lock. */
+seawall_status ha_seawall::get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const {
+  const seawall_tree *tree = m_share->long_columns.get();
+  return m_lock == SEAWALL_LOCK_NONE ? seawall_get(tx, tree, slice(key), value)
+                                     : seawall_lock_row(tx, tree, slice(key), m_lock, m_wait, 0, value, nullptr);
+}
+
+/* Reads the long values of the columns that the statement reads, of the row of `m_primary`. */
+int ha_seawall::read_long_columns(seawall_tx *tx, uchar *record) {
+  const std::vector<Long_column> &columns = m_row.long_columns();
+  m_long_values.resize(columns.size());
+  m_long_keys.clear();
+  for (size_t at = 0; at < columns.size(); at++) {
+    Field_blob *field = columns[at].field;
+    /* A change of the row needs its entries, whatever the statement reads. */
+    bool needed = bitmap_is_set(table->read_set, field->field_index) || (columns[at].indexed && m_lock == SEAWALL_LOCK_EXCLUSIVE);
+    if (!needed || !is_unread(field, record)) continue;
+    m_long_keys.push_back(long_key(m_primary, columns[at].number));
+    seawall_slice value;
+    seawall_status status = get_long(tx, m_long_keys.back(), &value);
+    if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) return failed(status);
+    uchar *to = field->ptr + (record - table->record[0]);
+    if (status == SEAWALL_STATUS_NOT_FOUND || value.len != field->get_length(to)) {
+      m_error = "a long value of column " + std::string(field->field_name.str) + " is missing or damaged: CHECK TABLE, and restore from a backup";
+      return HA_ERR_CRASHED;
+    }
+    m_long_values[at].assign((const char *)value.data, value.len);
+    const char *data = m_long_values[at].data();
+    memcpy(to + field->pack_length_no_ptr(), &data, sizeof data);
+  }
+  return 0;
+}
+
+/* Writes the long values of a new row. */
+seawall_status ha_seawall::write_long_columns(const uchar *record) {
+  for (const Long_column &column : m_row.long_columns()) {
+    if (!is_apart(column.field, record)) continue;
+    Bytes key = long_key(m_key, column.number);
+    seawall_status status = seawall_put(tx(), m_share->long_columns.get(), slice(key), value_of(column, record));
+    if (status != SEAWALL_STATUS_OK) return status;
+  }
+  return SEAWALL_STATUS_OK;
+}
+
+/* Deletes all long values of the row of `primary`, those of dropped columns too. */
+seawall_status ha_seawall::delete_long_columns(const uchar *record, const Bytes &primary) {
+  bool any = m_share->long_values_of_dropped;
+  for (const Long_column &column : m_row.long_columns()) any |= is_apart(column.field, record);
+  if (!any) return SEAWALL_STATUS_OK;
+  Bytes end = primary;
+  seawall_bound upper = UNBOUNDED;
+  if (successor(&end)) upper = {slice(end), SEAWALL_BOUND_KIND_EXCLUDED};
+  Cursor cursor;
+  seawall_slice key;
+  seawall_status status = seawall_cursor_new(cursor.out());
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_reset(cursor.get(), m_share->long_columns.get(), {slice(primary), SEAWALL_BOUND_KIND_INCLUDED}, upper,
+                                  SEAWALL_LOCK_EXCLUSIVE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
+  seawall_seek to = SEAWALL_SEEK_FIRST;
+  while (status == SEAWALL_STATUS_OK) {
+    status = seawall_cursor_seek(cursor.get(), tx(), to, NOTHING, &key, nullptr);
+    if (status == SEAWALL_STATUS_OK) status = seawall_cursor_delete(cursor.get(), tx());
+    to = SEAWALL_SEEK_NEXT;
+  }
+  return status == SEAWALL_STATUS_NOT_FOUND ? SEAWALL_STATUS_OK : status;
+}
+
+/* Writes what has changed between the row of `m_old_key` and that of `m_key`. */
+seawall_status ha_seawall::change_long_columns(const uchar *old_record, const uchar *new_record) {
+  const seawall_tree *tree = m_share->long_columns.get();
+  bool moved = m_old_key != m_key;
+  seawall_status status = SEAWALL_STATUS_OK;
+  for (const Long_column &column : m_row.long_columns()) {
+    bool unread = is_unread(column.field, new_record);
+    if (status != SEAWALL_STATUS_OK) return status;
+    if (!moved && !has_changed(column, old_record, new_record)) continue;
+    Bytes key = long_key(m_key, column.number);
+    if (unread) { /* of a row that gets another key */
+      seawall_slice value;
+      status = get_long(tx(), long_key(m_old_key, column.number), &value);
+      Bytes copy(status == SEAWALL_STATUS_OK ? (const char *)value.data : "", status == SEAWALL_STATUS_OK ? value.len : 0);
+      if (status == SEAWALL_STATUS_OK) status = seawall_put(tx(), tree, slice(key), slice(copy));
+    } else if (is_apart(column.field, new_record)) {
+      status = seawall_put(tx(), tree, slice(key), value_of(column, new_record));
+    } else if (!moved) {
+      status = seawall_delete(tx(), tree, slice(key));
+    }
+  }
+  if (status == SEAWALL_STATUS_OK && moved) status = delete_long_columns(old_record, m_old_key);
+  return status;
+}
+
+/* Each row has the long values that it names, and there are no others; in one snapshot. */
+int ha_seawall::check_long_columns(seawall_tx *tx, THD *thd) {
+  uint64_t values = 0, count = 0;
+  Cursor cursor;
+  seawall_status status = seawall_count(tx, m_share->long_columns.get(), UNBOUNDED, UNBOUNDED, &values);
+  if (status == SEAWALL_STATUS_OK) status = seawall_cursor_new(cursor.out());
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_reset(cursor.get(), rows(), UNBOUNDED, UNBOUNDED, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
+  seawall_seek to = SEAWALL_SEEK_FIRST;
+  seawall_slice key, value;
+  while (status == SEAWALL_STATUS_OK) {
+    status = seawall_cursor_seek(cursor.get(), tx, to, NOTHING, &key, &value);
+    to = SEAWALL_SEEK_NEXT;
+    if (status != SEAWALL_STATUS_OK) break;
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) return HA_ADMIN_FAILED;
+    m_primary.assign((const char *)key.data, key.len);
+    if (read_row(tx, table->record[0], value)) {
+      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %s", m_error.c_str());
+      return HA_ADMIN_CORRUPT;
+    }
+    for (const Long_column &column : m_row.long_columns()) count += is_apart(column.field, table->record[0]);
+  }
+  if (status != SEAWALL_STATUS_NOT_FOUND) return failed(status) == HA_ERR_CRASHED ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+  if (values == count || (values > count && m_share->long_values_of_dropped)) return HA_ADMIN_OK;
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %llu long values are stored, and rows name %llu",
+                      (ulonglong)values, (ulonglong)count);
+  return HA_ADMIN_CORRUPT;
+}
