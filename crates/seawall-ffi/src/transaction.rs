@@ -788,6 +788,7 @@ pub unsafe extern "C" fn seawall_prefetch(
     let prefetch = |tx: &mut Transaction| {
         // SAFETY: as the function requires.
         let tree = unsafe { shared(tree)? };
+        // SAFETY: as the function requires.
         let keys = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(keys, count) } };
         // SAFETY: as the function requires.
         let keys = keys.iter().map(|key| unsafe { key.bytes() }).collect::<Result<Vec<_>>>()?;

@@ -138,22 +138,23 @@ fn rows_whose_pages_were_requested_are_read_from_memory() {
     let (_sim, db, tree, model) = filled(3);
     let mut dice = Dice::new(4);
     let tx = db.begin().unwrap();
-    let mut absent = 0;
+    let (mut absent, mut alone) = (0, 0);
     for _ in 0..20 {
         // Short values: long ones have pages of their own.
         let keys: Vec<_> = (0..8).map(|_| key(dice.below(KEYS))).collect();
         let short = |key: &&Vec<u8>| model.get(*key).is_none_or(|value| value.len() < 1000);
         let keys: Vec<_> = keys.iter().filter(short).collect();
         absent += tx.prefetch(&tree, &keys).unwrap();
-        let (_, alone) = reads_of(&db, || {
+        let (_, on_demand) = reads_of(&db, || {
             for key in &keys {
                 assert_eq!(tx.get(&tree, *key).unwrap().as_ref(), model.get(*key));
             }
         });
-        assert_eq!(alone, 0, "reads on demand");
+        alone += on_demand;
         assert_eq!(tx.prefetch(&tree, &keys).unwrap(), 0, "all are in memory now");
     }
-    assert!(absent > 20, "{absent} pages were not in memory");
+    // The pool permits 8 prefetched pages at a time.
+    assert!(absent > 60 && alone < 10, "{absent} pages were not in memory, {alone} were read on demand");
     let empty: [&[u8]; 0] = [];
     assert_eq!(tx.prefetch(&tree, &empty).unwrap(), 0);
     let other = filled(5);
