@@ -198,6 +198,10 @@ mariadb-test: need-mariadb
 	FROM=$(COMMIT_SEED) mariadb/test
 	mariadb/suites
 	mariadb/crash 3
+# Seawall beside InnoDB in one server, with sysbench: two and a half hours; for some rows mariadb/bench WORD....
+.PHONY: mariadb-bench
+mariadb-bench: need-mariadb
+	mariadb/bench
 need-mariadb: need-rust
 	@command -v g++ >/dev/null || scripts/apt-install g++
 	@for lib in libaio.so.1 liburing.so.2 libnuma.so.1 libncurses.so.6; do \

@@ -83,9 +83,13 @@ static bool wait_until_detached(const std::string &name) {
   return attached_less.wait_for(lock, std::chrono::seconds(10), [&] { return attached.count(name) == 0; });
 }
 
+/* lock_wait_timeout at its default. */
+static const ulong DAY = 86400;
+
 int Connection::begin() {
   seawall_tx_options options{};
-  options.isolation = isolation_of(m_thd);
+  options.isolation = m_isolation = isolation_of(m_thd);
+  m_wait_seconds = DAY;
   options.level = SEAWALL_COMMIT_LEVEL_DEFAULT;
   options.wait = SEAWALL_WAIT_MODE_WAIT;
   options.tag = m_number;
@@ -113,22 +117,32 @@ int Connection::use(THD *thd) {
     m_statement = false;
   }
   if (!m_statement) {
-    seawall_set_isolation(m_tx.get(), isolation_of(thd));
-    seawall_begin_statement(m_tx.get());
+    seawall_status status = SEAWALL_STATUS_OK;
+    seawall_isolation isolation = isolation_of(thd);
+    if (isolation != m_isolation) status = seawall_set_isolation(m_tx.get(), m_isolation = isolation);
+    if (status == SEAWALL_STATUS_OK) status = seawall_begin_statement(m_tx.get());
     /* NOWAIT and WAIT n set this for their statement; at its default, a day, the engine's own limit counts. */
-    const ulong DAY = 86400;
     ulong seconds = thd->variables.lock_wait_timeout;
-    seawall_set_wait(m_tx.get(), seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
-                     (uint64_t)seconds * 1000);
-    seawall_interrupt_clear(m_interrupt.get());
-    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) seawall_interrupt(m_interrupt.get());
-    seawall_status status = seawall_savepoint(m_tx.get(), m_before.out());
+    if (status == SEAWALL_STATUS_OK && seconds != m_wait_seconds) {
+      status = seawall_set_wait(m_tx.get(), seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
+                                (uint64_t)seconds * 1000);
+      m_wait_seconds = seconds;
+    }
     if (status != SEAWALL_STATUS_OK) return error_of(thd, status, nullptr);
+    if (m_interrupted.exchange(false)) seawall_interrupt_clear(m_interrupt.get());
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) interrupt();
     m_statement = true;
   }
   trans_register_ha(thd, false, hton, 0);
   if (in_transaction(thd)) trans_register_ha(thd, true, hton, 0);
   return 0;
+}
+
+seawall_status Connection::before_change(const seawall_savepoint_t **before, bool *first) {
+  *first = !m_before;
+  seawall_status status = m_before ? SEAWALL_STATUS_OK : seawall_savepoint(m_tx.get(), m_before.out());
+  *before = m_before.get();
+  return status;
 }
 
 int Connection::take_snapshot() {
@@ -194,10 +208,10 @@ int Connection::commit(bool all) {
 
 int Connection::rollback(bool all) {
   if (!m_active) return 0;
-  if (m_interrupt) seawall_interrupt_clear(m_interrupt.get());
+  if (m_interrupt && m_interrupted.exchange(false)) seawall_interrupt_clear(m_interrupt.get());
   seawall_status status;
   if (!ends(m_thd, all)) {
-    status = m_statement ? seawall_rollback_to(m_tx.get(), m_before.get()) : SEAWALL_STATUS_OK;
+    status = m_statement && m_before ? seawall_rollback_to(m_tx.get(), m_before.get()) : SEAWALL_STATUS_OK;
     end_statement();
   } else {
     status = seawall_rollback(m_tx.get());
@@ -281,6 +295,7 @@ void Connection::commit_ordered(bool all) {
 
 void Connection::interrupt() {
   std::lock_guard<std::mutex> guard(m_interrupt_mutex);
+  m_interrupted = true;
   if (m_interrupt) seawall_interrupt(m_interrupt.get());
 }
 

@@ -5,6 +5,7 @@
 
 #include "compat.h"
 #include "seawall.h"
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -64,6 +65,8 @@ public:
   /* Called when a statement uses its first table, or another: begins transaction and statement as needed. */
   int use(THD *thd);
   seawall_tx *tx() const { return m_tx.get(); }
+  /* Before a change of a row: to this the statement is rolled back. `*first`: it is the statement's first change. */
+  seawall_status before_change(const seawall_savepoint_t **before, bool *first);
   THD *thd() const { return m_thd; }
 
   int commit(bool all);
@@ -96,11 +99,14 @@ private:
   Tx m_tx;
   std::mutex m_interrupt_mutex;
   Interrupt m_interrupt;
+  std::atomic<bool> m_interrupted{false};
+  seawall_isolation m_isolation = SEAWALL_ISOLATION_REPEATABLE_READ; /* as the transaction has it */
+  ulong m_wait_seconds = 0;
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;
   bool m_prepared = false;
   bool m_committed = false;  /* by commit_ordered */
-  Savepoint m_before;        /* the statement */
+  Savepoint m_before;        /* the statement's first change */
   std::map<uint64_t, Savepoint> m_savepoints;
   uint64_t m_last_savepoint = 0;
   std::vector<uint64_t> m_to_drop;

@@ -83,6 +83,7 @@ int ha_seawall::open_trees(const char *name) {
   m_share->long_values_of_dropped = false;
   for (const auto &column : definition.layouts.dropped) m_share->long_values_of_dropped |= column.second.apart;
   m_share->statistics.reset();
+  m_share->size.known = false;
   m_share->open = true;
   return 0;
 }
@@ -269,28 +270,40 @@ void ha_seawall::update_create_info(HA_CREATE_INFO *info) {
 
 // --- what the optimizer asks --------------------------------------------------------------------------
 
+/* Estimated again when a sixteenth of the rows have changed. */
+Share::Size ha_seawall::size_of_table() {
+  std::lock_guard<std::mutex> guard(m_share->size_mutex);
+  Share::Size &size = m_share->size;
+  uint64_t changes = m_share->changes.load(std::memory_order_relaxed);
+  if (size.known && changes - size.changes <= size.rows / 16) return size;
+  size = Share::Size();
+  size.changes = changes;
+  Tx tx;
+  seawall_tx_options options{};
+  options.wait = SEAWALL_WAIT_MODE_WAIT;
+  uint64_t pages;
+  size.known = seawall_begin(db.get(), &options, tx.out()) == SEAWALL_STATUS_OK &&
+               seawall_estimate_range(tx.get(), rows(), UNBOUNDED, UNBOUNDED, &size.rows, &pages) == SEAWALL_STATUS_OK;
+  auto add = [](const seawall_tree *tree, uint64_t *to) {
+    uint64_t bytes = 0;
+    seawall_tree_bytes(db.get(), tree, &bytes);
+    *to += bytes;
+  };
+  add(rows(), &size.bytes);
+  if (m_share->long_columns) add(m_share->long_columns.get(), &size.bytes);
+  for (size_t at = 1; at < m_share->trees.size(); at++) add(m_share->trees[at].get(), &size.index_bytes);
+  return size;
+}
+
 int ha_seawall::info(uint flags) {
   if (flags & HA_STATUS_ERRKEY) errkey = m_duplicate;
   if (flags & HA_STATUS_VARIABLE) {
-    uint64_t count = 0, pages = 0, bytes = 0, apart = 0;
-    Tx tx;
-    seawall_tx_options options{};
-    options.wait = SEAWALL_WAIT_MODE_WAIT;
-    if (seawall_begin(db.get(), &options, tx.out()) == SEAWALL_STATUS_OK)
-      seawall_estimate_range(tx.get(), rows(), UNBOUNDED, UNBOUNDED, &count, &pages);
-    seawall_tree_bytes(db.get(), rows(), &bytes);
-    if (m_share->long_columns) seawall_tree_bytes(db.get(), m_share->long_columns.get(), &apart);
-    bytes += apart;
+    Share::Size size = size_of_table();
     /* The optimizer takes a table of no rows as empty. */
-    stats.records = (ha_rows)(count == 0 && !(flags & HA_STATUS_TIME) ? 1 : count);
-    stats.data_file_length = bytes;
-    stats.mean_rec_length = (ulong)(count ? bytes / count : 0);
-    stats.index_file_length = 0;
-    for (size_t at = 1; at < m_share->trees.size(); at++) {
-      uint64_t more = 0;
-      seawall_tree_bytes(db.get(), m_share->trees[at].get(), &more);
-      stats.index_file_length += more;
-    }
+    stats.records = (ha_rows)(size.rows == 0 && !(flags & HA_STATUS_TIME) ? 1 : size.rows);
+    stats.data_file_length = size.bytes;
+    stats.index_file_length = size.index_bytes;
+    stats.mean_rec_length = (ulong)(size.rows ? size.bytes / size.rows : 0);
     stats.deleted = 0;
   }
   if (flags & HA_STATUS_CONST) {

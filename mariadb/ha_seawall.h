@@ -6,6 +6,7 @@
 #include "codec.h"
 #include "connection.h"
 #include "dictionary.h"
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -27,6 +28,14 @@ public:
   Layouts layouts;
   Tree long_columns;                  /* null: no column is stored apart */
   bool long_values_of_dropped = false; /* there may be values of columns that are gone */
+  /* What the table was estimated to have, when `changes` of rows had been made. */
+  struct Size {
+    uint64_t rows = 0, bytes = 0, index_bytes = 0, changes = 0;
+    bool known = false;
+  };
+  std::mutex size_mutex;
+  Size size;
+  std::atomic<uint64_t> changes{0};
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
 };
@@ -147,10 +156,13 @@ private:
   const seawall_tree *rows() const { return m_share->trees[0].get(); }
   const seawall_tree *index_tree(uint index) const;
   seawall_tx *tx() const { return m_own ? m_own.get() : m_connection->tx(); }
+  /* A row is all there is to change: no indexes, no long columns. */
+  bool only_rows() const { return table->s->keys == (table->s->primary_key < MAX_KEY) && !m_share->long_columns; }
   bool is_primary(uint index) const { return index == table->s->primary_key; }
   void primary_key_of(const uchar *record, Bytes *key) const;
   void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
   bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
+  seawall::Share::Size size_of_table();
   int read_statistics(bool again);
   bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
   int check_index(seawall_tx *tx, uint index, THD *thd);
@@ -168,6 +180,7 @@ private:
   int commit_own();
   bool reads_semi_consistently() const;
   int leave_key(uchar *record, seawall_seek to);
+  int read_point(uchar *record);
   bool long_columns_changed(const uchar *old_record, const uchar *new_record) const;
   seawall_status get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const;
   int read_long_columns(seawall_tx *tx, uchar *record);
@@ -190,6 +203,7 @@ private:
   seawall::Tx m_own;                 /* of a sequence, whose changes are not rolled back */
   seawall::Cursor m_cursor;
   bool m_positioned = false;
+  bool m_point = false;              /* the row was read by its whole primary key, without the cursor */
   bool m_keyread = false;
   bool m_semi_consistent = false;
   bool m_waits_for_row = false;      /* the row that was read is locked by another transaction */

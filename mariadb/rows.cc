@@ -68,17 +68,26 @@ namespace {
 /* Undoes what a call has changed, unless it succeeded. */
 class Guard {
 public:
-  Guard(seawall_tx *tx, bool needed) : m_tx(tx) {
-    if (needed && seawall_savepoint(tx, m_before.out()) != SEAWALL_STATUS_OK) m_before.out();
+  /* A call that makes `one_change` at most has nothing to undo when that fails. `connection`: null for a sequence. */
+  Guard(Connection *connection, seawall_tx *tx, bool one_change) : m_tx(tx) {
+    const seawall_savepoint_t *of_statement = nullptr;
+    bool first = false;
+    if (connection) m_status = connection->before_change(&of_statement, &first);
+    if (m_status != SEAWALL_STATUS_OK || one_change) return;
+    if (!first) m_status = seawall_savepoint(tx, m_own.out());
+    m_before = first ? of_statement : m_own.get();
   }
+  seawall_status status() const { return m_status; }
   int done(int error) {
-    if (error && m_before && seawall_rollback_to(m_tx, m_before.get()) != SEAWALL_STATUS_OK) return HA_ERR_INTERNAL_ERROR;
+    if (error && m_before && seawall_rollback_to(m_tx, m_before) != SEAWALL_STATUS_OK) return HA_ERR_INTERNAL_ERROR;
     return error;
   }
 
 private:
   seawall_tx *m_tx;
-  Savepoint m_before;
+  seawall_status m_status = SEAWALL_STATUS_OK;
+  Savepoint m_own;
+  const seawall_savepoint_t *m_before = nullptr;
 };
 }
 
@@ -97,12 +106,14 @@ int ha_seawall::write_row(const uchar *record) {
   primary_key_of(record, &m_key);
   m_value.clear();
   m_row.encode(record, &m_value);
-  Guard guard(tx, table->s->keys > 0 || m_share->long_columns);
-  seawall_status status;
+  Guard guard(m_own ? nullptr : m_connection, tx, only_rows());
+  seawall_status status = guard.status();
+  if (status != SEAWALL_STATUS_OK) return failed(status);
   do {
     status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
   } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(rows(), m_key, m_key.size()));
   if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = primary;
+  m_share->changes.fetch_add(1, std::memory_order_relaxed);
   if (status == SEAWALL_STATUS_OK) status = write_long_columns(record);
   int error = failed(status);
   for (uint at = 0; !error && at < table->s->keys; at++)
@@ -172,8 +183,9 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
     m_row.encode(old_record, &old_value);
     if (old_value == m_value && !long_columns_changed(old_record, new_record)) return HA_ERR_RECORD_IS_THE_SAME;
   }
-  Guard guard(tx, !m_own);
-  seawall_status status;
+  Guard guard(m_own ? nullptr : m_connection, tx, only_rows() && m_old_key == m_key);
+  seawall_status status = guard.status();
+  if (status != SEAWALL_STATUS_OK) return failed(status);
   if (m_old_key == m_key) {
     status = seawall_update(tx, rows(), slice(m_key), slice(m_value));
   } else {
@@ -193,8 +205,10 @@ int ha_seawall::delete_row(const uchar *record) {
   seawall_tx *tx = this->tx();
   m_key.clear();
   primary_key_of(record, &m_key);
-  Guard guard(tx, table->s->keys > 0 || m_share->long_columns);
-  seawall_status deleted = seawall_delete(tx, rows(), slice(m_key));
+  Guard guard(m_own ? nullptr : m_connection, tx, only_rows());
+  m_share->changes.fetch_add(1, std::memory_order_relaxed);
+  seawall_status deleted = guard.status();
+  if (deleted == SEAWALL_STATUS_OK) deleted = seawall_delete(tx, rows(), slice(m_key));
   if (deleted == SEAWALL_STATUS_OK) deleted = delete_long_columns(record, m_key);
   int error = failed(deleted);
   for (uint at = 0; !error && at < table->s->keys; at++) {
@@ -281,9 +295,9 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
                                                 primary || covered || filter ? &value : nullptr);
     if (status == SEAWALL_STATUS_NOT_FOUND) return HA_ERR_END_OF_FILE;
     if (status != SEAWALL_STATUS_OK) return failed(status);
-    m_key.assign((const char *)found.data, found.len);
+    Bytes &place = primary ? m_primary : m_key;
+    place.assign((const char *)found.data, found.len);
     if (primary) {
-      m_primary = m_key;
       if (!reads_semi_consistently()) return read_row(tx(), record, value);
       bool locked;
       status = seawall_lock_or_committed(tx(), rows(), slice(m_primary), &value, &locked);
@@ -320,6 +334,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
 }
 
 void ha_seawall::reset_cursor(const seawall_tree *tree) {
+  m_point = false;
   seawall_bound lower = UNBOUNDED, upper = UNBOUNDED;
   if (m_exact) lower = {slice(m_search), SEAWALL_BOUND_KIND_INCLUDED};
   if (m_has_upper) upper = {slice(m_upper), SEAWALL_BOUND_KIND_EXCLUDED};
@@ -397,8 +412,24 @@ void ha_seawall::encode_search(uint index, const uchar *key, key_part_map parts,
   m_keys[index].encode(m_scratch.data(), count, to);
 }
 
+/* The row of `m_primary`, which may be missing. */
+int ha_seawall::read_point(uchar *record) {
+  int error = fetch(record);
+  if (error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED) return HA_ERR_KEY_NOT_FOUND;
+  /* At READ COMMITTED others may insert what is not there. */
+  if (error == HA_ERR_KEY_NOT_FOUND) unlock_row();
+  return error;
+}
+
 int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
   encode_search(active_index, key, parts, &m_search);
+  key_part_map whole = make_prev_keypart_map(table->key_info[active_index].user_defined_key_parts);
+  if (find == HA_READ_KEY_EXACT && is_primary(active_index) && (parts & whole) == whole) {
+    m_point = true;
+    m_waits_for_row = false;
+    m_primary = m_search;
+    return read_point(record);
+  }
   m_upper = m_search;
   bool has_successor = successor(&m_upper);
   Bytes beyond = m_upper;
@@ -444,16 +475,18 @@ int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map par
 }
 /* HANDLER goes on beyond the key that it has sought. */
 int ha_seawall::leave_key(uchar *record, seawall_seek to) {
-  bool beyond = m_exact && m_connection->thd()->lex->sql_command == SQLCOM_HA_READ;
+  bool beyond = (m_exact || m_point) && m_connection->thd()->lex->sql_command == SQLCOM_HA_READ;
+  if (m_point && !beyond) return HA_ERR_END_OF_FILE;
   if (!beyond) return move(record, to == SEAWALL_SEEK_AFTER ? SEAWALL_SEEK_NEXT : SEAWALL_SEEK_PREV, m_search);
   m_exact = m_has_upper = false;
   reset_cursor(index_tree(active_index));
-  Bytes from = m_key;
+  Bytes from = is_primary(active_index) ? m_primary : m_key;
   return move(record, to, from);
 }
 int ha_seawall::index_next(uchar *record) { return leave_key(record, SEAWALL_SEEK_AFTER); }
 int ha_seawall::index_prev(uchar *record) { return leave_key(record, SEAWALL_SEEK_BEFORE); }
 int ha_seawall::index_next_same(uchar *record, const uchar *key, uint len) {
+  if (m_point) return HA_ERR_END_OF_FILE;
   if (int error = move(record, SEAWALL_SEEK_NEXT, m_search)) return error;
   return key_cmp_if_same(table, key, active_index, len) ? HA_ERR_END_OF_FILE : 0;
 }
