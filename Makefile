@@ -196,6 +196,7 @@ mariadb-install: need-mariadb
 	mariadb/install
 mariadb-test: need-mariadb
 	FROM=$(COMMIT_SEED) mariadb/test
+	MARIADB_SUITE=trixie FROM=$(COMMIT_SEED) mariadb/test
 	mariadb/suites
 	mariadb/crash 3
 # Seawall beside InnoDB in one server, with sysbench: two and a half hours; for some rows mariadb/bench WORD....

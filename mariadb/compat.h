@@ -29,6 +29,18 @@ struct without_hton<F> {
 #define SEAWALL_HOOK(f) f
 #endif
 
+/* The default of seawall_snapshot_isolation: that of innodb_snapshot_isolation in the same server. */
+#define SEAWALL_SNAPSHOT_ISOLATION (MYSQL_VERSION_ID >= 110602)
+
+/* Whether an index is not an ordered one: FULLTEXT, SPATIAL. The server makes VECTOR indexes of ordinary tables. */
+static inline bool seawall_is_special(const KEY *key) {
+#if MYSQL_VERSION_ID >= 110800
+  return key->algorithm == HA_KEY_ALG_FULLTEXT || key->algorithm == HA_KEY_ALG_RTREE;
+#else
+  return key->algorithm == HA_KEY_ALG_FULLTEXT || key->algorithm == HA_KEY_ALG_RTREE || key->flags & (HA_FULLTEXT | HA_SPATIAL);
+#endif
+}
+
 #if MYSQL_VERSION_ID >= 110800
 static inline size_t seawall_weights(CHARSET_INFO *cs, uchar *to, size_t room, uint chars, const uchar *from,
                                      size_t len, uint flags) {

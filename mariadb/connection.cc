@@ -89,6 +89,7 @@ static const ulong DAY = 86400;
 int Connection::begin() {
   seawall_tx_options options{};
   options.isolation = m_isolation = isolation_of(m_thd);
+  options.fail_on_conflict = fails_on_conflict(m_thd);
   m_wait_seconds = DAY;
   options.level = SEAWALL_COMMIT_LEVEL_DEFAULT;
   options.wait = SEAWALL_WAIT_MODE_WAIT;

@@ -116,6 +116,9 @@ private:
 /* The server's error for a status. Rolls back as far as the status asks for, by telling the server. */
 int error_of(THD *thd, seawall_status status, std::string *text);
 
+/* The variable seawall_snapshot_isolation. */
+bool fails_on_conflict(THD *thd);
+
 /* Fills the hooks of the handlerton that belong to transactions. */
 void set_hooks(handlerton *hton);
 

@@ -153,8 +153,7 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   }
   for (uint at = 0; at < form->s->keys; at++) {
     const KEY *key = form->key_info + at;
-    if (key->algorithm == HA_KEY_ALG_FULLTEXT || key->algorithm == HA_KEY_ALG_RTREE ||
-        (key->flags & (HA_FULLTEXT | HA_SPATIAL))) {
+    if (seawall_is_special(key)) {
       my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, "Seawall has no FULLTEXT and no SPATIAL indexes (index `%s`)", MYF(0),
                       key->name.str);
       return HA_WRONG_CREATE_OPTION;

@@ -10,6 +10,11 @@ static MYSQL_THDVAR_BOOL(ignore_foreign_keys, PLUGIN_VAR_OPCMDARG,
                          "Let tables be made without the foreign keys that their statement has, with a warning", nullptr,
                          nullptr, false);
 
+static MYSQL_THDVAR_BOOL(snapshot_isolation, PLUGIN_VAR_OPCMDARG,
+                         "At REPEATABLE READ, error 1020 for a change of a row that was changed after the transaction's snapshot", nullptr,
+                         nullptr, SEAWALL_SNAPSHOT_ISOLATION);
+
+bool seawall::fails_on_conflict(THD *thd) { return THDVAR(thd, snapshot_isolation); }
 bool seawall::ignores_foreign_keys(THD *thd) { return THDVAR(thd, ignore_foreign_keys); }
 
 static handler *create_handler(handlerton *h, TABLE_SHARE *share, MEM_ROOT *root) {
@@ -37,6 +42,7 @@ static MYSQL_SYSVAR_STR(pool_size, pool_size_text, PLUGIN_VAR_RQCMDARG | PLUGIN_
 static MYSQL_SYSVAR_STR(options, options_text, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                         "More options of the engine: name=value, separated by commas", nullptr, nullptr, "");
 static struct st_mysql_sys_var *variables[] = {MYSQL_SYSVAR(pool_size), MYSQL_SYSVAR(options), MYSQL_SYSVAR(ignore_foreign_keys),
+                                              MYSQL_SYSVAR(snapshot_isolation),
                                               nullptr};
 
 /* The server's: directories below the data directory that are no databases. */

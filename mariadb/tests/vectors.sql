@@ -1,0 +1,20 @@
+-- Vector indexes, which the server has from 11.7 on.
+select 'vectors' what;
+/*M!110701 create table t (a int primary key, v vector(3) not null, vector index (v)) */;
+/*M!110701 insert into t select seq, vec_fromtext(concat('[', seq, ',', seq % 7, ',', seq % 3, ']')) from seq_1_to_300 */;
+/*M!110701 select a from t order by vec_distance_euclidean(v, vec_fromtext('[50,1,2]')) limit 3 */;
+/*M!110701 update t set v = vec_fromtext('[50,1,2]') where a = 300 */;
+/*M!110701 delete from t where a = 50 */;
+/*M!110701 select a from t order by vec_distance_euclidean(v, vec_fromtext('[50,1,2]')) limit 3 */;
+/*M!110701 begin */;
+/*M!110701 delete from t where a < 100 */;
+/*M!110701 rollback */;
+/*M!110701 select a from t order by vec_distance_euclidean(v, vec_fromtext('[20,1,2]')) limit 3 */;
+/*M!110701 check table t */;
+/*M!110701 alter table t drop index v */;
+/*M!110701 alter table t add vector index (v) */;
+/*M!110701 rename table t to t9 */;
+/*M!110701 select a from t9 order by vec_distance_euclidean(v, vec_fromtext('[50,1,2]')) limit 3 */;
+/*M!110701 truncate table t9 */;
+/*M!110701 select count(*) from t9 */;
+/*M!110701 drop table t9 */;
