@@ -91,7 +91,7 @@ int Connection::begin() {
   options.isolation = m_isolation = isolation_of(m_thd);
   options.fail_on_conflict = fails_on_conflict(m_thd);
   m_wait_seconds = DAY;
-  options.level = SEAWALL_COMMIT_LEVEL_DEFAULT;
+  options.level = durability_of(m_thd);
   options.wait = SEAWALL_WAIT_MODE_WAIT;
   options.tag = m_number;
   seawall_status status;
@@ -257,7 +257,7 @@ int Connection::prepare(bool all) {
     attached.insert(name);
     m_xid = name;
   }
-  seawall_status status = seawall_prepare(m_tx.get(), slice(name), SEAWALL_COMMIT_LEVEL_FLUSHED, nullptr);
+  seawall_status status = seawall_prepare(m_tx.get(), slice(name), durability_of(m_thd), nullptr);
   if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
   m_prepared = true;
   return 0;

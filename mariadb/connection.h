@@ -116,6 +116,8 @@ private:
 /* The server's error for a status. Rolls back as far as the status asks for, by telling the server. */
 int error_of(THD *thd, seawall_status status, std::string *text);
 
+/* The variable seawall_durability. */
+seawall_commit_level durability_of(THD *thd);
 /* The variable seawall_snapshot_isolation. */
 bool fails_on_conflict(THD *thd);
 

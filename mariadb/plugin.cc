@@ -2,7 +2,8 @@
 /* The plugin: its variables, its start and its end. */
 #include "ha_seawall.h"
 #include "status.h"
-#include <algorithm>
+#include <cstring>
+#include <list>
 
 using namespace seawall;
 
@@ -36,29 +37,99 @@ static int check_version(handlerton *, const char *path, const LEX_CUSTRING *ver
   return definition.version == std::string((const char *)version->str, version->length) ? 0 : 1;
 }
 
-static char *pool_size_text, *options_text;
-static MYSQL_SYSVAR_STR(pool_size, pool_size_text, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
-                        "Memory for pages, for example 4G", nullptr, nullptr, "128M");
-static MYSQL_SYSVAR_STR(options, options_text, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
-                        "More options of the engine: name=value, separated by commas", nullptr, nullptr, "");
-static struct st_mysql_sys_var *variables[] = {MYSQL_SYSVAR(pool_size), MYSQL_SYSVAR(options), MYSQL_SYSVAR(ignore_foreign_keys),
-                                              MYSQL_SYSVAR(snapshot_isolation),
-                                              nullptr};
+// --- variables -------------------------------------------------------------------------------------------
+
+namespace {
+/* An option of the database, with the text of its variable. */
+struct Option {
+  const char *name, *standard;
+  char **value;
+  bool running;
+};
+}
+
+/* SET GLOBAL: the engine changes the option, or says why not. */
+static int set_option(THD *thd, const char *name, void *to, st_mysql_value *from) {
+  char buffer[512];
+  int len = sizeof buffer;
+  const char *text = from->val_str(from, buffer, &len);
+  if (!text) return 1;
+  *static_cast<const char **>(to) = text = thd_strmake(thd, text, (size_t)len);
+  if (!db || seawall_set_option(db.get(), name, text) == SEAWALL_STATUS_OK) return 0;
+  my_printf_error(ER_WRONG_VALUE_FOR_VAR, "Seawall: %s", MYF(0), seawall_error());
+  return 1;
+}
+
+#define SEAWALL_OPTION(name, standard, running, text)                                                                            \
+  static char *value_of_##name;                                                                                                  \
+  static int check_##name(THD *thd, st_mysql_sys_var *, void *to, st_mysql_value *from) { return set_option(thd, #name, to, from); } \
+  static MYSQL_SYSVAR_STR(name, value_of_##name, PLUGIN_VAR_RQCMDARG | (running ? PLUGIN_VAR_MEMALLOC : PLUGIN_VAR_READONLY), text,    \
+                          check_##name, nullptr, standard);
+#include "options.inc"
+#undef SEAWALL_OPTION
+
+#define SEAWALL_OPTION(name, standard, running, text) {#name, standard, &value_of_##name, running},
+static const Option options[] = {
+#include "options.inc"
+};
+#undef SEAWALL_OPTION
+
+static const char *durability_names[] = {"deferred", "written", "flushed", NullS};
+static TYPELIB durabilities = [] { /* its members differ between versions */
+  TYPELIB made{};
+  made.count = 3;
+  made.name = "";
+  made.type_names = durability_names;
+  return made;
+}();
+static MYSQL_THDVAR_ENUM(durability, PLUGIN_VAR_RQCMDARG,
+                         "What a commit waits for: flushed (2) survives power loss; written (1) a crash of the server; deferred (0) loses at most "
+                         "the commits of the last seawall_flush_interval on either",
+                         nullptr, nullptr, 2, &durabilities);
+seawall_commit_level seawall::durability_of(THD *thd) {
+  const seawall_commit_level levels[] = {SEAWALL_COMMIT_LEVEL_DEFERRED, SEAWALL_COMMIT_LEVEL_WRITTEN, SEAWALL_COMMIT_LEVEL_FLUSHED};
+  return levels[THDVAR(thd, durability)];
+}
+
+#define SEAWALL_OPTION(name, standard, running, text) MYSQL_SYSVAR(name),
+static struct st_mysql_sys_var *variables[] = {
+#include "options.inc"
+    MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys), MYSQL_SYSVAR(snapshot_isolation), nullptr};
+#undef SEAWALL_OPTION
+
+/* What was given is for the database; its other options are those of its file seawall.toml, or of its own. */
+static std::vector<std::string> given_options() {
+  std::vector<std::string> given;
+  for (const Option &option : options)
+    if (*option.value && strcmp(*option.value, option.standard)) given.push_back(std::string(option.name) + "=" + *option.value);
+  return given;
+}
+
+/* The variables show what the open database has. */
+static void show_options() {
+  static std::list<std::string> texts; /* those that never change */
+  for (const Option &option : options) {
+    seawall_slice value;
+    if (seawall_option(db.get(), option.name, &value) != SEAWALL_STATUS_OK) continue;
+    std::string text((const char *)value.data, value.len);
+    if (option.running) {
+      my_free(*option.value);
+      *option.value = my_strdup(PSI_NOT_INSTRUMENTED, text.c_str(), MYF(0));
+    } else {
+      texts.push_back(text);
+      *option.value = &texts.back()[0];
+    }
+  }
+}
 
 /* The server's: directories below the data directory that are no databases. */
 extern bool ignore_db_dirs_append(const char *name);
 
 static int init(void *p) {
   hton = static_cast<handlerton *>(p);
-  std::vector<std::string> options{std::string("pool_size=") + pool_size_text};
-  std::string more = options_text ? options_text : "";
-  for (size_t begin = 0; begin < more.size();) {
-    size_t end = std::min(more.find(',', begin), more.size());
-    if (end > begin) options.push_back(more.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::vector<std::string> given = given_options();
   std::vector<const char *> texts;
-  for (const std::string &option : options) texts.push_back(option.c_str());
+  for (const std::string &option : given) texts.push_back(option.c_str());
   ignore_db_dirs_append("#seawall");
   std::string path = std::string(mysql_real_data_home) + "#seawall";
   seawall_status status = seawall_open(path.c_str(), texts.data(), texts.size(), db.out());
@@ -70,6 +141,7 @@ static int init(void *p) {
     db.out();
     return 1;
   }
+  show_options();
   hton->create = create_handler;
   hton->drop_database = drop_database_hook;
   hton->drop_table = drop_table_hook;

@@ -335,6 +335,14 @@ void seawall_free(seawall_db *db);
 // `db` is a handle of a database; `name` and `value` are texts that end with a zero byte.
 seawall_status seawall_set_option(const seawall_db *db, const char *name, const char *value);
 
+// The value of an option of the running database. It stays until the thread's next call of this function.
+//
+// # Safety
+// `db` is a handle of a database; `name` is a text that ends with a zero byte; `value` is writable.
+seawall_status seawall_option(const seawall_db *db,
+                              const char *name,
+                              seawall_slice *value);
+
 // Makes the log before `position` durable; the whole log if that is 0. Calls at one time share a flush.
 //
 // # Safety

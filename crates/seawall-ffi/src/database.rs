@@ -3,6 +3,7 @@
 use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, text};
 use crate::status::{Status, call, usage};
 use seawall::{Durability, LogPosition, Options, Xid};
+use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
@@ -113,6 +114,26 @@ pub unsafe extern "C" fn seawall_set_option(db: *const Database, name: *const c_
         // SAFETY: as the function requires.
         let (db, name, value) = unsafe { (shared(db)?, text(name)?, text(value)?) };
         db.0.set(name, value)?;
+        Ok(Status::Ok)
+    })
+}
+
+thread_local! {
+    static OPTION: RefCell<String> = RefCell::default();
+}
+
+/// The value of an option of the running database. It stays until the thread's next call of this function.
+///
+/// # Safety
+/// `db` is a handle of a database; `name` is a text that ends with a zero byte; `value` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_option(db: *const Database, name: *const c_char, value: *mut Slice) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, name) = unsafe { (shared(db)?, text(name)?) };
+        OPTION.replace(db.0.options().get(name)?);
+        // SAFETY: as the function requires.
+        OPTION.with_borrow(|text| unsafe { store(value, Slice::of(text.as_bytes())) });
         Ok(Status::Ok)
     })
 }

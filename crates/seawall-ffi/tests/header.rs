@@ -1,19 +1,36 @@
-//! The committed header is the one that the crate's functions have.
+//! The committed header is the one that the crate's functions have, and the plugin's variables are the options.
 
-/// With `UPDATE=1` in the environment the header is written instead of compared.
+use seawall::{OptionChange, Options};
+
+/// With `UPDATE=1` in the environment the file is written instead of compared.
+fn is_current(path: &str, made: &[u8]) {
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, made).unwrap();
+    }
+    let committed = std::fs::read(path).unwrap_or_default();
+    assert!(committed == made, "{path} is old: UPDATE=1 cargo test -p seawall-ffi --test header writes it again");
+}
+
+#[test]
+fn the_plugins_variables_are_current() {
+    let mut made = String::from(
+        "/* SPDX-License-Identifier: GPL-2.0-only */\n\
+         /* The options of a database as variables of the server: name, default, whether it can be changed at run time, text.\n   \
+         Made from the options' table by the tests of seawall-ffi; durability is a variable of sessions. */\n",
+    );
+    for info in Options::describe().iter().filter(|info| info.name != "durability") {
+        let running = info.change == OptionChange::Running;
+        let text = format!("{} {}", info.help, info.effect);
+        made += &format!("SEAWALL_OPTION({}, {:?}, {running}, {:?})\n", info.name, info.default, text.trim());
+    }
+    is_current(concat!(env!("CARGO_MANIFEST_DIR"), "/../../mariadb/options.inc"), made.as_bytes());
+}
+
 #[test]
 fn the_header_is_current() {
     let root = env!("CARGO_MANIFEST_DIR");
     let config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).unwrap();
     let mut made = Vec::new();
     cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap().write(&mut made);
-    let path = format!("{root}/include/seawall.h");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &made).unwrap();
-    }
-    let committed = std::fs::read(&path).unwrap_or_default();
-    assert!(
-        committed == made,
-        "include/seawall.h is not what the crate has: UPDATE=1 cargo test -p seawall-ffi --test header writes it again"
-    );
+    is_current(&format!("{root}/include/seawall.h"), &made);
 }
