@@ -232,7 +232,8 @@ impl Model {
                 least = index + 1;
                 break;
             }
-            if logged.promise != Promise::Nothing {
+            // A rollback by the owner of a prepared transaction does not look at the log's age.
+            if logged.promise != Promise::Nothing && !matches!(logged.event, Event::RollbackPrepared(_)) {
                 newest_asked = newest_asked.max(logged.asked);
             }
         }
@@ -360,6 +361,16 @@ mod tests {
         assert_eq!(model.least(false, hour), 5);
         // A commit older than the window when a later commit is called may not be lost.
         assert_eq!(model.least(true, Duration::from_micros(100)), 5);
+        let mut last = model.log[5].clone();
+        last.asked += hour;
+        let mut with = |event| {
+            last.event = event;
+            let mut later = model.clone();
+            later.log.push(last.clone());
+            later.least(true, Duration::from_secs(60))
+        };
+        assert_eq!(with(Event::Commit(Changes::default())), 6);
+        assert_eq!(with(Event::RollbackPrepared(vec![])), 4, "a rollback does not count as a commit");
         assert_eq!(model.least(true, Duration::from_millis(1)), 4);
     }
 
