@@ -199,6 +199,12 @@ mariadb-test: need-mariadb
 	MARIADB_SUITE=trixie FROM=$(COMMIT_SEED) mariadb/test
 	mariadb/suites
 	mariadb/crash 3
+# Debian packages of the plugin and of the command-line tool, tried in a fresh chroot.
+.PHONY: deb deb-test
+deb: need-mariadb
+	mariadb/deb
+deb-test: need-mariadb
+	mariadb/deb test
 # Seawall beside InnoDB in one server, with sysbench: two and a half hours; for some rows mariadb/bench WORD....
 .PHONY: mariadb-bench
 mariadb-bench: need-mariadb
