@@ -99,6 +99,12 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   if (create->row_type == ROW_TYPE_FIXED || create->row_type == ROW_TYPE_PAGE) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & COLUMNS) {
     Layouts layouts = m_share->layouts;
+    bool long_columns = false;
+    for (Field **field = altered->field; *field; field++) long_columns |= may_be_apart(*field);
+    /* create() refuses a primary key that is too long for them. */
+    if (long_columns && !m_share->long_columns && table->s->primary_key < MAX_KEY &&
+        m_keys[table->s->primary_key].usual_bytes() + LONG_KEY_BYTES > seawall_key_bytes_max(db.get()))
+      return HA_ALTER_INPLACE_NOT_SUPPORTED;
     if (flags & ADD || info->error_if_not_empty || !add_layout(table, altered, info, &layouts)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
   if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;

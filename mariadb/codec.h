@@ -97,6 +97,8 @@ bool is_readable(const Field *field, uint length);
 
 /* A value of more bytes is stored apart, if its column may be. */
 const size_t APART_FROM = 4000;
+/* Its key is the row's and these. */
+const size_t LONG_KEY_BYTES = 4;
 /* Whether long values of the column are stored apart: TEXT, BLOB, JSON, geometries. */
 bool may_be_apart(const Field *field);
 /* Whether this one is. */

@@ -144,6 +144,12 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "SEAWALL", "ROW_TYPE");
     return HA_WRONG_CREATE_OPTION;
   }
+  uint32_t columns = 0;
+  bool has_long_columns = false;
+  for (Field **field = form->field; *field; field++) {
+    columns += (*field)->stored_in_db();
+    has_long_columns |= may_be_apart(*field);
+  }
   std::vector<std::string> secondary;
   size_t primary_bytes = 8, most = seawall_key_bytes_max(db.get());
   if (form->s->primary_key < MAX_KEY) {
@@ -169,19 +175,13 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     Key_codec codec;
     codec.init(form, key);
     bool primary = at == form->s->primary_key;
-    size_t bytes = codec.usual_bytes() + (primary ? 0 : primary_bytes);
+    size_t bytes = codec.usual_bytes() + (primary ? (has_long_columns ? LONG_KEY_BYTES : 0) : primary_bytes);
     if (bytes > most) {
       my_printf_error(ER_TOO_LONG_KEY, "The entries of index `%s` may have %zu bytes%s; the limit is %zu, or more in a new database with a larger page_size", MYF(0),
                       key->name.str, bytes, primary ? "" : ", with the primary key", most);
       return HA_WRONG_CREATE_OPTION;
     }
     if (!primary) secondary.push_back(key->name.str);
-  }
-  uint32_t columns = 0;
-  bool has_long_columns = false;
-  for (Field **field = form->field; *field; field++) {
-    columns += (*field)->stored_in_db();
-    has_long_columns |= may_be_apart(*field);
   }
   seawall_status status = create_table(name, columns, has_long_columns, secondary, version_of(form), info->auto_increment_value);
   return error_of(nullptr, status, &m_error);
@@ -459,8 +459,8 @@ void ha_seawall::try_semi_consistent_read(bool yes) {
 void ha_seawall::unlock_row() {
   if (std::exchange(m_waits_for_row, false)) return; /* it is not locked */
   if (m_lock == SEAWALL_LOCK_NONE || !m_connection || thd_tx_isolation(m_connection->thd()) > ISO_READ_COMMITTED) return;
-  seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
   for (const Bytes &key : m_long_keys) seawall_unlock_row(tx(), m_share->long_columns.get(), slice(key), nullptr);
+  seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
   if (active_index != MAX_KEY && !is_primary(active_index))
     seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
 }

@@ -184,7 +184,7 @@ private:
   bool long_columns_changed(const uchar *old_record, const uchar *new_record) const;
   seawall_status get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const;
   int read_long_columns(seawall_tx *tx, uchar *record);
-  seawall_status write_long_columns(const uchar *record);
+  int write_long_columns(const uchar *record);
   seawall_status change_long_columns(const uchar *old_record, const uchar *new_record);
   seawall_status delete_long_columns(const uchar *record, const Bytes &primary);
   int check_long_columns(seawall_tx *tx, THD *thd);

@@ -7,7 +7,9 @@
    1. The length alone tells whether a value is apart (is_apart): rows, records and this tree agree.
    2. A row and its long values change in one transaction, under the row's lock: a snapshot has both of one version,
       and the owner of the row's lock has the latest of both.
-   3. A value is read only by statements that read its column, and written only if it has changed.
+   3. A value is read only by statements that read its column, and written only if it has changed. Where the server
+      writes whole rows though the statement does not read them, all values are read: versions of rows, moves between
+      partitions, replicated rows.
    4. A column that is dropped instantly leaves its values in the tree until their rows are deleted. */
 #include "ha_seawall.h"
 
@@ -41,11 +43,12 @@ bool ha_seawall::long_columns_changed(const uchar *old_record, const uchar *new_
   return false;
 }
 
-/* Reads one value of the row of `primary`, with the statement's lock. */
+/* Reads one value, with the statement's lock. The row is locked already: another transaction has the value's lock only
+   while it gives its locks back, and is waited for. */
 seawall_status ha_seawall::get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const {
   const seawall_tree *tree = m_share->long_columns.get();
   return m_lock == SEAWALL_LOCK_NONE ? seawall_get(tx, tree, slice(key), value)
-                                     : seawall_lock_row(tx, tree, slice(key), m_lock, m_wait, 0, value, nullptr);
+                                     : seawall_lock_row(tx, tree, slice(key), m_lock, SEAWALL_WAIT_MODE_WAIT, 0, value, nullptr);
 }
 
 /* Reads the long values of the columns that the statement reads, of the row of `m_primary`. */
@@ -53,10 +56,13 @@ int ha_seawall::read_long_columns(seawall_tx *tx, uchar *record) {
   const std::vector<Long_column> &columns = m_row.long_columns();
   m_long_values.resize(columns.size());
   m_long_keys.clear();
+  const THD *thd = table->in_use;
+  bool changes = m_lock == SEAWALL_LOCK_EXCLUSIVE;
+  bool whole = changes && (table->versioned() || table->part_info || thd->rgi_slave || thd->rgi_fake);
   for (size_t at = 0; at < columns.size(); at++) {
     Field_blob *field = columns[at].field;
     /* A change of the row needs its entries, whatever the statement reads. */
-    bool needed = bitmap_is_set(table->read_set, field->field_index) || (columns[at].indexed && m_lock == SEAWALL_LOCK_EXCLUSIVE);
+    bool needed = whole || (changes && columns[at].indexed) || bitmap_is_set(table->read_set, field->field_index);
     if (!needed || !is_unread(field, record)) continue;
     m_long_keys.push_back(long_key(m_primary, columns[at].number));
     seawall_slice value;
@@ -75,14 +81,17 @@ int ha_seawall::read_long_columns(seawall_tx *tx, uchar *record) {
 }
 
 /* Writes the long values of a new row. */
-seawall_status ha_seawall::write_long_columns(const uchar *record) {
+int ha_seawall::write_long_columns(const uchar *record) {
   for (const Long_column &column : m_row.long_columns()) {
     if (!is_apart(column.field, record)) continue;
+    if (is_unread(column.field, record)) {
+      m_error = "a new row has a column that the statement has not read: report this defect of the engine";
+      return HA_ERR_INTERNAL_ERROR;
+    }
     Bytes key = long_key(m_key, column.number);
-    seawall_status status = seawall_put(tx(), m_share->long_columns.get(), slice(key), value_of(column, record));
-    if (status != SEAWALL_STATUS_OK) return status;
+    if (int error = failed(seawall_put(tx(), m_share->long_columns.get(), slice(key), value_of(column, record)))) return error;
   }
-  return SEAWALL_STATUS_OK;
+  return 0;
 }
 
 /* Deletes all long values of the row of `primary`, those of dropped columns too. */

@@ -28,7 +28,7 @@ void Ahead::clear() {
 
 /* Whether rows of the index can be read ahead: an entry tells its columns, and no column is computed from others. */
 bool ha_seawall::can_read_ahead(uint index, uint mode) const {
-  return !(mode & HA_MRR_INDEX_ONLY) && !table->vfield && m_lock == SEAWALL_LOCK_NONE &&
+  return !(mode & HA_MRR_INDEX_ONLY) && !table->vfield && m_lock == SEAWALL_LOCK_NONE && thd_tx_isolation(ha_thd()) != ISO_SERIALIZABLE &&
          (is_primary(index) || (index_flags(index, table->key_info[index].user_defined_key_parts - 1, true) & HA_KEYREAD_ONLY));
 }
 

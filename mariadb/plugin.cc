@@ -42,7 +42,7 @@ static int check_version(handlerton *, const char *path, const LEX_CUSTRING *ver
 namespace {
 /* An option of the database, with the text of its variable. */
 struct Option {
-  const char *name, *standard;
+  const char *name;
   char **value;
   bool running;
 };
@@ -60,15 +60,32 @@ static int set_option(THD *thd, const char *name, void *to, st_mysql_value *from
   return 1;
 }
 
+static std::string option_of_database(const char *name) {
+  seawall_slice value{};
+  if (!db || seawall_option(db.get(), name, &value) != SEAWALL_STATUS_OK) return "";
+  return std::string((const char *)value.data, value.len);
+}
+
+/* What was set, or the default, which set_option() has not seen: shown as the engine has it. */
+static void show_option(const char *name, const char *standard, void *to, const void *from) {
+  const char *text = *static_cast<const char *const *>(from);
+  if (db && !text && seawall_set_option(db.get(), name, standard) != SEAWALL_STATUS_OK)
+    sql_print_warning("Seawall: %s keeps its value: %s", name, seawall_error());
+  char **value = static_cast<char **>(to);
+  my_free(*value);
+  *value = my_strdup(PSI_NOT_INSTRUMENTED, option_of_database(name).c_str(), MYF(0));
+}
+
 #define SEAWALL_OPTION(name, standard, running, text)                                                                            \
   static char *value_of_##name;                                                                                                  \
   static int check_##name(THD *thd, st_mysql_sys_var *, void *to, st_mysql_value *from) { return set_option(thd, #name, to, from); } \
+  static void update_##name(THD *, st_mysql_sys_var *, void *to, const void *from) { show_option(#name, standard, to, from); }        \
   static MYSQL_SYSVAR_STR(name, value_of_##name, PLUGIN_VAR_RQCMDARG | (running ? PLUGIN_VAR_MEMALLOC : PLUGIN_VAR_READONLY), text,    \
-                          check_##name, nullptr, standard);
+                          check_##name, update_##name, nullptr);
 #include "options.inc"
 #undef SEAWALL_OPTION
 
-#define SEAWALL_OPTION(name, standard, running, text) {#name, standard, &value_of_##name, running},
+#define SEAWALL_OPTION(name, standard, running, text) {#name, &value_of_##name, running},
 static const Option options[] = {
 #include "options.inc"
 };
@@ -101,7 +118,7 @@ static struct st_mysql_sys_var *variables[] = {
 static std::vector<std::string> given_options() {
   std::vector<std::string> given;
   for (const Option &option : options)
-    if (*option.value && strcmp(*option.value, option.standard)) given.push_back(std::string(option.name) + "=" + *option.value);
+    if (*option.value) given.push_back(std::string(option.name) + "=" + *option.value);
   return given;
 }
 
@@ -109,9 +126,7 @@ static std::vector<std::string> given_options() {
 static void show_options() {
   static std::list<std::string> texts; /* those that never change */
   for (const Option &option : options) {
-    seawall_slice value;
-    if (seawall_option(db.get(), option.name, &value) != SEAWALL_STATUS_OK) continue;
-    std::string text((const char *)value.data, value.len);
+    std::string text = option_of_database(option.name);
     if (option.running) {
       my_free(*option.value);
       *option.value = my_strdup(PSI_NOT_INSTRUMENTED, text.c_str(), MYF(0));

@@ -114,8 +114,8 @@ int ha_seawall::write_row(const uchar *record) {
   } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(rows(), m_key, m_key.size()));
   if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = primary;
   m_share->changes.fetch_add(1, std::memory_order_relaxed);
-  if (status == SEAWALL_STATUS_OK) status = write_long_columns(record);
   int error = failed(status);
+  if (!error) error = write_long_columns(record);
   for (uint at = 0; !error && at < table->s->keys; at++)
     if (!is_primary(at)) error = insert_entry(at, record);
   if (!error && table->next_number_field) error = note_auto_increment(record);

@@ -70,6 +70,31 @@ select count(*) from later;
 delete from later where id = 1;
 alter table later modify x tinytext;
 check table later extended;
+-- Versions of rows.
+create table vv (id int primary key, n int, t text, key (n)) with system versioning;
+insert into vv values (1, 1, repeat('v', 6000)), (2, 2, repeat('w', 6000));
+update vv set n = n + 1;
+update vv set id = id + 10 where n = 2;
+delete from vv where n = 3;
+select id, n, md5(t) from vv for system_time all order by id, n;
+insert into vv values (11, 5, 'x') on duplicate key update n = 6;
+replace into vv (id, n) values (11, 7);
+select id, n, md5(t) from vv for system_time all order by id, n, length(t);
+check table vv extended;
+set binlog_format = row, binlog_row_image = minimal;
+update vv set t = repeat('m', 9000), n = 8;
+delete from vv where id = 11;
+select id, n, md5(t) from vv for system_time all order by id, n, length(t);
+create table vp (id int primary key, t text) with system versioning
+  partition by system_time (partition h history, partition c current);
+set binlog_row_image = full, binlog_format = statement;
+insert into vp values (1, repeat('a', 300000)), (2, repeat('b', 5000));
+delete from vp where id = 1;
+update vp set id = 3 where id = 2;
+delete from vp;
+select id, md5(t) from vp for system_time all order by id;
+check table vp extended;
+set binlog_format = default;
 -- Triggers, views, multi-table changes, generated columns.
 create table log (id int auto_increment primary key, what text);
 create trigger tr before update on l for each row set new.e = concat('was ', coalesce(length(old.t), 'null'), ' ', coalesce(left(old.t, 2), ''));
