@@ -85,7 +85,7 @@ set binlog_format = row, binlog_row_image = minimal;
 update vv set t = repeat('m', 9000), n = 8;
 delete from vv where id = 11;
 select id, n, md5(t) from vv for system_time all order by id, n, length(t);
-create table vp (id int primary key, t text) with system versioning
+create table vp (id int primary key, t mediumtext) with system versioning
   partition by system_time (partition h history, partition c current);
 set binlog_row_image = full, binlog_format = statement;
 insert into vp values (1, repeat('a', 300000)), (2, repeat('b', 5000));
