@@ -130,7 +130,7 @@ int Connection::use(THD *thd) {
       m_wait_seconds = seconds;
     }
     if (status != SEAWALL_STATUS_OK) return error_of(thd, status, nullptr);
-    if (m_interrupted.exchange(false)) seawall_interrupt_clear(m_interrupt.get());
+    clear_interrupt();
     if (thd_kill_level(thd) != THD_IS_NOT_KILLED) interrupt();
     m_statement = true;
   }
@@ -209,7 +209,7 @@ int Connection::commit(bool all) {
 
 int Connection::rollback(bool all) {
   if (!m_active) return 0;
-  if (m_interrupt && m_interrupted.exchange(false)) seawall_interrupt_clear(m_interrupt.get());
+  clear_interrupt();
   seawall_status status;
   if (!ends(m_thd, all)) {
     status = m_statement && m_before ? seawall_rollback_to(m_tx.get(), m_before.get()) : SEAWALL_STATUS_OK;
@@ -292,6 +292,14 @@ void Connection::commit_ordered(bool all) {
   sql_print_error("Seawall: a transaction that the binary log has could not be committed: %s. The server stops; its next start commits it.",
                   seawall_error());
   abort();
+}
+
+/* Under the mutex: an interrupt that is being raised is either cleared with its flag, or keeps it. */
+void Connection::clear_interrupt() {
+  if (!m_interrupted) return;
+  std::lock_guard<std::mutex> guard(m_interrupt_mutex);
+  m_interrupted = false;
+  if (m_interrupt) seawall_interrupt_clear(m_interrupt.get());
 }
 
 void Connection::interrupt() {

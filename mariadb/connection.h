@@ -91,6 +91,7 @@ public:
 private:
   int begin();
   void end_statement();
+  void clear_interrupt();
   void ended();
   void detach();
 

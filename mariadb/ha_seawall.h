@@ -174,6 +174,7 @@ private:
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
   void reset_cursor(const seawall_tree *tree);
   int note_auto_increment(const uchar *record);
+  static seawall_status open_prefix(const seawall_tree *tree, const Bytes &prefix, uint64_t limit, seawall::Cursor *cursor);
   bool is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len);
   int check_readable();
   int begin_own();

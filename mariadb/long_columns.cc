@@ -99,15 +99,9 @@ seawall_status ha_seawall::delete_long_columns(const uchar *record, const Bytes 
   bool any = m_share->long_values_of_dropped;
   for (const Long_column &column : m_row.long_columns()) any |= is_apart(column.field, record);
   if (!any) return SEAWALL_STATUS_OK;
-  Bytes end = primary;
-  seawall_bound upper = UNBOUNDED;
-  if (successor(&end)) upper = {slice(end), SEAWALL_BOUND_KIND_EXCLUDED};
   Cursor cursor;
   seawall_slice key;
-  seawall_status status = seawall_cursor_new(cursor.out());
-  if (status == SEAWALL_STATUS_OK)
-    status = seawall_cursor_reset(cursor.get(), m_share->long_columns.get(), {slice(primary), SEAWALL_BOUND_KIND_INCLUDED}, upper,
-                                  SEAWALL_LOCK_EXCLUSIVE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
+  seawall_status status = open_prefix(m_share->long_columns.get(), primary, 0, &cursor);
   seawall_seek to = SEAWALL_SEEK_FIRST;
   while (status == SEAWALL_STATUS_OK) {
     status = seawall_cursor_seek(cursor.get(), tx(), to, NOTHING, &key, nullptr);

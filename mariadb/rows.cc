@@ -32,18 +32,23 @@ void ha_seawall::entry_of(uint index, const uchar *record, Bytes *key, Bytes *va
   primary_key_of(record, key);
 }
 
+/* A cursor over the keys with a prefix, which locks what it reads; with `limit` rows at most, 0 for all. */
+seawall_status ha_seawall::open_prefix(const seawall_tree *tree, const Bytes &prefix, uint64_t limit, Cursor *cursor) {
+  Bytes end = prefix;
+  seawall_bound upper = UNBOUNDED;
+  if (successor(&end)) upper = {slice(end), SEAWALL_BOUND_KIND_EXCLUDED};
+  seawall_status status = seawall_cursor_new(cursor->out());
+  if (status != SEAWALL_STATUS_OK) return status;
+  return seawall_cursor_reset(cursor->get(), tree, {slice(prefix), SEAWALL_BOUND_KIND_INCLUDED}, upper, SEAWALL_LOCK_EXCLUSIVE,
+                              SEAWALL_WAIT_MODE_DEFAULT, 0, limit);
+}
+
 /* After a duplicate that REPLACE or ON DUPLICATE KEY UPDATE is going to read: locks the entry with this prefix,
    and returns whether another transaction has deleted it meanwhile. */
 bool ha_seawall::is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len) {
-  Bytes from = key.substr(0, prefix_len), to = from;
-  seawall_bound upper = UNBOUNDED;
-  if (successor(&to)) upper = {slice(to), SEAWALL_BOUND_KIND_EXCLUDED};
   Cursor cursor;
   seawall_slice found;
-  seawall_status status = seawall_cursor_new(cursor.out());
-  if (status == SEAWALL_STATUS_OK)
-    status = seawall_cursor_reset(cursor.get(), tree, {slice(from), SEAWALL_BOUND_KIND_INCLUDED}, upper, SEAWALL_LOCK_EXCLUSIVE,
-                                  SEAWALL_WAIT_MODE_DEFAULT, 0, 1);
+  seawall_status status = open_prefix(tree, key.substr(0, prefix_len), 1, &cursor);
   if (status == SEAWALL_STATUS_OK)
     status = seawall_cursor_seek(cursor.get(), tx(), SEAWALL_SEEK_FIRST, NOTHING, &found, nullptr);
   return status == SEAWALL_STATUS_NOT_FOUND;
