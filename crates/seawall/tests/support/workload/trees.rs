@@ -97,11 +97,12 @@ impl Rig {
         let (asked, company) = (self.sim.now(), self.company(live, 0));
         let (answer, wrong) = self.index_beside_writes(live, of, &name);
         let rows = self.model.rows(of, Bound::Unbounded, Bound::Unbounded, self.model.seq());
+        let mut explained = Ok(());
         if let Some(error) = wrong {
             // A failed build may not be undone yet.
             live.losers |= self.faulty || self.full;
             // The base is locked at the end; and a transaction that never ended may hold it.
-            self.explained(live, Some(error), May { lock: true, ..May::default() })?;
+            explained = self.explained(live, Some(error), May { lock: true, ..May::default() });
         }
         let uid = self.model.new_uid();
         live.built.insert(uid);
@@ -109,7 +110,9 @@ impl Rig {
             names: BTreeMap::from([(uid, Some(name))]),
             rows: rows.into_iter().map(|(key, value)| ((uid, key), Some(value))).collect(),
         };
-        self.ddl(live, company, changes, asked, answer.map(|tree| Some((uid, tree))))
+        // A process that died meanwhile may have committed the index.
+        let made = self.ddl(live, company, changes, asked, answer.map(|tree| Some((uid, tree))));
+        explained.and(made)
     }
 
     /// Builds the index while other transactions change rows of the base, and commit. Returns why one of them
