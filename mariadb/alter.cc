@@ -8,6 +8,7 @@
       table's in one transaction with every other change of the statement, of all partitions.
    3. After a crash the server asks by the version whether that transaction is there (check_version); what was
       announced and is not the table's is dropped at the start. */
+#include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace {
 const alter_table_operations INSTANT = ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN | ALTER_COLUMN_DEFAULT | ALTER_COLUMN_OPTION |
                                        ALTER_CHANGE_CREATE_OPTION | ALTER_RENAME | ALTER_RENAME_INDEX | ALTER_INDEX_IGNORABILITY |
                                        ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_ORDER | ALTER_DROP_CHECK_CONSTRAINT |
-                                       ALTER_PARTITIONED;
+                                       ALTER_PARTITIONED | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH;
 const alter_table_operations DROP = ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX;
 const alter_table_operations ADD = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
@@ -90,6 +91,48 @@ const char *primary_name(const TABLE *table) {
 
 }
 
+/* A longer VARCHAR, whose length in a row takes as many bytes as before. */
+bool ha_seawall::can_convert_nocopy(const Field &field, const Column_definition &wanted) const {
+  return field.type_handler() == &type_handler_varchar && wanted.type_handler() == &type_handler_varchar && field.stored_in_db() &&
+         !field.compression_method() && !wanted.compression_method() && field.charset() == wanted.charset &&
+         wanted.length >= field.field_length && (wanted.length > 255) == (field.field_length > 255);
+}
+
+/* Part of an index as it was, over a column that became longer. */
+Compare_keys ha_seawall::compare_key_parts(const Field &old_field, const Column_definition &new_field, const KEY_PART_INFO &old_part,
+                                           const KEY_PART_INFO &new_part) const {
+  if (old_field.is_equal(new_field) || !can_convert_nocopy(old_field, new_field))
+    return handler::compare_key_parts(old_field, new_field, old_part, new_part);
+  if (old_part.length == new_part.length) return Compare_keys::Equal;
+  bool whole = old_part.length == old_field.field_length && new_part.length == new_field.length;
+  return whole ? Compare_keys::EqualButKeyPartLength : Compare_keys::NotEqual;
+}
+
+/* Whether the indexes of both definitions have the same entries, and these have room for the longer columns. */
+bool ha_seawall::keeps_entries(TABLE *altered) const {
+  for (uint at = 0; at < table->s->keys; at++) {
+    for (uint key = 0; key < altered->s->keys; key++) {
+      if (strcmp(table->key_info[at].name.str, altered->key_info[key].name.str)) continue;
+      Key_codec codec;
+      codec.init(altered, altered->key_info + key);
+      if (!m_keys[at].encodes_as(codec)) return false;
+    }
+  }
+  for (uint key = 0; key < altered->s->keys; key++)
+    if (entry_bytes(altered, key) > seawall_key_bytes_max(db.get())) return false;
+  return true;
+}
+
+/* The build of an index sees rows without their long columns, and no columns that are computed. */
+bool seawall::can_be_built(const KEY *key) {
+  if (key->algorithm == HA_KEY_ALG_LONG_HASH) return false;
+  for (uint part = 0; part < key->user_defined_key_parts; part++) {
+    const Field *field = key->key_part[part].field;
+    if (!field->stored_in_db() || !has_sort_keys(field) || may_be_apart(field)) return false;
+  }
+  return true;
+}
+
 enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
   alter_table_operations flags = info->handler_flags;
   HA_CREATE_INFO *create = info->create_info;
@@ -105,23 +148,18 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
     if (long_columns && !m_share->long_columns && table->s->primary_key < MAX_KEY &&
         m_keys[table->s->primary_key].usual_bytes() + LONG_KEY_BYTES > seawall_key_bytes_max(db.get()))
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    if (flags & ADD || info->error_if_not_empty || !add_layout(table, altered, info, &layouts)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (info->error_if_not_empty || !add_layout(table, altered, info, &layouts)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
+  if (flags & (ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH) && (flags & ALTER_RENAME_INDEX || !keeps_entries(altered)))
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* The rows' tree is that of the primary key. */
   if (strcmp(primary_name(table), primary_name(altered))) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* A smaller number than the next one is for the copy, which finds the largest that is there. */
   if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  for (uint index : added_indexes(altered, info)) {
-    const KEY &key = altered->key_info[index];
-    if (key.algorithm == HA_KEY_ALG_LONG_HASH) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    for (uint part = 0; part < key.user_defined_key_parts; part++) {
-      /* The build sees rows without their long columns. */
-      const Field *field = key.key_part[part].field;
-      if (!field->stored_in_db() || !has_sort_keys(field) || may_be_apart(field)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    }
-  }
+  for (uint index : added_indexes(altered, info))
+    if (!can_be_built(altered->key_info + index)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
@@ -177,8 +215,10 @@ bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   THD *thd = ha_thd();
   altered->use_all_columns();
   std::vector<uint> added = added_indexes(altered, info);
+  /* A column that the statement adds has its default in the rows that there are. */
+  const Layouts &layouts = alter->changes.layouts.all.empty() ? m_share->layouts : alter->changes.layouts;
   for (size_t at = 0; at < added.size(); at++)
-    alter->build->add(altered, m_share->layouts, added[at], tree_name(alter->table, alter->changes.added[at].number));
+    alter->build->add(altered, layouts, added[at], tree_name(alter->table, alter->changes.added[at].number));
   uint64_t rows_of_table = std::max<uint64_t>(stats.records, 1);
   thd_progress_init(thd, 1);
   seawall_status status = alter->build->run([&](ulonglong rows) {
@@ -210,6 +250,7 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
       if (seawall_status status = one->build->finish()) return report(altered, *one->build, status);
     tables.push_back(&one->changes);
   }
+  crash_point("index", "built");
   seawall_status status = SEAWALL_STATUS_OK;
   if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
     status = m_share->counters->set_auto(info->create_info->auto_increment_value);
@@ -256,14 +297,52 @@ int ha_seawall::read_statistics(bool again) {
   return 0;
 }
 
-int ha_seawall::analyze(THD *, HA_CHECK_OPT *) { return read_statistics(true) ? HA_ADMIN_FAILED : HA_ADMIN_OK; }
-
-// --- CHECK TABLE -----------------------------------------------------------------------------------------
-
 extern "C" {
 static void warn_of(void *context, const char *text) {
   push_warning_printf(static_cast<THD *>(context), Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %s", text);
 }
+}
+
+// --- OPTIMIZE TABLE --------------------------------------------------------------------------------------
+
+extern "C" {
+static bool goes_on(void *context, uint64_t done, uint64_t leaves) {
+  THD *thd = static_cast<THD *>(context);
+  thd_progress_report(thd, std::min(done, leaves), leaves);
+  return thd_kill_level(thd) == THD_IS_NOT_KILLED;
+}
+}
+
+/* Compacts each tree. */
+int ha_seawall::optimize(THD *thd, HA_CHECK_OPT *) {
+  std::vector<const seawall_tree *> trees = all_trees();
+  thd_progress_init(thd, (uint)trees.size());
+  seawall_status status = SEAWALL_STATUS_OK;
+  for (const seawall_tree *tree : trees) {
+    status = seawall_compact_tree(db.get(), tree, goes_on, thd);
+    if (status != SEAWALL_STATUS_OK) break;
+    thd_progress_next_stage(thd);
+  }
+  thd_progress_end(thd);
+  if (status == SEAWALL_STATUS_INTERRUPTED) return HA_ADMIN_FAILED;
+  if (status != SEAWALL_STATUS_OK) {
+    warn_of(thd, seawall_error());
+    return status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
+  }
+  return read_statistics(true) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+}
+
+// --- ANALYZE TABLE ---------------------------------------------------------------------------------------
+
+int ha_seawall::analyze(THD *, HA_CHECK_OPT *) { return read_statistics(true) ? HA_ADMIN_FAILED : HA_ADMIN_OK; }
+
+// --- CHECK TABLE -----------------------------------------------------------------------------------------
+
+std::vector<const seawall_tree *> ha_seawall::all_trees() const {
+  std::vector<const seawall_tree *> trees;
+  for (const Tree &tree : m_share->trees) trees.push_back(tree.get());
+  if (m_share->long_columns) trees.push_back(m_share->long_columns.get());
+  return trees;
 }
 
 /* Each row has its entry, and there are as many entries as rows; in one snapshot. */
@@ -316,10 +395,7 @@ int ha_seawall::check_index(seawall_tx *tx, uint index, THD *thd) {
 
 int ha_seawall::check(THD *thd, HA_CHECK_OPT *options) {
   int found = HA_ADMIN_OK;
-  std::vector<const seawall_tree *> trees;
-  for (const Tree &tree : m_share->trees) trees.push_back(tree.get());
-  if (m_share->long_columns) trees.push_back(m_share->long_columns.get());
-  for (const seawall_tree *tree : trees) {
+  for (const seawall_tree *tree : all_trees()) {
     seawall_status status = seawall_check_tree(db.get(), tree, warn_of, thd);
     if (status == SEAWALL_STATUS_OK) continue;
     if (status != SEAWALL_STATUS_CORRUPT) warn_of(thd, seawall_error());

@@ -105,6 +105,14 @@ size_t Key_codec::bytes(bool escapes) const {
   return all;
 }
 
+bool Key_codec::encodes_as(const Key_codec &other) const {
+  return std::equal(m_parts.begin(), m_parts.end(), other.m_parts.begin(), other.m_parts.end(), [](const Part &a, const Part &b) {
+    bool by_length = a.kind == Part::Fixed || (a.kind == Part::Weights && a.text == Text::Full);
+    return a.nullable == b.nullable && a.descending == b.descending && a.kind == b.kind && a.source == b.source && a.text == b.text &&
+           a.unit == b.unit && a.space == b.space && (!by_length || (a.fixed == b.fixed && a.weights == b.weights && a.chars == b.chars));
+  });
+}
+
 bool Key_codec::has_null(const uchar *record) const {
   for (const Part &p : m_parts)
     if (p.nullable && p.field->is_null_in_record(record)) return true;

@@ -66,6 +66,8 @@ public:
   /* The longest encoding of all parts, bytes; and without the escapes of weights, which are rare. */
   size_t max_bytes() const { return bytes(true); }
   size_t usual_bytes() const { return bytes(false); }
+  /* Whether the entries of `other`, an index over the same columns of which some are longer there, are the same. */
+  bool encodes_as(const Key_codec &other) const;
   /* Appends the encoding of the first `parts` parts of the row in `record`. */
   void encode(const uchar *record, uint parts, Bytes *to) const;
   /* Whether one of the parts is NULL. */

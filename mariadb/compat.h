@@ -53,4 +53,12 @@ static inline size_t seawall_weights(CHARSET_INFO *cs, uchar *to, size_t room, u
 }
 #endif
 
+/* mariadb/build looks for the newer names, which came with releases of several versions. */
+#ifdef SEAWALL_EXTRA_COPY
+const ha_extra_function SEAWALL_BEGIN_COPY = HA_EXTRA_BEGIN_COPY, SEAWALL_END_COPY = HA_EXTRA_END_COPY, SEAWALL_ABORT_COPY = HA_EXTRA_ABORT_COPY;
+#else
+const ha_extra_function SEAWALL_BEGIN_COPY = HA_EXTRA_BEGIN_ALTER_COPY, SEAWALL_END_COPY = HA_EXTRA_END_ALTER_COPY,
+                        SEAWALL_ABORT_COPY = HA_EXTRA_ABORT_ALTER_COPY;
+#endif
+
 #endif

@@ -9,6 +9,7 @@
    The engine's transaction object is one for the connection's life. A statement begins with a savepoint, to
    which the server's rollback of a statement returns. */
 #include "connection.h"
+#include "crash_point.h"
 #include "dictionary.h"
 #include <condition_variable>
 #include <cstring>
@@ -152,8 +153,22 @@ int Connection::take_snapshot() {
   return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
 }
 
+seawall_status Connection::lock_auto(const std::shared_ptr<Counters> &counters) {
+  for (const std::shared_ptr<Counters> &locked : m_auto_locked)
+    if (locked == counters) return SEAWALL_STATUS_OK;
+  seawall_status status = counters->lock_auto(m_tx.get());
+  if (status == SEAWALL_STATUS_OK) m_auto_locked.push_back(counters);
+  return status;
+}
+
+void Connection::unlock_auto(seawall_tx *tx) {
+  for (const std::shared_ptr<Counters> &counters : m_auto_locked) counters->unlock_auto(tx);
+  m_auto_locked.clear();
+}
+
 void Connection::end_statement() {
   if (m_statement) {
+    unlock_auto(m_tx.get());
     seawall_end_statement(m_tx.get());
     m_before.out();
     m_statement = false;
@@ -161,6 +176,7 @@ void Connection::end_statement() {
 }
 
 void Connection::ended() {
+  unlock_auto(nullptr);
   m_before.out();
   m_savepoints.clear();
   m_statement = m_active = m_prepared = m_committed = false;
@@ -200,7 +216,10 @@ int Connection::commit(bool all) {
     return 0;
   }
   seawall_status status = SEAWALL_STATUS_OK;
+  unlock_auto(m_tx.get());
+  crash_point("commit", "begun");
   if (!m_committed) status = seawall_commit(m_tx.get());
+  crash_point("commit", "done");
   int error = status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
   if (error) detach();
   else ended();
@@ -257,7 +276,9 @@ int Connection::prepare(bool all) {
     attached.insert(name);
     m_xid = name;
   }
+  crash_point("prepare", "begun");
   seawall_status status = seawall_prepare(m_tx.get(), slice(name), durability_of(m_thd), nullptr);
+  crash_point("prepare", "done");
   if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
   m_prepared = true;
   return 0;
@@ -284,7 +305,9 @@ int Connection::rollback_to(uint64_t number) {
 void Connection::commit_ordered(bool all) {
   if (!m_active || !ends(m_thd, all) || !m_prepared) return;
   uint64_t position;
+  crash_point("commit-ordered", "begun");
   if (seawall_commit_ordered(m_tx.get(), &position) == SEAWALL_STATUS_OK) {
+    crash_point("commit-ordered", "done");
     m_committed = true;
     return;
   }

@@ -7,6 +7,7 @@
 #include "seawall.h"
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -55,6 +56,8 @@ inline seawall_slice slice(const void *data, size_t len) { return {(const uint8_
 const seawall_slice NOTHING = {nullptr, 0};
 const seawall_bound UNBOUNDED = {NOTHING, SEAWALL_BOUND_KIND_UNBOUNDED};
 
+class Counters;
+
 /* A connection. Its transaction object stays over all its transactions. */
 class Connection {
 public:
@@ -67,6 +70,8 @@ public:
   seawall_tx *tx() const { return m_tx.get(); }
   /* Before a change of a row: to this the statement is rolled back. `*first`: it is the statement's first change. */
   seawall_status before_change(const seawall_savepoint_t **before, bool *first);
+  /* Locks a table's automatic numbers until the statement ends. */
+  seawall_status lock_auto(const std::shared_ptr<Counters> &counters);
   THD *thd() const { return m_thd; }
 
   int commit(bool all);
@@ -91,6 +96,7 @@ public:
 private:
   int begin();
   void end_statement();
+  void unlock_auto(seawall_tx *tx);
   void clear_interrupt();
   void ended();
   void detach();
@@ -111,6 +117,7 @@ private:
   std::map<uint64_t, Savepoint> m_savepoints;
   uint64_t m_last_savepoint = 0;
   std::vector<uint64_t> m_to_drop;
+  std::vector<std::shared_ptr<Counters>> m_auto_locked;
   std::string m_xid;         /* of XA PREPARE */
 };
 

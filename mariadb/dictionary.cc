@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "dictionary.h"
+#include "crash_point.h"
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -8,12 +9,13 @@ namespace seawall {
 
 static Tree dictionary;
 static const char *const DICTIONARY = "dictionary";
-static const char LAST = 'n', TABLE = 't', TEMPORARY = 'T', COUNTERS = 'c', DROPPED = 'd', HALF_MADE = 'h', STATISTICS = 's';
+static const char LAST = 'n', TABLE = 't', TEMPORARY = 'T', COUNTERS = 'c', DROPPED = 'd', HALF_MADE = 'h', STATISTICS = 's', AUTO_LOCK = 'a';
 static const char FORMAT = 5;
 static const uint64_t ROW_BLOCK = 65536, AUTO_BLOCK_MAX = 1024;
 
-/* Runs `change` in a transaction of its own. */
-template <typename F> static seawall_status in_transaction(F change, seawall_commit_level level = SEAWALL_COMMIT_LEVEL_FLUSHED) {
+/* Runs `change` in a transaction of its own. `name`: of its crash points. */
+template <typename F>
+static seawall_status in_transaction(const char *name, F change, seawall_commit_level level = SEAWALL_COMMIT_LEVEL_FLUSHED) {
   Tx tx;
   seawall_tx_options options{};
   options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
@@ -21,7 +23,9 @@ template <typename F> static seawall_status in_transaction(F change, seawall_com
   options.wait = SEAWALL_WAIT_MODE_WAIT;
   seawall_status status = seawall_begin(db.get(), &options, tx.out());
   if (status == SEAWALL_STATUS_OK) status = change(tx.get());
+  if (status == SEAWALL_STATUS_OK) crash_point(name, "changed");
   if (status == SEAWALL_STATUS_OK) status = seawall_commit(tx.get());
+  if (status == SEAWALL_STATUS_OK) crash_point(name, "committed");
   return status;
 }
 
@@ -172,7 +176,7 @@ static seawall_status lock_table(seawall_tx *tx, const std::string &key, Definit
 }
 
 seawall_status find_table(const char *path, Definition *definition) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("find", [&](seawall_tx *tx) {
     seawall_slice value;
     seawall_status status = seawall_get(tx, dictionary.get(), slice(key_of(path)), &value);
     if (status == SEAWALL_STATUS_OK && !decode(value, definition)) return SEAWALL_STATUS_CORRUPT;
@@ -201,6 +205,7 @@ static seawall_status make_trees(seawall_tx *tx, Definition *definition, uint64_
   put_number(std::max<uint64_t>(auto_from, 1), &counters);
   if (status == SEAWALL_STATUS_OK)
     status = seawall_put(tx, dictionary.get(), slice(key_of(COUNTERS, definition->number)), slice(counters));
+  if (status == SEAWALL_STATUS_OK) status = seawall_put(tx, dictionary.get(), slice(key_of(AUTO_LOCK, definition->number)), NOTHING);
   Tree tree;
   if (status == SEAWALL_STATUS_OK) status = seawall_create_tree(tx, tree_name(definition->number, 0).c_str(), tree.out());
   for (uint32_t index : trees_beside(*definition))
@@ -222,7 +227,7 @@ static seawall_status drop_trees(seawall_tx *tx, const Definition &definition, s
     all_counters.erase(definition.number);
   }
   seawall_status status = SEAWALL_STATUS_OK;
-  for (char kind : {COUNTERS, STATISTICS})
+  for (char kind : {COUNTERS, STATISTICS, AUTO_LOCK})
     if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
       status = seawall_delete(tx, dictionary.get(), slice(key_of(kind, definition.number)));
   if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND)
@@ -234,7 +239,7 @@ static seawall_status drop_trees(seawall_tx *tx, const Definition &definition, s
 
 seawall_status create_table(const char *path, uint32_t columns, bool has_long_columns, const std::vector<std::string> &indexes,
                             const std::string &version, uint64_t auto_from) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("create", [&](seawall_tx *tx) {
     Definition definition;
     std::string key = key_of(path);
     seawall_status status = lock_table(tx, key, &definition);
@@ -258,11 +263,11 @@ static seawall_status drop_one(seawall_tx *tx, const std::string &key, std::vect
 }
 
 seawall_status drop_table(const char *path, std::vector<uint64_t> *later) {
-  return in_transaction([&](seawall_tx *tx) { return drop_one(tx, key_of(path), later); });
+  return in_transaction("drop", [&](seawall_tx *tx) { return drop_one(tx, key_of(path), later); });
 }
 
 seawall_status drop_trees_of(uint64_t table) {
-  return in_transaction([&](seawall_tx *tx) { return drop_one(tx, key_of(DROPPED, table), nullptr); });
+  return in_transaction("drop-trees", [&](seawall_tx *tx) { return drop_one(tx, key_of(DROPPED, table), nullptr); });
 }
 
 /* All keys with a prefix. */
@@ -288,7 +293,7 @@ static seawall_status keys_with(seawall_tx *tx, const std::string &prefix, std::
 seawall_status drop_database(const char *path) {
   std::string prefix = key_of(path);
   if (prefix.back() != '/') prefix += '/';
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("drop-database", [&](seawall_tx *tx) {
     std::vector<std::string> keys;
     seawall_status status = keys_with(tx, prefix, &keys);
     for (const std::string &key : keys)
@@ -298,7 +303,7 @@ seawall_status drop_database(const char *path) {
 }
 
 seawall_status rename_table(const char *from, const char *to) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("rename", [&](seawall_tx *tx) {
     Definition definition, other;
     std::string old_key = key_of(from), new_key = key_of(to);
     seawall_status status = lock_table(tx, old_key, &definition);
@@ -314,7 +319,7 @@ seawall_status rename_table(const char *from, const char *to) {
 }
 
 seawall_status truncate_table(const char *path, std::vector<uint64_t> *later) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("truncate", [&](seawall_tx *tx) {
     Definition definition;
     std::string key = key_of(path);
     seawall_status status = lock_table(tx, key, &definition);
@@ -334,7 +339,7 @@ static std::string half_made(uint64_t table, uint32_t index) {
 }
 
 seawall_status announce_indexes(const std::vector<std::string> &names, Changes *changes) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("announce", [&](seawall_tx *tx) {
     Definition definition;
     seawall_status status = lock_table(tx, key_of(changes->path.c_str()), &definition);
     uint32_t last = 0;
@@ -389,7 +394,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
 }
 
 seawall_status alter_tables(const std::vector<const Changes *> &tables) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("alter", [&](seawall_tx *tx) {
     seawall_status status = SEAWALL_STATUS_OK;
     for (const Changes *changes : tables)
       if (status == SEAWALL_STATUS_OK) status = alter_table(tx, *changes);
@@ -405,7 +410,7 @@ static seawall_status abandon_index(seawall_tx *tx, uint64_t table, uint32_t ind
 }
 
 seawall_status abandon_indexes(uint64_t table, const Changes &changes) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("abandon", [&](seawall_tx *tx) {
     seawall_status status = SEAWALL_STATUS_OK;
     for (const Definition::Index &index : changes.added)
       if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_NOT_FOUND) status = abandon_index(tx, table, index.number);
@@ -431,12 +436,12 @@ seawall_status write_statistics(uint64_t table, const Statistics &statistics) {
     put_number(index.distinct.size(), &value);
     for (double distinct : index.distinct) put_number((uint64_t)distinct, &value);
   }
-  return in_transaction(
+  return in_transaction("statistics",
       [&](seawall_tx *tx) { return seawall_put(tx, dictionary.get(), slice(key_of(STATISTICS, table)), slice(value)); });
 }
 
 seawall_status read_statistics(uint64_t table, Statistics *statistics) {
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("read-statistics", [&](seawall_tx *tx) {
     seawall_slice value;
     seawall_status status = seawall_get(tx, dictionary.get(), slice(key_of(STATISTICS, table)), &value);
     if (status != SEAWALL_STATUS_OK) return status;
@@ -460,7 +465,7 @@ seawall_status counters_of(uint64_t table, std::shared_ptr<Counters> *counters) 
   std::shared_ptr<Counters> &known = all_counters[table];
   seawall_status status = SEAWALL_STATUS_OK;
   if (!known)
-    status = in_transaction([&](seawall_tx *tx) {
+    status = in_transaction("read-counters", [&](seawall_tx *tx) {
       seawall_slice value;
       seawall_status got = seawall_get(tx, dictionary.get(), slice(key_of(COUNTERS, table)), &value);
       if (got == SEAWALL_STATUS_OK && value.len != 16) return SEAWALL_STATUS_CORRUPT;
@@ -477,7 +482,7 @@ seawall_status Counters::write(uint64_t row_limit, uint64_t auto_limit) {
   std::string value;
   put_number(row_limit, &value);
   put_number(auto_limit, &value);
-  seawall_status status = in_transaction(
+  seawall_status status = in_transaction("counters",
       [&](seawall_tx *tx) { return seawall_update(tx, dictionary.get(), slice(key_of(COUNTERS, m_table)), slice(value)); },
       SEAWALL_COMMIT_LEVEL_DEFERRED);
   if (status == SEAWALL_STATUS_OK) {
@@ -534,11 +539,29 @@ uint64_t Counters::next_auto() {
   return m_next_auto;
 }
 
+seawall_status Counters::lock_auto(seawall_tx *tx) {
+  std::string key = key_of(AUTO_LOCK, m_table);
+  seawall_slice value;
+  seawall_status status = lock(tx, key, &value);
+  /* A table of an earlier version has none. */
+  if (status == SEAWALL_STATUS_NOT_FOUND) {
+    status = in_transaction("auto-lock", [&](seawall_tx *own) { return seawall_put(own, dictionary.get(), slice(key), NOTHING); });
+    if (status == SEAWALL_STATUS_OK) status = lock(tx, key, &value);
+  }
+  if (status == SEAWALL_STATUS_OK) m_locked++;
+  return status;
+}
+
+void Counters::unlock_auto(seawall_tx *tx) {
+  m_locked--;
+  if (tx) seawall_unlock_row(tx, dictionary.get(), slice(key_of(AUTO_LOCK, m_table)), nullptr);
+}
+
 // --- start and end ---------------------------------------------------------------------------------------
 
 seawall_status open_dictionary() {
   std::vector<std::string> gone;
-  seawall_status status = in_transaction([&](seawall_tx *tx) {
+  seawall_status status = in_transaction("open", [&](seawall_tx *tx) {
     seawall_status opened = seawall_open_tree(tx, DICTIONARY, dictionary.out());
     if (opened == SEAWALL_STATUS_NOT_FOUND) return seawall_create_tree(tx, DICTIONARY, dictionary.out());
     for (char kind : {TEMPORARY, DROPPED, HALF_MADE})
@@ -547,7 +570,7 @@ seawall_status open_dictionary() {
   });
   /* What a prepared transaction has locked stays until the next start. */
   for (const std::string &key : gone)
-    if (status == SEAWALL_STATUS_OK && in_transaction([&](seawall_tx *tx) {
+    if (status == SEAWALL_STATUS_OK && in_transaction("sweep", [&](seawall_tx *tx) {
           seawall_set_wait(tx, SEAWALL_WAIT_MODE_NO, 0);
           if (key[0] != HALF_MADE) return drop_one(tx, key, nullptr);
           const uint8_t *numbers = (const uint8_t *)key.data() + 1;

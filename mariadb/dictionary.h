@@ -7,6 +7,7 @@
      d, number    a table that is gone and whose trees are not yet: a Definition. Dropped when the server starts.
      h, number, i an index that is being built. Dropped when the server starts.
      s, number    statistics of a table
+     a, number    nothing: the lock of a table's automatic numbers
      n            the last number given to a table
 
    A table's trees are named by its number, and its indexes have names and numbers of their own in the
@@ -104,6 +105,10 @@ public:
   seawall_status note_auto(uint64_t number, uint64_t most);
   seawall_status set_auto(uint64_t next);
   uint64_t next_auto();
+  /* The lock of the automatic numbers, which a transaction holds until its statement ends (seawall_autoinc_lock_mode). */
+  seawall_status lock_auto(seawall_tx *tx);
+  void unlock_auto(seawall_tx *tx);
+  bool is_auto_locked() const { return m_locked.load() > 0; }
 
 private:
   friend void close_dictionary();
@@ -111,6 +116,7 @@ private:
   seawall_status write(uint64_t row_limit, uint64_t auto_limit);
   std::mutex m_mutex;
   const uint64_t m_table;
+  std::atomic<int> m_locked{0};
   uint64_t m_next_row, m_row_limit, m_next_auto, m_auto_limit;
 };
 

@@ -33,7 +33,7 @@ ulong ha_seawall::index_flags(uint index, uint part, bool all_parts) const {
   if (primary < MAX_KEY)
     for (uint at = 0; at < table_share->key_info[primary].user_defined_key_parts; at++) covers &= readable(primary, at);
   if (covers) flags |= HA_KEYREAD_ONLY;
-  return flags | (index == primary ? HA_CLUSTERED_INDEX : covers ? HA_DO_INDEX_COND_PUSHDOWN : 0);
+  return flags | (index == primary ? HA_CLUSTERED_INDEX : covers ? HA_DO_INDEX_COND_PUSHDOWN | HA_DO_RANGE_FILTER_PUSHDOWN : 0);
 }
 
 int ha_seawall::failed(seawall_status status) {
@@ -138,6 +138,18 @@ static int refuse_foreign_keys(THD *thd) {
   return 0;
 }
 
+size_t seawall::entry_bytes(TABLE *form, uint index) {
+  auto bytes_of = [&](uint at) {
+    Key_codec codec;
+    codec.init(form, form->key_info + at);
+    return codec.usual_bytes();
+  };
+  bool has_long_columns = std::any_of(form->field, form->field + form->s->fields, may_be_apart);
+  uint primary = form->s->primary_key;
+  if (index == primary) return bytes_of(index) + (has_long_columns ? LONG_KEY_BYTES : 0);
+  return bytes_of(index) + (primary < MAX_KEY ? bytes_of(primary) : 8);
+}
+
 int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   if (int error = refuse_foreign_keys(form->in_use)) return error;
   if (info->row_type == ROW_TYPE_FIXED || info->row_type == ROW_TYPE_PAGE) {
@@ -151,12 +163,7 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     has_long_columns |= may_be_apart(*field);
   }
   std::vector<std::string> secondary;
-  size_t primary_bytes = 8, most = seawall_key_bytes_max(db.get());
-  if (form->s->primary_key < MAX_KEY) {
-    Key_codec codec;
-    codec.init(form, form->key_info + form->s->primary_key);
-    primary_bytes = codec.usual_bytes();
-  }
+  size_t most = seawall_key_bytes_max(db.get());
   for (uint at = 0; at < form->s->keys; at++) {
     const KEY *key = form->key_info + at;
     if (seawall_is_special(key)) {
@@ -172,10 +179,8 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
                       field->charset()->coll_name.str, key->name.str);
       return HA_WRONG_CREATE_OPTION;
     }
-    Key_codec codec;
-    codec.init(form, key);
     bool primary = at == form->s->primary_key;
-    size_t bytes = codec.usual_bytes() + (primary ? (has_long_columns ? LONG_KEY_BYTES : 0) : primary_bytes);
+    size_t bytes = entry_bytes(form, at);
     if (bytes > most) {
       my_printf_error(ER_TOO_LONG_KEY, "The entries of index `%s` may have %zu bytes%s; the limit is %zu, or more in a new database with a larger page_size", MYF(0),
                       key->name.str, bytes, primary ? "" : ", with the primary key", most);
@@ -233,6 +238,17 @@ handler *ha_seawall::clone(const char *name, MEM_ROOT *root) {
 /* The largest number that the column takes. */
 static uint64_t most_of(Field *field) { return field->get_max_int_value(); }
 
+/* By seawall_autoinc_lock_mode, as InnoDB: 0: each statement that inserts locks the numbers until its end; 1: only one whose
+   number of rows is not known, and one that comes while it does; 2: none. */
+int ha_seawall::lock_auto_increment() {
+  ulong mode = autoinc_lock_mode();
+  if (mode == 2 || m_own) return 0;
+  int command = thd_sql_command(m_connection->thd());
+  bool simple = command == SQLCOM_INSERT || command == SQLCOM_REPLACE || command == SQLCOM_END; /* the last: rows of a binary log */
+  if (mode == 1 && simple && !m_share->counters->is_auto_locked()) return 0;
+  return failed(m_connection->lock_auto(m_share->counters));
+}
+
 void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                     ulonglong *reserved) {
   if (table->s->next_number_keypart != 0) {
@@ -240,6 +256,12 @@ void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulong
     handler::get_auto_increment(offset, increment, wanted, first, reserved);
     return;
   }
+  m_auto_error = lock_auto_increment();
+  if (m_auto_error) {
+    *first = ULONGLONG_MAX;
+    return;
+  }
+  if (autoinc_lock_mode() == 0) wanted = 1; /* no gaps */
   uint64_t number;
   *first = m_share->counters->take_auto(offset, increment, wanted, most_of(table->found_next_number_field), &number)
       ? ULONGLONG_MAX : number;
@@ -348,6 +370,13 @@ Item *ha_seawall::idx_cond_push(uint index, Item *condition) {
   return nullptr;
 }
 
+/* Which rows another index selects is tested before the row is read, too. */
+bool ha_seawall::rowid_filter_push(Rowid_filter *filter) {
+  pushed_rowid_filter = filter;
+  rowid_filter_is_active = true;
+  return false;
+}
+
 int ha_seawall::extra(enum ha_extra_function operation) {
   switch (operation) {
   case HA_EXTRA_WRITE_CAN_REPLACE:
@@ -355,6 +384,9 @@ int ha_seawall::extra(enum ha_extra_function operation) {
   case HA_EXTRA_WRITE_CANNOT_REPLACE: m_replaces = false; break;
   case HA_EXTRA_KEYREAD: m_keyread = true; break;
   case HA_EXTRA_NO_KEYREAD: m_keyread = false; break;
+  case SEAWALL_BEGIN_COPY: m_copy.on = !table->s->sequence; break;
+  case SEAWALL_END_COPY: return finish_copy();
+  case SEAWALL_ABORT_COPY: abandon_copy(); break;
   default: break;
   }
   return 0;
@@ -365,6 +397,7 @@ int ha_seawall::reset() {
   m_blobs.clear();
   m_long_values.clear();
   m_ahead.clear();
+  abandon_copy();
   return 0;
 }
 
@@ -417,16 +450,18 @@ THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_ty
   return to;
 }
 
-/* The transaction of a sequence, whose numbers are given out for good. */
-int ha_seawall::begin_own() {
+/* Of a sequence, whose numbers are given out for good, or of a copy (copy.cc). */
+int ha_seawall::begin_own(seawall_commit_level level) {
   seawall_tx_options options{};
   options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
+  options.level = level;
   options.wait = SEAWALL_WAIT_MODE_WAIT;
   return failed(seawall_begin(db.get(), &options, m_own.out()));
 }
 
 int ha_seawall::external_lock(THD *thd, int type) {
   if (type == F_UNLCK) { /* the server ends the statement */
+    abandon_copy();
     m_own.out();
     return 0;
   }
@@ -435,7 +470,7 @@ int ha_seawall::external_lock(THD *thd, int type) {
   if (table->s->sequence) {
     /* The server lets one write it at a time. */
     m_lock = SEAWALL_LOCK_NONE;
-    return begin_own();
+    return begin_own(SEAWALL_COMMIT_LEVEL_FLUSHED);
   }
   if (type == F_WRLCK) m_lock = SEAWALL_LOCK_EXCLUSIVE;
   return m_connection->use(thd);

@@ -63,12 +63,25 @@ struct Ahead {
   void clear();
 };
 
+/* Rows that ALTER TABLE and CREATE TABLE ... SELECT copy (copy.cc). */
+struct Copy {
+  bool on = false;               /* asked for; it begins with the first row */
+  uint64_t rows = 0, piece = 0;  /* in all; not committed yet */
+  std::vector<bool> sorted;      /* the indexes that are built at the end */
+};
+
 /* Drops a table, now or when the connection's transaction ends. */
 int drop_by_path(const char *path, Bytes *error);
 /* The server's number of a table's definition. */
 std::string version_of(const TABLE *form);
+/* The most that an entry of the index, with the primary key, has, bytes. */
+size_t entry_bytes(TABLE *form, uint index);
+/* Whether the index can be built from the rows that there are (index_build.h). */
+bool can_be_built(const KEY *key);
 /* The variable seawall_ignore_foreign_keys. */
 bool ignores_foreign_keys(THD *thd);
+/* The variable seawall_autoinc_lock_mode. */
+ulong autoinc_lock_mode();
 
 }
 
@@ -96,6 +109,8 @@ public:
   int write_row(const uchar *record) override;
   int update_row(const uchar *old_record, const uchar *new_record) override;
   int delete_row(const uchar *record) override;
+
+  int end_bulk_insert() override { return finish_copy(); }
 
   int rnd_init(bool scan) override;
   int rnd_end() override;
@@ -139,9 +154,13 @@ public:
   bool get_error_message(int error, String *text) override;
   bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override { return COMPATIBLE_DATA_NO; }
   Item *idx_cond_push(uint index, Item *condition) override;
+  bool rowid_filter_push(Rowid_filter *filter) override;
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
   int check(THD *thd, HA_CHECK_OPT *options) override;
-  int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
+  Compare_keys compare_key_parts(const Field &old_field, const Column_definition &new_field, const KEY_PART_INFO &old_part,
+                                 const KEY_PART_INFO &new_part) const override;
+  bool can_convert_nocopy(const Field &field, const Column_definition &wanted) const override;
+  int optimize(THD *thd, HA_CHECK_OPT *options) override;
 
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
   bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
@@ -164,7 +183,9 @@ private:
   bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
   seawall::Share::Size size_of_table();
   int read_statistics(bool again);
+  bool keeps_entries(TABLE *altered) const;
   bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
+  std::vector<const seawall_tree *> all_trees() const;
   int check_index(seawall_tx *tx, uint index, THD *thd);
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);
@@ -174,11 +195,16 @@ private:
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
   void reset_cursor(const seawall_tree *tree);
   int note_auto_increment(const uchar *record);
+  int lock_auto_increment();
   static seawall_status open_prefix(const seawall_tree *tree, const Bytes &prefix, uint64_t limit, seawall::Cursor *cursor);
   bool is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len);
   int check_readable();
-  int begin_own();
+  int begin_own(seawall_commit_level level);
   int commit_own();
+  int begin_copy();
+  int finish_copy();
+  void abandon_copy();
+  int build_sorted_indexes();
   bool reads_semi_consistently() const;
   int leave_key(uchar *record, seawall_seek to);
   int read_point(uchar *record);
@@ -201,7 +227,7 @@ private:
   seawall_lock m_lock = SEAWALL_LOCK_NONE;
   seawall_wait_mode m_wait = SEAWALL_WAIT_MODE_DEFAULT;
   seawall::Connection *m_connection = nullptr;
-  seawall::Tx m_own;                 /* of a sequence, whose changes are not rolled back */
+  seawall::Tx m_own;                 /* of a sequence or a copy: what it has committed is not rolled back */
   seawall::Cursor m_cursor;
   bool m_positioned = false;
   bool m_point = false;              /* the row was read by its whole primary key, without the cursor */
@@ -220,7 +246,9 @@ private:
   std::vector<Bytes> m_long_values;  /* and those that are stored apart */
   std::vector<Bytes> m_long_keys;    /* of the values that were read, and locked */
   seawall::Ahead m_ahead;
+  seawall::Copy m_copy;
   uint m_duplicate = MAX_KEY;
+  int m_auto_error = 0;              /* why there is no automatic number */
   bool m_replaces = false;           /* REPLACE, INSERT ... ON DUPLICATE KEY UPDATE */
   Bytes m_error;
 };

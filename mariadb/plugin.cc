@@ -15,6 +15,13 @@ static MYSQL_THDVAR_BOOL(snapshot_isolation, PLUGIN_VAR_OPCMDARG,
                          "At REPEATABLE READ, error 1020 for a change of a row that was changed after the transaction's snapshot", nullptr,
                          nullptr, SEAWALL_SNAPSHOT_ISOLATION);
 
+static ulong value_of_autoinc_lock_mode;
+static MYSQL_SYSVAR_ULONG(autoinc_lock_mode, value_of_autoinc_lock_mode, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                          "As innodb_autoinc_lock_mode: 0: statements that insert follow each other; 1: those whose number of rows is not known do, "
+                          "as statement-based replication needs; 2: none waits",
+                          nullptr, nullptr, 1, 0, 2, 0);
+
+ulong seawall::autoinc_lock_mode() { return value_of_autoinc_lock_mode; }
 bool seawall::fails_on_conflict(THD *thd) { return THDVAR(thd, snapshot_isolation); }
 bool seawall::ignores_foreign_keys(THD *thd) { return THDVAR(thd, ignore_foreign_keys); }
 
@@ -111,7 +118,7 @@ seawall_commit_level seawall::durability_of(THD *thd) {
 #define SEAWALL_OPTION(name, standard, running, text) MYSQL_SYSVAR(name),
 static struct st_mysql_sys_var *variables[] = {
 #include "options.inc"
-    MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys), MYSQL_SYSVAR(snapshot_isolation), nullptr};
+    MYSQL_SYSVAR(autoinc_lock_mode), MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys), MYSQL_SYSVAR(snapshot_isolation), nullptr};
 #undef SEAWALL_OPTION
 
 /* What was given is for the database; its other options are those of its file seawall.toml, or of its own. */

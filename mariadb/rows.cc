@@ -97,8 +97,12 @@ private:
 }
 
 int ha_seawall::write_row(const uchar *record) {
-  if (table->next_number_field && record == table->record[0])
-    if (int error = update_auto_increment()) return error;
+  if (table->next_number_field && record == table->record[0]) {
+    m_auto_error = 0;
+    if (int error = update_auto_increment()) return m_auto_error ? m_auto_error : error;
+  }
+  if (m_copy.on && !m_own)
+    if (int error = begin_copy()) return error;
   seawall_tx *tx = this->tx();
   m_key.clear();
   uint primary = table->s->primary_key;
@@ -111,7 +115,7 @@ int ha_seawall::write_row(const uchar *record) {
   primary_key_of(record, &m_key);
   m_value.clear();
   m_row.encode(record, &m_value);
-  Guard guard(m_own ? nullptr : m_connection, tx, only_rows());
+  Guard guard(m_own ? nullptr : m_connection, tx, only_rows() || m_copy.on);
   seawall_status status = guard.status();
   if (status != SEAWALL_STATUS_OK) return failed(status);
   do {
@@ -122,17 +126,10 @@ int ha_seawall::write_row(const uchar *record) {
   int error = failed(status);
   if (!error) error = write_long_columns(record);
   for (uint at = 0; !error && at < table->s->keys; at++)
-    if (!is_primary(at)) error = insert_entry(at, record);
+    if (!is_primary(at) && !(m_copy.on && m_copy.sorted[at])) error = insert_entry(at, record);
   if (!error && table->next_number_field) error = note_auto_increment(record);
   error = guard.done(error);
   return error ? error : commit_own();
-}
-
-/* Commits a change of a sequence. */
-int ha_seawall::commit_own() {
-  if (!m_own) return 0;
-  if (int error = failed(seawall_commit(m_own.get()))) return error;
-  return begin_own();
 }
 
 /* Whether no column of the index has another value. */
@@ -285,7 +282,10 @@ static seawall_seek next_of(seawall_seek to) {
 /* Moves the cursor, and reads its row, or of an index only the entry. */
 int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
-  bool filter = !primary && pushed_idx_cond && pushed_idx_cond_keyno == active_index;
+  bool condition = !primary && pushed_idx_cond && pushed_idx_cond_keyno == active_index;
+  /* Not while the server fills the filter, from entries alone. */
+  bool rowids = !primary && !m_keyread && pushed_rowid_filter && rowid_filter_is_active;
+  bool filter = condition || rowids;
   /* A scan that will change rows locks the rows, not only their entries. */
   bool covered = !primary && (m_keyread || m_ahead.entries) && m_lock != SEAWALL_LOCK_EXCLUSIVE;
   if (m_waits_for_row) {
@@ -324,7 +324,8 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
     m_primary.assign(m_key, at, Bytes::npos);
     int error = 0;
     if (filter) {
-      check_result_t result = handler_index_cond_check(this);
+      check_result_t result = condition ? handler_index_cond_check(this) : CHECK_POS;
+      if (result == CHECK_POS && rowids) result = handler_rowid_filter_check(this);
       if (result == CHECK_OUT_OF_RANGE) return HA_ERR_END_OF_FILE;
       if (result == CHECK_ABORTED_BY_USER) return HA_ERR_ABORTED_BY_USER;
       if (result == CHECK_NEG) error = HA_ERR_KEY_NOT_FOUND;

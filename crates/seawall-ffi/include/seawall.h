@@ -213,6 +213,10 @@ typedef size_t (*seawall_prefix_fn)(void *context, seawall_slice key, uint32_t p
 // Called with the text of a finding, which ends with a zero byte.
 typedef void (*seawall_finding_fn)(void *context, const char *text);
 
+// Called between the steps of a compaction with the leaves processed, and the leaves of the tree when it began. False
+// ends it.
+typedef bool (*CompactFn)(void *context, uint64_t done, uint64_t leaves);
+
 // Called with each number of the statistics: the part of the engine, the number's name, what it is.
 typedef void (*seawall_metric_fn)(void *context,
                                   seawall_slice group,
@@ -485,6 +489,16 @@ seawall_status seawall_check_tree(const seawall_db *db,
                                   const seawall_tree *tree,
                                   seawall_finding_fn finding,
                                   void *context);
+
+// Brings a tree's leaves into key order in the file and fills them, while others use the tree.
+// `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
+//
+// # Safety
+// `db` and `tree` are handles; `go_on` may be called with `context`.
+seawall_status seawall_compact_tree(const seawall_db *db,
+                                    const seawall_tree *tree,
+                                    CompactFn go_on,
+                                    void *context);
 
 // The longest key that the database takes, bytes; 0 without a database.
 //

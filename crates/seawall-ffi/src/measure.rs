@@ -5,7 +5,9 @@ use crate::database::Database;
 use crate::slice::{Slice, exclusive, shared, store};
 use crate::status::{Status, call, usage};
 use crate::transaction::{Transaction, Tree};
+use seawall::CompactOptions;
 use std::ffi::{CString, c_char, c_void};
+use std::ops::ControlFlow;
 
 /// Counts the rows of a range that the transaction sees. Reads no values.
 ///
@@ -115,6 +117,37 @@ pub unsafe extern "C" fn seawall_check_tree(
             unsafe { finding(context, text.as_ptr()) };
         }
         Ok(if damage.is_empty() { Status::Ok } else { Status::Corrupt })
+    })
+}
+
+/// Called between the steps of a compaction with the leaves processed, and the leaves of the tree when it began. False
+/// ends it.
+pub type CompactFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, leaves: u64) -> bool>;
+
+/// Brings a tree's leaves into key order in the file and fills them, while others use the tree.
+/// `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
+///
+/// # Safety
+/// `db` and `tree` are handles; `go_on` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_compact_tree(
+    db: *const Database,
+    tree: *const Tree,
+    go_on: CompactFn,
+    context: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, tree) = unsafe { (shared(db)?, shared(tree)?) };
+        let go_on = go_on.ok_or_else(|| usage("seawall_compact_tree without a function"))?;
+        let compacted = db.0.compact_with(&tree.0, CompactOptions::default(), |progress| {
+            // SAFETY: as the function requires.
+            match unsafe { go_on(context, progress.looked, progress.leaves) } {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok(if compacted.broken_off { Status::Interrupted } else { Status::Ok })
     })
 }
 

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The rows that ALTER TABLE and CREATE TABLE ... SELECT copy into a new table. No other connection sees that table before the statement ends.
+
+   1. A transaction of the copy commits its rows in pieces, so that neither undo nor locks grow with the table. After
+      an error, and after a crash, the server drops the table.
+   2. Indexes get no entries meanwhile. At the end they are built from sorted entries, and replace the empty ones that
+      the table was made with in one transaction of the dictionary. An index that cannot be built from the rows alone
+      is maintained row by row.
+   3. The pieces are not flushed. The renaming of the table is, and it comes later in the log. */
+#include "crash_point.h"
+#include "ha_seawall.h"
+#include "index_build.h"
+
+using namespace seawall;
+
+static const uint64_t ROWS_OF_PIECE = 10000;
+
+int ha_seawall::begin_copy() {
+  for (uint at = 0; at < table->s->keys; at++) m_copy.sorted.push_back(!is_primary(at) && can_be_built(table->key_info + at));
+  return begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
+}
+
+/* Commits a change of a sequence, or a piece of a copy. */
+int ha_seawall::commit_own() {
+  if (!m_own) return 0;
+  if (m_copy.on) {
+    m_copy.rows++;
+    if (++m_copy.piece < ROWS_OF_PIECE) return 0;
+    m_copy.piece = 0;
+  }
+  if (int error = failed(seawall_commit(m_own.get()))) return error;
+  crash_point(m_copy.on ? "copy" : "sequence", "committed");
+  return begin_own(m_copy.on ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
+}
+
+int ha_seawall::finish_copy() {
+  if (!m_copy.on || !m_own) return 0;
+  THD *thd = ha_thd();
+  int error = failed(seawall_commit(m_own.get()));
+  if (!error && !thd->is_error() && thd_kill_level(thd) == THD_IS_NOT_KILLED) error = build_sorted_indexes();
+  abandon_copy();
+  return error;
+}
+
+/* What is committed stays, for the server to drop. */
+void ha_seawall::abandon_copy() {
+  if (m_copy.on) m_own.out();
+  m_copy = Copy();
+}
+
+int ha_seawall::build_sorted_indexes() {
+  Changes changes;
+  changes.path = m_name;
+  changes.version = version_of(table);
+  std::vector<uint> indexes;
+  for (uint at = 0; at < table->s->keys; at++) {
+    if (!m_copy.sorted[at]) continue;
+    indexes.push_back(at);
+    changes.dropped.push_back(table->key_info[at].name.str);
+  }
+  if (indexes.empty()) return 0;
+  if (int error = failed(announce_indexes(changes.dropped, &changes))) return error;
+  Index_build build;
+  seawall_status status = build.begin(rows());
+  for (size_t at = 0; at < indexes.size(); at++)
+    build.add(table, m_share->layouts, indexes[at], tree_name(m_share->number, changes.added[at].number));
+  THD *thd = ha_thd();
+  if (status == SEAWALL_STATUS_OK)
+    status = build.run([&](ulonglong rows) {
+      thd_progress_report(thd, rows, m_copy.rows);
+      return thd_kill_level(thd) == THD_IS_NOT_KILLED;
+    });
+  if (status == SEAWALL_STATUS_OK) status = build.finish();
+  if (status == SEAWALL_STATUS_OK) {
+    crash_point("copy", "built");
+    if (int error = failed(alter_tables({&changes}))) return error;
+    std::lock_guard<std::mutex> guard(m_share->mutex);
+    m_share->open = false;
+    return open_trees(m_name.c_str());
+  }
+  report(table, build, status);
+  build.abandon();
+  if (abandon_indexes(m_share->number, changes) != SEAWALL_STATUS_OK)
+    sql_print_warning("Seawall: an index that was not finished stays until the server starts again: %s", seawall_error());
+  return status == SEAWALL_STATUS_KEY_EXISTS ? HA_ERR_FOUND_DUPP_KEY : HA_ERR_INTERNAL_ERROR;
+}
