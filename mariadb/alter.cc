@@ -213,7 +213,8 @@ bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   Alter *alter = static_cast<Alter *>(info->handler_ctx);
   if (!alter->build) return false;
   THD *thd = ha_thd();
-  altered->use_all_columns();
+  /* Not use_all_columns(), which tells the handler of a partitioned table, that is not open. */
+  altered->column_bitmaps_set_no_signal(&altered->s->all_set, &altered->s->all_set);
   std::vector<uint> added = added_indexes(altered, info);
   /* A column that the statement adds has its default in the rows that there are. */
   const Layouts &layouts = alter->changes.layouts.all.empty() ? m_share->layouts : alter->changes.layouts;

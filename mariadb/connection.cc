@@ -206,6 +206,12 @@ void Connection::detach() {
   ended();
 }
 
+/* The server itself would only print a number. */
+int Connection::failed_end(const char *what, seawall_status status) {
+  my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the transaction could not be %s: %s", MYF(ME_ERROR_LOG), what, seawall_error());
+  return error_of(m_thd, status, nullptr);
+}
+
 /* Whether a call for one statement ends the transaction. */
 static bool ends(THD *thd, bool all) { return all || !in_transaction(thd); }
 
@@ -220,7 +226,7 @@ int Connection::commit(bool all) {
   crash_point("commit", "begun");
   if (!m_committed) status = seawall_commit(m_tx.get());
   crash_point("commit", "done");
-  int error = status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
+  int error = status == SEAWALL_STATUS_OK ? 0 : failed_end("committed", status);
   if (error) detach();
   else ended();
   return error;
@@ -279,7 +285,7 @@ int Connection::prepare(bool all) {
   crash_point("prepare", "begun");
   seawall_status status = seawall_prepare(m_tx.get(), slice(name), durability_of(m_thd), nullptr);
   crash_point("prepare", "done");
-  if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
+  if (status != SEAWALL_STATUS_OK) return failed_end("prepared", status);
   m_prepared = true;
   return 0;
 }

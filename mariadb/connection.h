@@ -100,6 +100,7 @@ private:
   void clear_interrupt();
   void ended();
   void detach();
+  int failed_end(const char *what, seawall_status status);
 
   THD *m_thd = nullptr;
   uint64_t m_number = 0;     /* of the thread */

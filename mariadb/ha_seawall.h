@@ -152,7 +152,10 @@ public:
   void try_semi_consistent_read(bool yes) override;
   bool was_semi_consistent_read() override { return m_waits_for_row; }
   bool get_error_message(int error, String *text) override;
-  bool check_if_incompatible_data(HA_CREATE_INFO *, uint) override { return COMPATIBLE_DATA_NO; }
+  /* EXCHANGE PARTITION: each table keeps its own layouts. */
+  bool check_if_incompatible_data(HA_CREATE_INFO *, uint changes) override {
+    return changes == IS_EQUAL_YES ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+  }
   Item *idx_cond_push(uint index, Item *condition) override;
   bool rowid_filter_push(Rowid_filter *filter) override;
   int analyze(THD *thd, HA_CHECK_OPT *options) override;
