@@ -141,6 +141,8 @@ nightly: need-rust
 	FROM=$(DATE_SEED) SEEDS=200 mariadb/test
 	mariadb/suites
 	mariadb/crash 20
+	mariadb/crash-points
+	mariadb/sessions 64 600
 	$(COUNT_SKIPPED)
 
 # The lab's cells against fio on the same file; exits 1 when they differ by more than 10%.
