@@ -58,7 +58,9 @@ struct Ahead {
   Range current;
   std::deque<Range> ranges;
   std::deque<Row> rows;
-  size_t window = 0;      /* ranges, or rows */
+  bool sorts = false;     /* the rows come in the order of the primary key */
+  size_t window = 0;      /* ranges, or rows whose pages are requested */
+  size_t requested = 0;   /* of the rows ahead: the first ones */
   uint calm = 0, pause = 0;
   void clear();
 };
@@ -223,6 +225,7 @@ private:
   bool next_range();
   int next_in_ranges();
   int read_entries();
+  void request_rows();
 
   Bytes m_name; /* the table's path; of a partition with its suffix */
   seawall::Share *m_share = nullptr;

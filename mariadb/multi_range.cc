@@ -4,10 +4,10 @@
      ranges ──next_range()──> ranges ahead ──read_entries()──> rows ahead ──> the record
                (pages of the index requested)       (pages of the rows requested)
 
-   1. Rows come in the order of the ranges and of the index, as without reading ahead: the server's own
-      rowid-ordered read would sort them.
+   1. Rows of a scan come in the order of the ranges and of the index, as without reading ahead. Rows of a join, whose order is
+      free, are collected up to mrr_buffer_size and come in the order of the primary key: no page is read twice.
    2. Only snapshot reads read ahead: a locking read would lock rows that the statement may never come to.
-   3. What is ahead is small at first, for statements with a LIMIT, and doubles with each batch.
+   3. What is ahead is small at first, for statements with a LIMIT, and doubles with each batch; of a join only the pages.
    4. While all requested pages are found in memory, requests are made for fewer and fewer batches. */
 #include "ha_seawall.h"
 #include <algorithm>
@@ -19,9 +19,10 @@ static const size_t AHEAD_MIN = 4, AHEAD_MAX = 64;
 static const uint PAUSE_MAX = 64;
 
 void Ahead::clear() {
-  on = exhausted = in_range = ended = entries = false;
+  on = exhausted = in_range = ended = entries = sorts = false;
   ranges.clear();
   rows.clear();
+  requested = 0;
   window = AHEAD_MIN;
   calm = pause = 0;
 }
@@ -49,6 +50,8 @@ int ha_seawall::multi_range_read_explain_info(uint mode, char *to, size_t size) 
 int ha_seawall::multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, uint ranges, uint mode, HANDLER_BUFFER *buffer) {
   m_ahead.clear();
   m_ahead.on = !m_keyread && can_read_ahead(active_index, mode) && (ranges > 1 || !is_primary(active_index));
+  /* Only a join asks which range a row belongs to. */
+  m_ahead.sorts = m_ahead.on && !is_primary(active_index) && !(mode & (HA_MRR_SORTED | HA_MRR_NO_ASSOCIATION));
   return handler::multi_range_read_init(sequence, parameter, ranges, mode, buffer);
 }
 
@@ -117,24 +120,34 @@ int ha_seawall::next_in_ranges() {
   return HA_ERR_END_OF_FILE;
 }
 
-/* Reads entries until `window` rows are ahead, and requests the rows' pages. */
+/* Reads entries until `window` rows are ahead, or until as many as are sorted at once. */
 int ha_seawall::read_entries() {
-  size_t before = m_ahead.rows.size();
+  size_t bytes = 0, bytes_max = m_ahead.sorts ? ha_thd()->variables.mrr_buff_size : SIZE_MAX;
   int error = 0;
   m_ahead.entries = true;
-  while (m_ahead.rows.size() < m_ahead.window) {
+  while (bytes < bytes_max && (m_ahead.sorts || m_ahead.rows.size() < m_ahead.window)) {
     if ((error = next_in_ranges())) break;
     if (mrr_funcs.skip_index_tuple && mrr_funcs.skip_index_tuple(mrr_iter, mrr_cur_range.ptr)) continue;
     m_ahead.rows.push_back({mrr_cur_range.ptr, m_primary});
+    bytes += m_primary.size();
   }
   m_ahead.entries = false;
-  std::vector<seawall_slice> keys;
-  for (size_t at = before; at < m_ahead.rows.size(); at++) keys.push_back(slice(m_ahead.rows[at].primary));
-  if (m_ahead.rows.size() > 1) request(rows(), keys);
-  m_ahead.window = std::min(2 * m_ahead.window, AHEAD_MAX);
+  if (m_ahead.sorts)
+    std::stable_sort(m_ahead.rows.begin(), m_ahead.rows.end(),
+                     [](const Ahead::Row &a, const Ahead::Row &b) { return a.primary < b.primary; });
   if (error != HA_ERR_END_OF_FILE) return error;
   m_ahead.ended = true;
   return 0;
+}
+
+/* Requests the pages of the first `window` rows ahead. */
+void ha_seawall::request_rows() {
+  std::vector<seawall_slice> keys;
+  size_t end = std::min(m_ahead.rows.size(), m_ahead.window);
+  for (size_t at = m_ahead.requested; at < end; at++) keys.push_back(slice(m_ahead.rows[at].primary));
+  if (m_ahead.rows.size() > 1) request(rows(), keys);
+  m_ahead.requested = end;
+  m_ahead.window = std::min(2 * m_ahead.window, AHEAD_MAX);
 }
 
 int ha_seawall::multi_range_read_next(range_id_t *id) {
@@ -145,11 +158,13 @@ int ha_seawall::multi_range_read_next(range_id_t *id) {
     return error;
   }
   for (;;) {
-    if (!m_ahead.ended && m_ahead.rows.size() <= m_ahead.window / 2)
+    if (!m_ahead.ended && m_ahead.rows.size() <= (m_ahead.sorts ? 0 : m_ahead.window / 2))
       if (int error = read_entries()) return error;
     if (m_ahead.rows.empty()) return HA_ERR_END_OF_FILE;
+    if (m_ahead.requested <= m_ahead.window / 2) request_rows();
     Ahead::Row row = std::move(m_ahead.rows.front());
     m_ahead.rows.pop_front();
+    m_ahead.requested -= m_ahead.requested > 0;
     if (mrr_funcs.skip_record && mrr_funcs.skip_record(mrr_iter, row.range, nullptr)) continue;
     *id = row.range;
     m_primary = std::move(row.primary);

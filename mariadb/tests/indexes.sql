@@ -84,5 +84,4 @@ select v from nopk force index (w) where w = -42;
 alter table nopk add unique (v);
 insert into nopk values (1, 1);
 check table nopk;
-optimize table nopk;
 select count(*), sum(v) from nopk;
