@@ -12,17 +12,19 @@ def _disturbed(line):
 
 
 class Results:
-    def __init__(self, path, commit):
-        self.path, self.commit = path, commit
+    def __init__(self, path, commit, server=""):
+        self.path, self.commit, self.server = path, commit, server
         self.lines = []
         if path.exists():
             self.lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
-    def _current(self):
+    def current(self):
+        """Those of this commit, with these sizes."""
         return [line for line in self.lines if line["commit"] == self.commit and line["sizes"] == SIZES]
 
     def add(self, cell, engine, round_number, figures=None, error=None, retake=False):
-        line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": self.commit, "cell": cell, "engine": engine, "round": round_number,
+        line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": self.commit, "server": self.server,
+                "cell": cell, "engine": engine, "round": round_number,
                 "figures": figures or {}, "error": error, "sizes": SIZES}
         if retake:
             line["retake"] = True
@@ -34,7 +36,7 @@ class Results:
     def of(self, cell, engine):
         """Of each round the last measurement. Of one that was disturbed and taken again, the one that was disturbed less."""
         rounds = {}
-        for line in self._current():
+        for line in self.current():
             if line["cell"] == cell and line["engine"] == engine:
                 before = rounds.get(line["round"])
                 if line.get("retake") and before and not before["error"] and _disturbed(before) <= _disturbed(line):
@@ -61,7 +63,7 @@ class Results:
 
     def forget(self, cells):
         """Measurements of these cells by this commit are made again."""
-        current = [id(line) for line in self._current() if line["cell"] in cells]
+        current = [id(line) for line in self.current() if line["cell"] in cells]
         self.lines = [line for line in self.lines if id(line) not in current]
         if current:
             self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))

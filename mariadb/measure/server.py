@@ -1,5 +1,6 @@
 """A private server on a scratch directory: a socket and no network."""
 
+import ctypes
 import getpass
 import os
 import pathlib
@@ -7,9 +8,11 @@ import signal
 import subprocess
 import time
 
+from . import sizes
 from .engines import ENGINES
 from .machine import bytes_of, seconds_of
 
+PR_SET_PDEATHSIG = 1
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -79,7 +82,7 @@ class Server:
         before = time.monotonic()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(list(map(str, command)), env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                            preexec_fn=self.group.enter if self.group else None)
+                                            preexec_fn=self._in_child)
         while time.monotonic() < before + seconds:
             if self.process.poll() is not None:
                 break
@@ -90,6 +93,13 @@ class Server:
                 time.sleep(0.02)
         self.kill()
         raise Failure(f"the server did not start: {self.last_words()}")
+
+    def _in_child(self):
+        """Before the server is executed: Ctrl-C is for this program alone, and the server does not outlive it."""
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if self.group:
+            self.group.enter()
 
     def last_words(self):
         try:
@@ -116,15 +126,17 @@ class Server:
     def alive(self):
         return self.process is not None and self.process.poll() is None
 
-    def sql(self, statements, database=None, seconds=7200):
+    def sql(self, statements, database=None):
         """The rows of all answers, each a list of texts."""
         command = [self.tree.base / "bin/mariadb", "--no-defaults", "-uroot", "-S", self.socket, "-sN", *([database] if database else [])]
         try:
-            done = subprocess.run(list(map(str, command)), env=self.tree.environment, input=statements, capture_output=True, text=True, timeout=seconds)
+            done = subprocess.run(list(map(str, command)), env=self.tree.environment, input=statements, capture_output=True, text=True,
+                                  timeout=sizes.HANG)
         except subprocess.TimeoutExpired:
-            raise Failure(f"no answer in {seconds} s: {statements[:80]}") from None
+            raise Failure(f"no answer in {sizes.HANG} s: {' '.join(statements.split())[:80]}") from None
         if done.returncode != 0:
-            raise Failure(f"{done.stderr.strip()[-300:]} ({' '.join(statements.split())[:80]})")
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            raise Failure(f"{(errors or [done.stderr.strip()])[-1][:300]} ({' '.join(statements.split())[:80]})")
         return [line.split("\t") for line in done.stdout.splitlines()]
 
     def status(self, name):

@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 
+from . import sizes
 from .server import Failure
 
 LOADS = pathlib.Path(__file__).parent / "loads"
@@ -25,12 +26,13 @@ class Sysbench:
     def run(self, verb="run", threads=1, seconds=0, every=0):
         process = self.start(verb, threads, seconds, every)
         try:
-            # A statement that hangs for ever must not end the measuring.
-            output, _ = process.communicate(timeout=3600 + 5 * seconds)
+            output, _ = process.communicate(timeout=sizes.HANG + 5 * seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
             raise Failure(f"sysbench hangs: {' '.join(self.command[1:2])} {verb}") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
         return self.read(process, output)
 
     @staticmethod

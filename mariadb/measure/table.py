@@ -1,6 +1,9 @@
 """The table of the goals, as docs/benchmarks.md has it, and the line that closes it."""
 
+import os
+
 from .rows import CELLS
+from .sizes import SIZES
 
 NOISE_LEAST = 0.03  # rounds that agree by chance do not make smaller gaps real
 OTHERS_MAX = 0.15  # of a processor, by other programs
@@ -19,7 +22,7 @@ class Verdict:
 
     def __init__(self, goal, results):
         self.goal, self.results = goal, results
-        self.counted = goal.at_least is not None or goal.at_most is not None
+        self.counted = goal.bounded()
         self.ours = self._median("seawall")
         self.theirs = self._median(goal.against) if goal.against else None
         self.ratio = self.ours / self.theirs if self.ours is not None and self.theirs else None
@@ -113,6 +116,24 @@ def line(verdict):
     return (goal.cell, figure, _format(verdict.ours), theirs, f"{verdict.ratio:.2f}" if verdict.ratio is not None else "", verdict.text, verdict.state(),
             *peers, *((_pair(results, goal.cell, against, name) if main else "") for name in ("p99_ms", "written_per_tx", "log_wraps")),
             (f"{others:.2f}" + (" !" if others > OTHERS_MAX else "")) if main else "")
+
+
+def heading(results, quick):
+    """What the table is of."""
+    days = sorted(line["at"][:10] for line in results.current()) or ["-"]
+    versions = sorted({line.get("server", "") for line in results.current()})
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    sizes = " ".join(f"{name}={_size(value)}" for name, value in SIZES.items())
+    return (f"`{'QUICK=1 ' if quick else ''}mariadb/goals` at commit {results.commit}, {days[0]}{' to ' + days[-1] if days[-1] != days[0] else ''}, MariaDB "
+            f"{', '.join(versions)}, {os.cpu_count()} processors, {memory} GiB, Linux {os.uname().release}. Medians of the rounds; pairs are Seawall / InnoDB; "
+            f"`!`: other programs took more than {OTHERS_MAX} of a processor. Sizes: `{sizes}`.")
+
+
+def _size(value):
+    for unit, name in ((1 << 30, "G"), (1 << 20, "M")):
+        if value >= unit and value % unit == 0:
+            return f"{value // unit}{name}"
+    return str(value)
 
 
 def markdown(verdicts, results):

@@ -33,6 +33,7 @@ class Stage(oltp.Stage):
             raise Failure(done.stderr.strip()[-300:])
 
     def prepare(self):
+        self.slow_disk("down")  # one that a killed run left
         self.slow_disk("up", sizes.SLOW_DISK_MIB)
         super().prepare()
         self.cold.server = self.server

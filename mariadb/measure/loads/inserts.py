@@ -31,8 +31,8 @@ class Stage(BaseStage):
         def fill():
             bench = self.sysbench(engine, "inserts", role="head", events=sizes.INSERT_ROWS // BATCH)
             outcome = bench.run(threads=4)
-            # A transaction here is a row: bytes are those of one.
-            return {"tps": outcome.tps * BATCH, "p99_ms": outcome.p99_ms, "max_ms": outcome.max_ms}, outcome.transactions * BATCH
+            # The bytes of a transaction are here those of a row.
+            return {"rows_s": outcome.tps * BATCH, "p99_ms": outcome.p99_ms, "max_ms": outcome.max_ms}, outcome.transactions * BATCH
 
         figures = self.window(engine, fill, head)
         # Two processes: the percentiles are of the queries alone. They arrive at a rate, and wait for nothing else.

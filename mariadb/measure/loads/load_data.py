@@ -33,9 +33,10 @@ class Stage(BaseStage):
             shutil.rmtree(self.text, ignore_errors=True)
             self.text.mkdir()
             self.text.chmod(0o777)
+            self.enter("plain")
             self.server.sql(
                 f"""select seq, 1 + (seq * 2654435761) % {sizes.LOAD_ROWS}, repeat(char(97 + seq % 26), 190) into outfile '{path}'
-                from seq_1_to_{sizes.LOAD_ROWS} order by {ORDERS[order]}""")
+                from seq_1_to_{sizes.LOAD_ROWS} order by {ORDERS[order]}""", "mysql")
         return path
 
     def close(self):

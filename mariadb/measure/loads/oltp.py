@@ -1,6 +1,6 @@
 """sysbench's oltp_* loads on tables that the pool holds."""
 
-from .. import sizes
+from .. import machine, sizes
 from ..engines import ENGINES, options
 from ..stage import BaseStage
 
@@ -25,10 +25,10 @@ class Stage(BaseStage):
         for engine in self.databases:
             self.fresh(engine.name, clean=False)
 
-    def bench(self, engine, load):
+    def bench(self, engine, load, **more):
         # The null engine computes its rows.
         size = self.rows if load != "common" or engine != "null" else 1
-        return self.sysbench(engine, f"oltp_{load}", tables=sizes.TABLES, table_size=size, mysql_storage_engine=ENGINES[engine].sql)
+        return self.sysbench(engine, f"oltp_{load}", tables=sizes.TABLES, table_size=size, mysql_storage_engine=ENGINES[engine].sql, **more)
 
     def fresh(self, engine, clean=True):
         bench = self.bench(engine, "common")
@@ -48,5 +48,18 @@ class Stage(BaseStage):
         if changes_size:
             self.used.add(database)
         writes = cell.load not in READS and engine != "null"
-        # Deletes end when there is nothing left: they have no steady state.
-        return self.measure_sysbench(engine, self.bench(engine, cell.load), cell.threads, writes and cell.load != "delete")
+        if cell.load == "delete":
+            return self.measure_deletes(engine, cell.threads)
+        return self.measure_sysbench(engine, self.bench(engine, cell.load), cell.threads, writes)
+
+    def measure_deletes(self, engine, threads):
+        """As many as half of the rows, whatever the time: later ones would find less and less to delete."""
+        bench = self.bench(engine, "delete", events=self.rows * sizes.TABLES // 2)
+        machine.settle(self.server, self.device, sizes.SETTLE)
+        head = self.server.log_head(engine)
+
+        def load():
+            outcome = bench.run(threads=threads)
+            return outcome.figures(), outcome.transactions
+
+        return self.window(engine, load, head)
