@@ -95,7 +95,7 @@ class BaseStage:
         return sizes.LOG
 
     def window(self, engine, load, head=None):
-        """Runs `load`, which returns figures with `tps`, and adds what the machine did meanwhile."""
+        """Runs `load`, which returns figures and the transactions that wrote, and adds what the machine did meanwhile."""
         server = self.server
         if not server.alive():
             raise Failure(f"the server has ended: {server.last_words()}")
@@ -126,6 +126,6 @@ class BaseStage:
             outcome = bench.run(threads=threads, seconds=seconds or sizes.WINDOW)
             if outcome.transactions == 0:
                 raise Failure("no transaction ended in the window")
-            return outcome.figures(), outcome.transactions
+            return outcome.figures(), outcome.transactions if writes else 0
 
         return self.window(engine, load, head if writes else None)

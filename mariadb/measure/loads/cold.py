@@ -52,7 +52,9 @@ class Stage(BaseStage):
         self.enter(cell.mode, engine, fresh=True)
         machine.drop_cached(machine.files_of(self.server.data, ENGINES[engine].files, 1 << 20))
         bench = self.sysbench(engine, "cold", rows=self.rows, load=cell.load)
-        figures = self.measure_sysbench(engine, bench, cell.threads, False)
+        # A join takes up to a second.
+        seconds = 2 * sizes.WINDOW if cell.load == "join" else sizes.WINDOW
+        figures = self.measure_sysbench(engine, bench, cell.threads, False, seconds=seconds)
         if engine == "seawall" and cell.load == "fragmented" and cell.threads == 1:
             figures.update(self.of_device())
         return figures

@@ -1,4 +1,4 @@
-"""LOAD DATA of rows of 210 bytes into a fresh table with one secondary index, in the order of the key and in random order."""
+"""LOAD DATA of rows of 210 bytes into a fresh table without other indexes, in the order of the key and in random order."""
 
 import shutil
 import time
