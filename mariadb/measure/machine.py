@@ -120,12 +120,15 @@ class MemoryGroup:
             try:
                 return int((self.dir / name).read_text())
             except OSError:
-                return None
+                return 0
 
+        if "SwapTotal:             0 kB" in pathlib.Path("/proc/meminfo").read_text():
+            return 0
         if self.version == 2:
-            return number("memory.swap.peak") or number("memory.swap.current") or 0
-        both, memory = number("memory.memsw.max_usage_in_bytes"), number("memory.max_usage_in_bytes")
-        return max(0, both - memory) if both is not None and memory is not None else 0
+            return number("memory.swap.peak") or number("memory.swap.current")
+        # The two peaks are counted in batches, not at the same moment.
+        more = number("memory.memsw.max_usage_in_bytes") - number("memory.max_usage_in_bytes")
+        return more if more > 1 << 20 else 0
 
     def peak(self):
         try:

@@ -1,6 +1,7 @@
 """A server in a memory group whose pool has nine tenths of it, with the binary log on: is it killed, does it swap, and how much of the binary
 logs stays in the page cache. Beside the load a table that is larger than the pool is read, and changed by one transaction."""
 
+import os
 import threading
 
 from .. import machine, sizes
@@ -28,11 +29,13 @@ class Stage(oltp.Stage):
         for engine in self.databases:
             self.server.sql(
                 f"""set unique_checks=0, foreign_key_checks=0;
-                create table large (id int primary key, pad char(200) not null) engine={engine.sql} charset=latin1;
-                insert into large select seq, repeat(char(97 + seq % 26), 200) from seq_1_to_{sizes.GROUP_ROWS}""", engine.database)
+                create table large (id int primary key, pad varchar(1000) not null) engine={engine.sql} charset=latin1;
+                insert into large select seq, repeat(char(97 + seq % 26), 1000) from seq_1_to_{sizes.GROUP_ROWS}""", engine.database)
 
     def measure(self, cell, engine):
         self.leave()
+        for name in machine.files_of(self.dir, ("binlog.*",)):
+            os.remove(name)
         self.group = machine.MemoryGroup(sizes.GROUP_MEMORY)
         large = threading.Thread(target=self.use_large, args=(engine,), daemon=True)
         try:
