@@ -23,6 +23,8 @@ _TABLE = {
     "WARM_UP": [5, 2],
     "STEADY": [300, 8],
     "SETTLE": [30, 2],
+    # At most, until what making the data left in the pools is written.
+    "SETTLE_DATA": [300, 30],
     # What has not ended by then hangs: the measuring goes on with the next cell.
     "HANG": [7200, 900],
     # sysbench's tables: the log has two to four times their size, which decides how often a page is written.

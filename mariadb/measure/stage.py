@@ -44,6 +44,11 @@ class BaseStage:
         """The null engine has no steady state, and both peers are only shown: one round, unless a goal needs the null engine's."""
         return sizes.ROUNDS
 
+    def settle_data(self):
+        """What making the data left in the pools is written: it belongs to no cell."""
+        if self.server and self.server.alive():
+            machine.settle(self.server, self.device, sizes.SETTLE_DATA)
+
     # ---- the server
 
     def enter(self, mode, variant=None, fresh=False):
