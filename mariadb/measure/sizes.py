@@ -29,14 +29,14 @@ _TABLE = {
     "HANG": [7200, 900],
     # sysbench's tables: the log has two to four times their size, which decides how often a page is written.
     "TABLES": [4, 4],
-    "ROWS": [250_000, 50_000],
+    "ROWS": [250_000, 40_000],
     "POOL": ["2G", "1G"],
-    "LOG": ["1G", "96M"],
+    "LOG": ["1G", "64M"],
     # The tables of the cold ranges, 200 bytes a row.
     "COLD_ROWS": [10_000_000, 2_000_000],
     "COLD_POOL": ["256M", "64M"],
     # The slow disks: sysbench's tables and the cold table there.
-    "SLOW_ROWS": [100_000, 50_000],
+    "SLOW_ROWS": [100_000, 40_000],
     "SLOW_COLD_ROWS": [2_000_000, 700_000],
     "SLOW_DISK_MIB": [8192, 3072],
     # TPC-C: about 100 MB a warehouse. The pool, and a tenth of the data.
