@@ -99,6 +99,21 @@ def _disturbed(results, cell):
     return max(values, default=0.0)
 
 
+FIGURES = {
+    "tps": "a second",
+    "rows_s": "rows a second",
+    "p99_ms": "p99, ms",
+    "max_ms": "longest stall, ms",
+    "written_per_tx": "bytes written a transaction",
+    "churn_rows_s": "rows a second, each deletes one at the tail",
+    "query_p99_ms": "p99 of the tail's queries, ms",
+    "disk_bytes": "bytes on disk",
+    "writers_keep": "writers' share of their rate alone",
+    "s_per_gb": "seconds per GB of log",
+    "killed_or_swapped": "kills, and bytes swapped",
+    "binlog_cached_bytes": "bytes of binary logs in the page cache",
+    "cached_bytes": "bytes of the engine's files in the page cache",
+}
 HEAD = ("row", "figure", "Seawall", "InnoDB", "ratio", "goal", "", "null engine", "MyRocks", "p99, ms", "bytes written a transaction", "log wrapped",
         "others' CPU")
 
@@ -107,7 +122,7 @@ def line(verdict):
     """The columns of a row."""
     goal, results = verdict.goal, verdict.results
     against, main = goal.against, goal.figure in ("tps", "rows_s")
-    figure = {"tps": "a second", "rows_s": "rows a second"}.get(goal.figure, goal.figure.replace("_", " "))
+    figure = FIGURES[goal.figure]
     theirs = _format(verdict.theirs if against else verdict._median("innodb"))
     if against not in (None, "innodb"):
         theirs += f" ({against.removeprefix('innodb-')})"
