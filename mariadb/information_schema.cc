@@ -215,15 +215,15 @@ private:
   my_bitmap_map m_buffer[2] = {};
 };
 
-/* The columns that a statement names are measured; SELECT * names none of them. */
+/* A statement that names a measured column has it measured. SELECT * names either none or all, by the server's version. */
 bool wants_measured(TABLE *table) {
-  bool measured = false, others = true;
+  bool any = false, all = true;
   for (uint column = 0; column < TREE_COLUMNS; column++) {
     bool named = bitmap_is_set(table->read_set, column);
-    if (column >= FIRST_MEASURED) measured |= named;
-    else others &= named;
+    any |= named && column >= FIRST_MEASURED;
+    all &= named;
   }
-  return measured && !(others && bitmap_is_set(table->read_set, TREE_COLUMNS - 1) && bitmap_is_set(table->read_set, FIRST_MEASURED));
+  return any && !all;
 }
 
 /* The condition on the rows, if it is one on the columns that are known without measuring. */

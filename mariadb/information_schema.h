@@ -20,6 +20,6 @@ int init_io(void *table);
 
 #define SEAWALL_TABLE(name, init, text)                                                                                          \
   {MYSQL_INFORMATION_SCHEMA_PLUGIN, &seawall::information_schema, name, "The Seawall authors", text, PLUGIN_LICENSE_GPL, init,       \
-   nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_GAMMA}
+   nullptr, 0x0001, nullptr, nullptr, "0.1", MariaDB_PLUGIN_MATURITY_STABLE}
 
 #endif

@@ -157,7 +157,7 @@ void print_deadlock(const Deadlock &deadlock, std::map<uint32_t, Place> &places,
     if (party.is_victim) victim = number + 1;
     number++;
     text->line("*** (%d) TRANSACTION:", number);
-    text->line("TRANSACTION %llu, connection %llu", (ull)number_of(party.who), (ull)party.who.tag);
+    text->line("TRANSACTION %llu\nMariaDB thread id %llu", (ull)number_of(party.who), (ull)party.who.tag);
     if (!party.connection.query.empty()) text->line("%s", party.connection.query.c_str());
     text->line("*** (%d) WAITING FOR THIS LOCK TO BE GRANTED:\n%s", number, lock_text(party.key, party.wanted, places).c_str());
   }
@@ -182,14 +182,14 @@ void print_transactions(const Numbers &numbers, const std::vector<Wait> &waits, 
                  name_of(one.connection.isolation));
     else text->line("---TRANSACTION %llu, %s, without a connection", (ull)one.number, state);
     text->line("%s%llu row lock(s), %llu row change(s)", found != of_waiter.end() ? "LOCK WAIT " : "", (ull)one.locked_keys, (ull)one.changes);
-    if (one.connection.thread) text->line("connection %llu", (ull)one.connection.thread);
+    if (one.connection.thread) text->line("MariaDB thread id %llu", (ull)one.connection.thread);
     if (!one.connection.query.empty()) text->line("%s", one.connection.query.c_str());
     if (found == of_waiter.end()) continue;
     const Wait &first = *found->second.front();
     text->line("------- TRX HAS BEEN WAITING %llu SEC FOR THIS LOCK TO BE GRANTED:\n%s waiting", (ull)(first.waited_ms / 1000),
                lock_text(first.key, first.wanted, places).c_str());
     for (const Wait *wait : found->second)
-      text->line("%s transaction %llu, connection %llu, lock mode %s", wait->queued ? "behind the request of" : "held by",
+      text->line("%s transaction %llu, MariaDB thread id %llu, lock mode %s", wait->queued ? "behind the request of" : "held by",
                  (ull)number_of(wait->holder), (ull)wait->holder.tag, mode_name(wait->held));
     text->line("------------------");
   }
