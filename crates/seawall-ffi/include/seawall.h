@@ -406,7 +406,7 @@ seawall_status seawall_on_message(seawall_message_fn told,
 seawall_status seawall_advice_new(seawall_advice **advice);
 
 // Calls `told` with each finding about the time since the last call that is new: not said within the last hour, or
-// worse since. The first call also looks at the disk under the database's directories.
+// worse since. The first call also looks at the options, and at the disk under the database's directories.
 //
 // # Safety
 // `advice` and `db` are handles; `told` may be called with `context`.
