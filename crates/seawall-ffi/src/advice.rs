@@ -70,7 +70,8 @@ impl log::Log for Messages {
 pub unsafe extern "C" fn seawall_on_message(told: MessageFn, context: *mut c_void) -> Status {
     call(|| {
         static LOGGER: Messages = Messages;
-        let mut destination = DESTINATION.write().map_err(|_| usage("an earlier function has panicked"))?;
+        // No thread panics with the lock held: what it stores is whole.
+        let mut destination = DESTINATION.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         *destination = told.map(|told| Destination { told, context });
         if log::set_logger(&LOGGER).is_ok() {
             log::set_max_level(log::LevelFilter::Warn);
