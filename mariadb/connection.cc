@@ -9,6 +9,7 @@
    The engine's transaction object is one for the connection's life. A statement begins with a savepoint, to
    which the server's rollback of a statement returns. */
 #include "connection.h"
+#include "advice.h"
 #include "crash_point.h"
 #include "dictionary.h"
 #include <condition_variable>
@@ -61,6 +62,39 @@ void Connection::waits(void *, uint64_t waiter, uint64_t holder) {
   thd_rpl_deadlock_check(waits->second->m_thd, holds == connections.end() ? nullptr : holds->second->m_thd);
 }
 
+/* Under the mutex of the connections: the thread does not end meanwhile. */
+Connection::Open Connection::describe() const {
+  Open open;
+  char query[1024];
+  open.thread = m_number;
+  open.begun_us = m_begun_us;
+  open.isolation = m_isolation;
+  open.query.assign(query, thd_query_safe(m_thd, query, sizeof query));
+  open.cs = m_thd->charset();
+  return open;
+}
+
+std::vector<Connection::Open> Connection::open() {
+  std::vector<Open> all;
+  uint64_t next = 0;
+  for (bool more = true; more;) {
+    std::lock_guard<std::mutex> guard(connections_mutex); /* not for all at once */
+    auto at = connections.lower_bound(next);
+    for (int left = 64; left > 0 && at != connections.end(); left--, ++at) {
+      if (at->second->m_begun_us != 0) all.push_back(at->second->describe());
+      next = at->first + 1;
+    }
+    more = at != connections.end();
+  }
+  return all;
+}
+
+Connection::Open Connection::find(uint64_t thread) {
+  std::lock_guard<std::mutex> guard(connections_mutex);
+  auto found = connections.find(thread);
+  return found == connections.end() ? Open() : found->second->describe();
+}
+
 static bool in_transaction(THD *thd) { return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN); }
 
 static seawall_isolation isolation_of(THD *thd) {
@@ -107,6 +141,7 @@ int Connection::begin() {
   }
   if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
   m_active = true;
+  m_begun_us = m_thd->start_utime;
   m_prepared = m_committed = false;
   return 0;
 }
@@ -180,6 +215,7 @@ void Connection::ended() {
   m_before.out();
   m_savepoints.clear();
   m_statement = m_active = m_prepared = m_committed = false;
+  m_begun_us = 0;
   if (!m_xid.empty()) {
     std::lock_guard<std::mutex> guard(attached_mutex);
     attached.erase(m_xid);
@@ -339,6 +375,7 @@ void Connection::interrupt() {
 
 int error_of(THD *thd, seawall_status status, std::string *text) {
   if (text) *text = seawall_error();
+  note_failure(thd, status);
   switch (status) {
   case SEAWALL_STATUS_OK: return 0;
   case SEAWALL_STATUS_NOT_FOUND: return HA_ERR_KEY_NOT_FOUND;

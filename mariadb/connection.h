@@ -90,6 +90,18 @@ public:
   int rollback_to(uint64_t number);
   void release_savepoint(uint64_t number) { m_savepoints.erase(number); }
   ~Connection();
+  /* A connection with a transaction, for reports. */
+  struct Open {
+    uint64_t thread = 0;
+    uint64_t begun_us = 0; /* by microsecond_interval_timer() */
+    seawall_isolation isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
+    std::string query;     /* its beginning */
+    CHARSET_INFO *cs = nullptr;
+  };
+  /* The connections that have a transaction, in the order of their numbers. */
+  static std::vector<Open> open();
+  /* The statement that a connection runs. */
+  static Open find(uint64_t thread);
   /* A transaction waits for another one: by their tags. */
   static void waits(void *context, uint64_t waiter, uint64_t holder);
 
@@ -101,6 +113,7 @@ private:
   void ended();
   void detach();
   int failed_end(const char *what, seawall_status status);
+  Open describe() const;
 
   THD *m_thd = nullptr;
   uint64_t m_number = 0;     /* of the thread */
@@ -108,7 +121,8 @@ private:
   std::mutex m_interrupt_mutex;
   Interrupt m_interrupt;
   std::atomic<bool> m_interrupted{false};
-  seawall_isolation m_isolation = SEAWALL_ISOLATION_REPEATABLE_READ; /* as the transaction has it */
+  std::atomic<seawall_isolation> m_isolation{SEAWALL_ISOLATION_REPEATABLE_READ}; /* as the transaction has it */
+  std::atomic<uint64_t> m_begun_us{0}; /* 0: no transaction */
   ulong m_wait_seconds = 0;
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;

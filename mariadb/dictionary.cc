@@ -290,6 +290,29 @@ static seawall_status keys_with(seawall_tx *tx, const std::string &prefix, std::
   return status == SEAWALL_STATUS_NOT_FOUND ? SEAWALL_STATUS_OK : status;
 }
 
+seawall_status for_each_table(const std::function<bool(seawall_tx *tx, const std::string &name, const Definition &)> &told) {
+  const std::string first(1, TABLE), end(1, TABLE + 1);
+  return in_transaction([&](seawall_tx *tx) {
+    Cursor cursor;
+    seawall_status status = seawall_cursor_new(cursor.out());
+    if (status == SEAWALL_STATUS_OK)
+      status = seawall_cursor_reset(cursor.get(), dictionary.get(), {slice(first), SEAWALL_BOUND_KIND_INCLUDED},
+                                    {slice(end), SEAWALL_BOUND_KIND_EXCLUDED}, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
+    Definition definition;
+    seawall_slice key, value;
+    seawall_seek step = SEAWALL_SEEK_FIRST;
+    while (status == SEAWALL_STATUS_OK) {
+      status = seawall_cursor_seek(cursor.get(), tx, step, NOTHING, &key, &value);
+      if (status != SEAWALL_STATUS_OK) break;
+      std::string name((const char *)key.data + 1, key.len - 1);
+      definition = Definition();
+      if (decode(value, &definition) && !told(tx, name, definition)) break;
+      step = SEAWALL_SEEK_NEXT;
+    }
+    return status == SEAWALL_STATUS_NOT_FOUND ? SEAWALL_STATUS_OK : status;
+  });
+}
+
 seawall_status drop_database(const char *path) {
   std::string prefix = key_of(path);
   if (prefix.back() != '/') prefix += '/';

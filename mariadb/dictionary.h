@@ -17,6 +17,7 @@
 
 #include "connection.h"
 #include "layout.h"
+#include <functional>
 #include <memory>
 
 namespace seawall {
@@ -58,6 +59,9 @@ seawall_status open_dictionary();
 void close_dictionary();
 
 seawall_status find_table(const char *path, Definition *definition);
+/* Calls `told` with each table that is not temporary, "db/table" in the server's encoding of file names, as one
+   snapshot has them, until it returns false. */
+seawall_status for_each_table(const std::function<bool(seawall_tx *tx, const std::string &name, const Definition &)> &told);
 /* Each is one transaction, and durable when it returns. `auto_from`: the first automatic number. */
 seawall_status create_table(const char *path, uint32_t columns, bool has_long_columns, const std::vector<std::string> &indexes,
                             const std::string &version, uint64_t auto_from);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The plugin: its variables, its start and its end. */
 #include "ha_seawall.h"
+#include "advice.h"
+#include "information_schema.h"
+#include "reports.h"
 #include "status.h"
 #include <cstring>
 #include <list>
@@ -22,6 +25,11 @@ static MYSQL_SYSVAR_ULONG(autoinc_lock_mode, value_of_autoinc_lock_mode, PLUGIN_
                           nullptr, nullptr, 1, 0, 2, 0);
 
 ulong seawall::autoinc_lock_mode() { return value_of_autoinc_lock_mode; }
+static MYSQL_SYSVAR_ULONG(advice_interval, advice_interval, PLUGIN_VAR_RQCMDARG,
+                          "How often the engine looks for what the error log should say, seconds; 0 for never", nullptr, nullptr, 60, 0, 86400, 0);
+static MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
+                         "Write each deadlock with its statements to the error log", nullptr, nullptr, false);
+
 bool seawall::fails_on_conflict(THD *thd) { return THDVAR(thd, snapshot_isolation); }
 bool seawall::ignores_foreign_keys(THD *thd) { return THDVAR(thd, ignore_foreign_keys); }
 
@@ -118,7 +126,8 @@ seawall_commit_level seawall::durability_of(THD *thd) {
 #define SEAWALL_OPTION(name, standard, running, text) MYSQL_SYSVAR(name),
 static struct st_mysql_sys_var *variables[] = {
 #include "options.inc"
-    MYSQL_SYSVAR(autoinc_lock_mode), MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys), MYSQL_SYSVAR(snapshot_isolation), nullptr};
+    MYSQL_SYSVAR(advice_interval), MYSQL_SYSVAR(autoinc_lock_mode), MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys),
+    MYSQL_SYSVAR(print_all_deadlocks), MYSQL_SYSVAR(snapshot_isolation), nullptr};
 #undef SEAWALL_OPTION
 
 /* What was given is for the database; its other options are those of its file seawall.toml, or of its own. */
@@ -154,6 +163,7 @@ static int init(void *p) {
   for (const std::string &option : given) texts.push_back(option.c_str());
   ignore_db_dirs_append("#seawall");
   std::string path = std::string(mysql_real_data_home) + "#seawall";
+  hear_messages();
   seawall_status status = seawall_open(path.c_str(), texts.data(), texts.size(), db.out());
   if (status == SEAWALL_STATUS_OK) status = seawall_on_wait(db.get(), Connection::waits, nullptr);
   if (status == SEAWALL_STATUS_OK) status = open_dictionary();
@@ -172,11 +182,15 @@ static int init(void *p) {
   static const char *no_files[] = {nullptr};
   hton->tablefile_extensions = no_files;
   set_hooks(hton);
+  permit_reports();
+  begin_advice();
   sql_print_information("Seawall %s has opened %s", seawall_version(), path.c_str());
   return 0;
 }
 
 static int deinit(void *) {
+  end_advice();
+  end_reports();
   close_dictionary();
   seawall_status status = seawall_shutdown(db.get(), 60000);
   if (status != SEAWALL_STATUS_OK) sql_print_error("Seawall: %s", seawall_error());
@@ -199,4 +213,10 @@ maria_declare_plugin(seawall){
     status_variables,
     variables,
     "0.1",
-    MariaDB_PLUGIN_MATURITY_GAMMA} maria_declare_plugin_end;
+    MariaDB_PLUGIN_MATURITY_GAMMA},
+    SEAWALL_TABLE("SEAWALL_TRX", init_trx, "The transactions of Seawall"),
+    SEAWALL_TABLE("SEAWALL_LOCKS", init_locks, "The locks of Seawall that are waited for"),
+    SEAWALL_TABLE("SEAWALL_LOCK_WAITS", init_lock_waits, "Which transaction of Seawall waits for which"),
+    SEAWALL_TABLE("SEAWALL_TREES", init_trees, "The trees of Seawall's tables and indexes"),
+    SEAWALL_TABLE("SEAWALL_METRICS", init_metrics, "The numbers of Seawall"),
+    SEAWALL_TABLE("SEAWALL_IO", init_io, "The I/O of Seawall by class of files, operation and cause") maria_declare_plugin_end;

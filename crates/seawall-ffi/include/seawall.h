@@ -67,6 +67,16 @@ typedef enum {
   SEAWALL_STATUS_PANIC = 27,
 } seawall_status;
 
+// How much a message or a finding matters.
+typedef enum {
+  // Worth knowing.
+  SEAWALL_IMPORTANCE_NOTE = 0,
+  // It costs performance, or will soon cause worse.
+  SEAWALL_IMPORTANCE_WARNING = 1,
+  // Act now.
+  SEAWALL_IMPORTANCE_ERROR = 2,
+} seawall_importance;
+
 // What a commit waits for.
 typedef enum {
   // The database's option `durability`.
@@ -144,6 +154,9 @@ typedef enum {
   SEAWALL_SEEK_PREV = 7,
 } seawall_seek;
 
+// Watches a database for what its operator should know.
+typedef struct seawall_advice seawall_advice;
+
 // A cursor over a range of a tree. Each call that moves it is given the transaction.
 typedef struct seawall_cursor seawall_cursor;
 
@@ -178,6 +191,16 @@ typedef struct {
   // Their number.
   size_t len;
 } seawall_slice;
+
+// Called with a message.
+typedef void (*seawall_message_fn)(void *context, seawall_importance importance, seawall_slice text);
+
+// Called with a finding: its name in docs/operations.md, what was observed, and what to do.
+typedef void (*seawall_advice_fn)(void *context,
+                                  seawall_importance importance,
+                                  seawall_slice id,
+                                  seawall_slice sentence,
+                                  seawall_slice advice);
 
 // One end of a range.
 typedef struct {
@@ -215,17 +238,142 @@ typedef void (*seawall_finding_fn)(void *context, const char *text);
 
 // Called between the steps of a compaction with the leaves processed, and the leaves of the tree when it began. False
 // ends it.
-typedef bool (*CompactFn)(void *context, uint64_t done, uint64_t leaves);
+typedef bool (*seawall_compact_fn)(void *context, uint64_t done, uint64_t leaves);
 
 // Called with each number of the statistics: the part of the engine, the number's name, what it is.
+// A transaction, as reports name it.
+typedef struct {
+  // Unique since the database was opened. Later transactions mostly have higher ones.
+  uint64_t serial;
+  // The tag of its options; 0 if none.
+  uint64_t tag;
+  // Its id; 0 before its first change.
+  uint64_t id;
+} seawall_party;
+
+// A transaction that writes, or has or wants locks.
+typedef struct {
+  // The transaction.
+  seawall_party who;
+  // The changes that it has made.
+  uint64_t changes;
+  // The keys that it has locked. Not included: ranges, and rows that it wrote and no other transaction asked for.
+  uint64_t locked_keys;
+  // Whether it waits for a lock.
+  bool waits;
+  // Whether it is the victim of a deadlock.
+  bool is_victim;
+  // Whether it is prepared and belongs to no handle.
+  bool is_prepared;
+} seawall_transaction_info;
+
+// Called with each transaction.
+typedef void (*seawall_transaction_fn)(void *context, const seawall_transaction_info *one);
+
+// A transaction that waits for a lock, and one that blocks it.
+typedef struct {
+  // The transaction that waits.
+  seawall_party waiter;
+  // One that it waits for.
+  seawall_party holder;
+  // The id of the tree.
+  uint32_t tree;
+  // The key, or the first key of a range.
+  seawall_slice key;
+  // What is wanted: a `seawall_lock`.
+  uint32_t wanted;
+  // How the holder has it, a `seawall_lock`; `SEAWALL_LOCK_NONE` if it is only ahead in the queue.
+  uint32_t held;
+  // How long it has waited, ms.
+  uint64_t waited_ms;
+} seawall_lock_wait_info;
+
+// Called with each pair of a transaction that waits and one that it waits for.
+typedef void (*seawall_lock_wait_fn)(void *context, const seawall_lock_wait_info *one);
+
+// A transaction of a deadlock. Each waits for what the next one has, the last for what the first has.
+typedef struct {
+  // The transaction.
+  seawall_party who;
+  // The id of the tree.
+  uint32_t tree;
+  // The key, or the first key of a range, for which it waited.
+  seawall_slice key;
+  // What it wanted: a `seawall_lock`.
+  uint32_t wanted;
+  // Whether it was the one that gave way.
+  bool is_victim;
+} seawall_deadlock_party;
+
+// Called with each transaction of a deadlock.
+typedef void (*seawall_deadlock_fn)(void *context, const seawall_deadlock_party *one);
+
+// I/O of one class of files, one operation and one cause.
+typedef struct {
+  // The class of files.
+  seawall_slice file_class;
+  // The operation.
+  seawall_slice operation;
+  // Why.
+  seawall_slice cause;
+  // Operations that succeeded.
+  uint64_t count;
+  // Those that failed.
+  uint64_t errors;
+  // Bytes moved.
+  uint64_t bytes;
+  // The time of all of them, ns.
+  uint64_t total_ns;
+  // Half of them took no longer than this, ns.
+  uint64_t p50_ns;
+  // 95% of them took no longer than this, ns.
+  uint64_t p95_ns;
+  // 99% of them took no longer than this, ns.
+  uint64_t p99_ns;
+  // The longest took this, ns.
+  uint64_t max_ns;
+} seawall_io_info;
+
+// Called with each class, operation and cause that has occurred.
+typedef void (*seawall_io_fn)(void *context, const seawall_io_info *one);
+
+// How the files of one class are open.
+typedef struct {
+  // The class of files.
+  seawall_slice file_class;
+  // The flush method in effect, and why it is another than the one asked for.
+  seawall_slice mode;
+  // Bytes of them in the page cache; `UINT64_MAX` if unknown.
+  uint64_t page_cache_bytes;
+} seawall_file_info;
+
+// Called with each class of files.
+typedef void (*seawall_file_fn)(void *context, const seawall_file_info *one);
+
+// The size of a tree, and how its leaves lie.
+typedef struct {
+  // Its id, which no other tree has had.
+  uint32_t id;
+  // Its pages, as far as the space maps have been read.
+  uint64_t pages;
+  // Their bytes.
+  uint64_t bytes;
+  // Its leaves; 0 unless they were measured.
+  uint64_t leaves;
+  // Leaves that do not follow the one before them in the file.
+  uint64_t apart;
+  // How full leaves are, from a sample of 32.
+  uint32_t fill_percent;
+} seawall_tree_info_t;
+
+// Called with each number of the statistics: the part of the engine, the number's name, what it is, whether it
+// only grows.
 typedef void (*seawall_metric_fn)(void *context,
                                   seawall_slice group,
                                   seawall_slice name,
                                   seawall_slice help,
+                                  bool is_counter,
                                   uint64_t value);
-
-// Called with a line of text, without its end.
-typedef void (*seawall_line_fn)(void *context, seawall_slice line);
 
 // How a transaction is to run.
 typedef struct {
@@ -247,6 +395,36 @@ typedef struct {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Sets the function that is called with each message of the engine, for all databases of the process; null removes
+// it, and waits until no call of it runs. It is called by any thread, and must not call this function.
+//
+// # Safety
+// `told` may be called with `context` by any thread, until another function is set.
+seawall_status seawall_on_message(seawall_message_fn told,
+                                  void *context);
+
+// Makes a watch, for one opening of a database.
+//
+// # Safety
+// `advice` is writable.
+seawall_status seawall_advice_new(seawall_advice **advice);
+
+// Calls `told` with each finding about the time since the last call that is new: not said within the last hour, or
+// worse since. The first call also looks at the options, and at the disk under the database's directories.
+//
+// # Safety
+// `advice` and `db` are handles; `told` may be called with `context`.
+seawall_status seawall_advice_look(seawall_advice *advice,
+                                   const seawall_db *db,
+                                   seawall_advice_fn told,
+                                   void *context);
+
+// Frees a watch.
+//
+// # Safety
+// `advice` is null, or a handle that no call uses any more.
+void seawall_advice_free(seawall_advice *advice);
 
 // Makes a cursor without a tree.
 //
@@ -506,20 +684,71 @@ seawall_status seawall_compact_tree(const seawall_db *db,
 // `db` is a handle or null.
 size_t seawall_key_bytes_max(const seawall_db *db);
 
+// Calls `told` with each transaction that writes, or has or wants locks, in the order in which they began.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context`.
+seawall_status seawall_transactions(const seawall_db *db,
+                                    seawall_transaction_fn told,
+                                    void *context);
+
+// Calls `told` with each transaction that waits for a lock, once for each transaction that it waits for.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context`.
+seawall_status seawall_lock_waits(const seawall_db *db,
+                                  seawall_lock_wait_fn told,
+                                  void *context);
+
+// Calls `told` with each transaction of the last deadlock since the opening. `SEAWALL_STATUS_NOT_FOUND`: there was
+// none.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context`.
+seawall_status seawall_last_deadlock(const seawall_db *db,
+                                     seawall_deadlock_fn told,
+                                     void *context);
+
+// Calls `told` with each class of files, operation and cause that has occurred since the opening.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context`.
+seawall_status seawall_io(const seawall_db *db, seawall_io_fn told, void *context);
+
+// Calls `told` with each class of files, and stores the I/O backend with the reason why it was chosen. That text
+// stays until the thread's next call of this function or of `seawall_tree_name`.
+//
+// # Safety
+// `db` is a handle; `told` may be called with `context`; `backend` is null or writable.
+seawall_status seawall_files(const seawall_db *db,
+                             seawall_file_fn told,
+                             void *context,
+                             seawall_slice *backend);
+
+// The name of the tree with an id. It stays until the thread's next call of this function or of `seawall_files`.
+// `SEAWALL_STATUS_NOT_FOUND`: there is no such tree, or it is not committed. Scans the names of all trees.
+//
+// # Safety
+// `db` is a handle; `name` is writable.
+seawall_status seawall_tree_name(const seawall_db *db,
+                                 uint32_t id,
+                                 seawall_slice *name);
+
+// The size of a tree. With `measure` also how its leaves lie in the file and how full they are: that reads the
+// branch pages above the leaves, about one page in some hundreds of the tree's, and at most 32 leaves.
+//
+// # Safety
+// `db` and `tree` are handles; `info` is writable.
+seawall_status seawall_tree_info(const seawall_db *db,
+                                 const seawall_tree *tree,
+                                 bool measure,
+                                 seawall_tree_info_t *info);
+
 // Calls `told` with each number of the database's statistics; the texts stay for ever.
 //
 // # Safety
 // `db` is a handle; `told` may be called with `context`.
 seawall_status seawall_metrics(const seawall_db *db, seawall_metric_fn told, void *context);
-
-// Calls `told` with each line of a description of the transactions that hold locks or wait for them, and of the
-// last deadlock.
-//
-// # Safety
-// `db` is a handle; `told` may be called with `context`.
-seawall_status seawall_describe_locks(const seawall_db *db,
-                                      seawall_line_fn told,
-                                      void *context);
 
 // The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
 // the next failure of the thread.

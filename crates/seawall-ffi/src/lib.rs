@@ -21,18 +21,22 @@
     reason = "what a call is given is taken under the one promise that it names"
 )]
 
+mod advice;
 mod cursor;
 mod database;
 mod index;
 mod measure;
+mod observe;
 mod slice;
 mod status;
 mod transaction;
 
+pub use advice::*;
 pub use cursor::*;
 pub use database::*;
 pub use index::*;
 pub use measure::*;
+pub use observe::*;
 pub use slice::*;
 pub use status::*;
 pub use transaction::*;

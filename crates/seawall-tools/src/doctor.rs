@@ -3,6 +3,14 @@
 //! 1. Pure: a function of statistics. Nothing is measured here, nothing is changed.
 //! 2. A finding names the numbers that it is based on. Without enough activity to judge, there is no finding.
 //! 3. Each finding has an id, a line in docs/operations.md, and a test with and without the finding.
+//!
+//! [`place`] does the same for the disk under a directory. A [`Watch`] finds what is new while a database runs.
+
+mod place;
+mod watch;
+
+pub use place::place;
+pub use watch::Watch;
 
 use seawall::Stats;
 use seawall::stats::total_ns;
@@ -78,10 +86,11 @@ pub fn diagnose(now: &Stats, earlier: Option<&Stats>) -> Vec<Finding> {
 
 type Rule = fn(&Stats) -> Vec<Finding>;
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     io_errors,
     disk_space,
     modes,
+    backend,
     checkpoint_waits,
     pool,
     frames_not_ready,
@@ -204,6 +213,19 @@ fn modes(s: &Stats) -> Vec<Finding> {
             })
         })
         .collect()
+}
+
+fn backend(s: &Stats) -> Vec<Finding> {
+    let fell_back = s.backend.contains("does not work here");
+    one(fell_back, "backend-fallback", Severity::Warning, || {
+        (
+            format!("The I/O backend is {}.", s.backend),
+            "Prefetch and the cleaner need more threads and processor time for the same I/O. A container's seccomp \
+             profile, the sysctl kernel.io_uring_disabled, or the limit of locked memory (ulimit -l, LimitMEMLOCK) may \
+             forbid io_uring; io_backend = threads accepts it as it is."
+                .into(),
+        )
+    })
 }
 
 fn checkpoint_waits(s: &Stats) -> Vec<Finding> {

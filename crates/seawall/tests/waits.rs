@@ -295,6 +295,7 @@ fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
         assert_eq!((wait.waiter.tag, wait.wanted.mode), (200, LockMode::Exclusive));
         assert_eq!((wait.wanted.on.tree, wait.wanted.on.key.as_slice()), (tree.id(), &[1][..]));
         assert_eq!((wait.holders.len(), wait.holders[0].tag, Some(wait.holders[0].id)), (1, 100, first.id()));
+        assert_eq!(wait.modes, [Some(LockMode::Exclusive)], "a row that was changed");
         let transactions = db.transactions();
         let all: Vec<_> = transactions.iter().map(|one| (one.who.tag, one.changes, one.waits_for.is_some())).collect();
         assert_eq!(all, [(100, 1, false), (200, 0, true)]);

@@ -9,6 +9,7 @@ use std::str::FromStr;
 struct Mount {
     device_number: String,
     point: PathBuf,
+    /// Of the mount, then those of the file system that the mount has not.
     options: String,
     kind: String,
     source: String,
@@ -42,12 +43,20 @@ fn parse_mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let left: Vec<&str> = left.split(' ').collect();
     let mut right = right.split(' ');
+    let (kind, source) = (right.next()?.to_owned(), unescape(right.next()?));
+    let mut options: Vec<&str> = left.get(5)?.split(',').collect();
+    for option in right.next().unwrap_or_default().split(',') {
+        // "rw" there is of the file system; the mount may be "ro".
+        if !option.is_empty() && !matches!(option, "rw" | "ro") && !options.contains(&option) {
+            options.push(option);
+        }
+    }
     Some(Mount {
         device_number: (*left.get(2)?).to_owned(),
         point: unescape(left.get(4)?).into(),
-        options: (*left.get(5)?).to_owned(),
-        kind: right.next()?.to_owned(),
-        source: unescape(right.next()?),
+        options: options.join(","),
+        kind,
+        source,
     })
 }
 
@@ -68,7 +77,16 @@ fn device_number(path: &Path) -> Option<String> {
     Some(format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)))
 }
 
-pub(super) fn file_system(path: &Path) -> Finding<FileSystem> {
+/// The file system that holds `path`, by its mount and its name. Reads /proc only.
+///
+/// ```
+/// use seawall_io::probe::{Finding, file_system_of};
+/// if let Finding::Known(found) = file_system_of(std::path::Path::new("/proc")) {
+///     assert_eq!(found.kind, "proc");
+/// }
+/// ```
+#[must_use]
+pub fn file_system_of(path: &Path) -> Finding<FileSystem> {
     let Some(mount) = mount_of(path) else {
         return Finding::unknown("no mount point for it in /proc/self/mountinfo");
     };
@@ -194,6 +212,7 @@ mod tests {
             parse_mount(r"36 35 98:0 /mnt1 /mnt/my\040disk rw,noatime master:1 - ext3 /dev/root rw,errors=continue")
                 .unwrap();
         assert_eq!(m.point, Path::new("/mnt/my disk"));
+        assert_eq!(m.options, "rw,noatime,errors=continue");
         assert_eq!((m.device_number.as_str(), m.kind.as_str(), m.source.as_str()), ("98:0", "ext3", "/dev/root"));
         assert!(parse_mount("nonsense").is_none());
         assert_eq!(unescape(r"a\134b\x"), r"a\b\x");

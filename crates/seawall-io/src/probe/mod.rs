@@ -16,7 +16,7 @@ use crate::class::Op;
 use crate::disk::Handle;
 use crate::error::{IoError, Result};
 use crate::os::sys;
-pub use device::block_device_of;
+pub use device::{block_device_of, file_system_of};
 pub use explain::{Explained, explain};
 pub use finding::*;
 use rustix::fs::{AtFlags, StatxFlags};
@@ -41,7 +41,7 @@ pub fn probe(path: &Path) -> Result<Probe> {
     let found = |e: std::io::Error| IoError::os(Op::Inspect, path, e.raw_os_error().unwrap_or(libc::EIO));
     let path = std::fs::canonicalize(path).map_err(found)?;
     let dir = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
-    let file_system = device::file_system(dir);
+    let file_system = file_system_of(dir);
     let device = block_device_of(dir);
     let trial = trial::run(dir)?;
     let stat = rustix::fs::statvfs(dir).map_err(|e| IoError::os(Op::Inspect, dir, e.raw_os_error()))?;

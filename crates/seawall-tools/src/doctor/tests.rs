@@ -55,13 +55,18 @@ fn after(change: impl FnOnce(&mut Stats)) -> Vec<&'static str> {
 type Case = (&'static str, fn(&mut Stats), fn(&mut Stats));
 
 /// A finding, statistics that cause it, and statistics that just do not.
-const CASES: [Case; 19] = [
+const CASES: [Case; 20] = [
     ("io-errors", |s| fail(s, FileClass::Redo), |s| fail(s, FileClass::Scratch)),
     ("disk-space", |s| s.space.disk_free_bytes = 500 << 20, |s| s.space.disk_free_bytes = 600 << 20),
     (
         "mode-degraded",
         |s| s.files.push(file(FileClass::Redo, false, Some("tmpfs refuses O_DIRECT"), None)),
         |s| s.files.push(file(FileClass::Redo, true, None, None)),
+    ),
+    (
+        "backend-fallback",
+        |s| s.backend = "threads (io_uring does not work here: EPERM)".into(),
+        |s| s.backend = "threads (asked for)".into(),
     ),
     ("checkpoint-waits", |s| s.log.checkpoint_waits = 30, |s| s.log.checkpoint_waits = 3),
     (
@@ -215,8 +220,9 @@ fn extreme_numbers_do_not_overflow() {
 #[test]
 fn every_finding_is_documented() {
     let mut made: HashSet<&str> = CASES.iter().map(|(id, ..)| *id).collect();
-    made.extend(["doublewrite-cost", "page-cache-used"]);
-    let source = include_str!("../doctor.rs");
+    made.extend(["doublewrite-cost", "page-cache-used", "flush-slower"]);
+    made.extend(["memory-file-system", "barriers-off", "network-file-system", "write-through"]);
+    let source = [include_str!("../doctor.rs"), include_str!("place.rs"), include_str!("watch.rs")].concat();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
     // The published crate does not contain the docs directory.
     let page = std::fs::read_to_string(page).unwrap_or_default();

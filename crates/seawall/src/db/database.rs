@@ -16,7 +16,7 @@ use super::temporary::Temporaries;
 use super::transaction::Transaction;
 use crate::counted::Mutex;
 use crate::error::{Error, Result};
-use crate::format::TreeId;
+use crate::format::{TreeId, TxnId};
 use crate::txn::{Engine, Names, Refs, TreeState, TxOptions, Txn};
 use seawall_io::InUse;
 use std::collections::BTreeMap;
@@ -237,6 +237,11 @@ impl Inner {
                 Err(error)
             }
         }
+    }
+
+    /// The transactions that are prepared and belong to no handle.
+    pub(super) fn prepared_ids(&self) -> Vec<TxnId> {
+        self.prepared.lock().values().flatten().map(Txn::id).collect()
     }
 
     fn take_prepared(&self, xid: &Xid) -> Result<Txn> {

@@ -165,7 +165,10 @@ impl Database {
         if self.here().is_err() {
             return Vec::new();
         }
-        self.inner.engine().locks.transactions()
+        let mut all = self.inner.engine().locks.transactions();
+        let prepared = self.inner.prepared_ids();
+        all.iter_mut().for_each(|one| one.is_prepared = prepared.contains(&one.who.id));
+        all
     }
 
     /// The transactions that wait for a lock now, each with the transactions that block it. Empty in a forked

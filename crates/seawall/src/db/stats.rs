@@ -316,6 +316,20 @@ pub fn total_ns(cell: &CellSnapshot) -> u64 {
     sum as u64
 }
 
+/// The latency that `percent` of the operations of a cell did not exceed, ns; 0 when there was none.
+#[must_use]
+pub fn percentile_ns(cell: &CellSnapshot, percent: f64) -> u64 {
+    let rank = ((cell.count() as f64 * percent / 100.0).ceil() as u64).max(1);
+    let mut below = 0;
+    for bucket in &cell.latency {
+        below += bucket.count();
+        if below >= rank {
+            return bucket.end();
+        }
+    }
+    0
+}
+
 fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -334,6 +348,21 @@ impl Database {
     #[must_use]
     pub fn stats(&self) -> Stats {
         if self.here().is_ok() { self.inner.counts.gather() } else { Stats::default() }
+    }
+
+    /// I/O by class of files, operation and cause since the database was opened; empty in a forked process.
+    #[must_use]
+    pub fn io(&self) -> IoSnapshot {
+        if self.here().is_err() {
+            return IoSnapshot::default();
+        }
+        self.inner.engine().pool().config().stats.snapshot()
+    }
+
+    /// The size of a page, bytes.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.inner.engine().pool().page_bytes() as u64
     }
 
     /// The longest key that the database takes, bytes: it depends on the page size.

@@ -5,7 +5,7 @@ use crate::{Ended, Outcome, print, units};
 use clap::Args;
 use seawall::Stats;
 use seawall::stats::total_ns;
-use seawall_tools::doctor::{Finding, diagnose};
+use seawall_tools::doctor::{Finding, diagnose, place};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -49,7 +49,9 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
             .into());
         }
     };
-    let found = diagnose(&now.published.stats, window);
+    let mut found = diagnose(&now.published.stats, window);
+    found.extend(place(&args.dir));
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let stats = window.map_or_else(|| now.published.stats.clone(), |earlier| now.published.stats.since(earlier));
     let told = io_time(&stats);
     if args.json {

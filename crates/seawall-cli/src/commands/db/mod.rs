@@ -101,7 +101,10 @@ pub(crate) fn must_be_database(dir: &Path) -> seawall::Result<()> {
     if is_database(dir) {
         return Ok(());
     }
-    let why = if dir.exists() {
+    let of_server = dir.join("#seawall");
+    let why = if is_database(&of_server) {
+        format!("it is the data directory of a MariaDB server; the database is {:?}", of_server.display())
+    } else if dir.exists() {
         format!("it has no file {:?}. `seawall init` makes a database", seawall::CONTROL_FILE)
     } else {
         "there is nothing. `seawall init` makes a database".to_owned()

@@ -11,6 +11,7 @@ use clap::Args;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use seawall::publish::STATS_FILE;
+pub(super) use seawall::stats::percentile_ns as percentile;
 use seawall::{Published, Stats};
 use seawall_io::{CellSnapshot, Op};
 use std::fs::File;
@@ -164,19 +165,6 @@ fn io_json(cell: &CellSnapshot) -> serde_json::Value {
         "errors": cell.errors, "total_ns": seawall::stats::total_ns(cell), "p50_ns": percentile(cell, 50.0),
         "p99_ns": percentile(cell, 99.0), "max_ns": percentile(cell, 100.0),
     })
-}
-
-/// The latency that this percentage of the operations did not exceed, ns; 0 when there was none.
-pub(super) fn percentile(cell: &CellSnapshot, percent: f64) -> u64 {
-    let rank = ((cell.count() as f64 * percent / 100.0).ceil() as u64).max(1);
-    let mut below = 0;
-    for bucket in &cell.latency {
-        below += bucket.count();
-        if below >= rank {
-            return bucket.end();
-        }
-    }
-    0
 }
 
 /// A time for people.

@@ -310,6 +310,11 @@ impl Points {
         !shard.is_empty() && shard.map.lock().get(&hash).is_some_and(|point| point.own(owner).is_some())
     }
 
+    /// The mode in which `owner` holds the point.
+    pub(super) fn mode_of(&self, owner: &LockOwner, hash: u64) -> Option<Mode> {
+        self.shard(hash).map.lock().get(&hash)?.own(owner)
+    }
+
     /// Removes `owner` from the holders of a point that it holds for one key, which no longer needs the lock.
     /// Does nothing if the lock `stays_if_awaited` and another owner waits for it. Returns whether the point
     /// was given back.

@@ -284,6 +284,15 @@ impl Ranges {
         }
     }
 
+    /// The strongest mode in which `owner` has a range that meets the request.
+    pub(super) fn mode_of(&self, owner: &LockOwner, request: &LockRequest<'_>) -> Option<Mode> {
+        let trees = self.shard(request.tree).trees.read();
+        let ranges = trees.get(&u64::from(request.tree.0))?;
+        let held = ranges.holders.iter().find(|holder| holder.owner.serial == owner.serial)?;
+        let meets = |spans: &Spans| spans.meets(request.keys);
+        meets(&held.exclusive).then_some(Mode::Exclusive).or_else(|| meets(&held.shared).then_some(Mode::Shared))
+    }
+
     /// How many ranges are held.
     pub(super) fn len(&self) -> usize {
         let of_holder = |holder: &Holder| holder.shared.len() + holder.exclusive.len();

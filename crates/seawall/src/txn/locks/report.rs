@@ -9,7 +9,7 @@
 use super::LockTable;
 use super::Mode;
 use super::owner::LockOwner;
-use super::wait::Waiter;
+use super::wait::{WaitQueue, Waiter};
 use crate::error::LockedOn;
 use crate::format::TxnId;
 use std::fmt;
@@ -48,6 +48,8 @@ pub struct TransactionInfo {
     pub waits_for: Option<Wanted>,
     /// Whether it is the victim of a deadlock, which has to be rolled back.
     pub is_victim: bool,
+    /// Whether it is prepared, and belongs to no handle: an outside log decides it.
+    pub is_prepared: bool,
 }
 
 /// What a transaction waits for.
@@ -69,6 +71,9 @@ pub struct WaitInfo {
     /// The transactions it waits for: those that hold the lock, and those ahead of it in the queue. Of the
     /// latter only the nearest is named if it wants the lock exclusively: it waits for the rest itself.
     pub holders: Vec<Party>,
+    /// How each of the holders has locked what is waited for; `None` if it has not: it is ahead in the queue,
+    /// or it uses a tree that is wanted whole.
+    pub modes: Vec<Option<Mode>>,
     /// How long it has waited.
     pub waited: Duration,
 }
@@ -147,16 +152,25 @@ impl LockTable {
 
     /// `None` if it no longer waits.
     fn wait_info(&self, waiter: &Arc<Waiter>) -> Option<WaitInfo> {
-        let mut holders: Vec<Party> = Vec::new();
+        let (mut holders, mut modes): (Vec<Party>, Vec<Option<Mode>>) = (Vec::new(), Vec::new());
         for holder in self.blockers(waiter) {
             let party = holder.party();
             if !holders.contains(&party) {
                 holders.push(party);
+                modes.push(self.mode_held(&holder, waiter));
             }
         }
         let waited = self.config.clock.now().saturating_sub(waiter.since);
-        let info = WaitInfo { waiter: waiter.owner.party(), wanted: waiter.wanted(), holders, waited };
+        let info = WaitInfo { waiter: waiter.owner.party(), wanted: waiter.wanted(), holders, modes, waited };
         (waiter.cell.is_waiting() && !info.holders.is_empty()).then_some(info)
+    }
+
+    /// How `owner` has locked what `waiter` waits for; `None` if it has not.
+    fn mode_held(&self, owner: &LockOwner, waiter: &Waiter) -> Option<Mode> {
+        match waiter.queue {
+            WaitQueue::Point { hash } => self.points.mode_of(owner, hash),
+            WaitQueue::Tree { .. } => self.ranges.mode_of(owner, &waiter.request()?),
+        }
     }
 
     /// The transactions that wait for a lock now, in the order in which they began.
@@ -186,6 +200,7 @@ impl LockTable {
             locked_keys: owner.points(),
             waits_for: wanted(owner),
             is_victim: owner.is_doomed(),
+            is_prepared: false,
         };
         owners.iter().map(info).collect()
     }

@@ -1,0 +1,391 @@
+//! What runs, what waits for what, and what is counted: for the reports of a server.
+//!
+//! 1. A report is collected first; then the caller's function is called for each row of it, with no latch and no
+//!    mutex of the engine held. Slices that it gets are readable during that call only.
+//! 2. A report is of one moment, or nearly so, and takes memory for what it lists only.
+
+use crate::database::Database;
+use crate::slice::{Slice, shared, store};
+use crate::status::{Status, call, usage};
+use crate::transaction::{Lock, Tree};
+use seawall::stats::{percentile_ns, total_ns};
+use seawall::{LockMode, TreeId, metrics::Meaning};
+use std::cell::RefCell;
+use std::ffi::c_void;
+
+/// A transaction, as reports name it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Party {
+    /// Unique since the database was opened. Later transactions mostly have higher ones.
+    pub serial: u64,
+    /// The tag of its options; 0 if none.
+    pub tag: u64,
+    /// Its id; 0 before its first change.
+    pub id: u64,
+}
+
+impl From<seawall::Party> for Party {
+    fn from(party: seawall::Party) -> Self {
+        Self { serial: party.serial, tag: party.tag, id: party.id.0 }
+    }
+}
+
+/// A transaction that writes, or has or wants locks.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct TransactionInfo {
+    /// The transaction.
+    pub who: Party,
+    /// The changes that it has made.
+    pub changes: u64,
+    /// The keys that it has locked. Not included: ranges, and rows that it wrote and no other transaction asked for.
+    pub locked_keys: u64,
+    /// Whether it waits for a lock.
+    pub waits: bool,
+    /// Whether it is the victim of a deadlock.
+    pub is_victim: bool,
+    /// Whether it is prepared and belongs to no handle.
+    pub is_prepared: bool,
+}
+
+/// A transaction that waits for a lock, and one that blocks it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct LockWaitInfo {
+    /// The transaction that waits.
+    pub waiter: Party,
+    /// One that it waits for.
+    pub holder: Party,
+    /// The id of the tree.
+    pub tree: u32,
+    /// The key, or the first key of a range.
+    pub key: Slice,
+    /// What is wanted: a `seawall_lock`.
+    pub wanted: u32,
+    /// How the holder has it, a `seawall_lock`; `SEAWALL_LOCK_NONE` if it is only ahead in the queue.
+    pub held: u32,
+    /// How long it has waited, ms.
+    pub waited_ms: u64,
+}
+
+/// A transaction of a deadlock. Each waits for what the next one has, the last for what the first has.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct DeadlockParty {
+    /// The transaction.
+    pub who: Party,
+    /// The id of the tree.
+    pub tree: u32,
+    /// The key, or the first key of a range, for which it waited.
+    pub key: Slice,
+    /// What it wanted: a `seawall_lock`.
+    pub wanted: u32,
+    /// Whether it was the one that gave way.
+    pub is_victim: bool,
+}
+
+/// I/O of one class of files, one operation and one cause.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct IoInfo {
+    /// The class of files.
+    pub file_class: Slice,
+    /// The operation.
+    pub operation: Slice,
+    /// Why.
+    pub cause: Slice,
+    /// Operations that succeeded.
+    pub count: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// The time of all of them, ns.
+    pub total_ns: u64,
+    /// Half of them took no longer than this, ns.
+    pub p50_ns: u64,
+    /// 95% of them took no longer than this, ns.
+    pub p95_ns: u64,
+    /// 99% of them took no longer than this, ns.
+    pub p99_ns: u64,
+    /// The longest took this, ns.
+    pub max_ns: u64,
+}
+
+/// How the files of one class are open.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct FileInfo {
+    /// The class of files.
+    pub file_class: Slice,
+    /// The flush method in effect, and why it is another than the one asked for.
+    pub mode: Slice,
+    /// Bytes of them in the page cache; `UINT64_MAX` if unknown.
+    pub page_cache_bytes: u64,
+}
+
+/// The size of a tree, and how its leaves lie.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct TreeInfo {
+    /// Its id, which no other tree has had.
+    pub id: u32,
+    /// Its pages, as far as the space maps have been read.
+    pub pages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Its leaves; 0 unless they were measured.
+    pub leaves: u64,
+    /// Leaves that do not follow the one before them in the file.
+    pub apart: u64,
+    /// How full leaves are, from a sample of 32.
+    pub fill_percent: u32,
+}
+
+/// Called with each transaction.
+pub type TransactionFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const TransactionInfo)>;
+/// Called with each pair of a transaction that waits and one that it waits for.
+pub type LockWaitFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const LockWaitInfo)>;
+/// Called with each transaction of a deadlock.
+pub type DeadlockFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const DeadlockParty)>;
+/// Called with each class, operation and cause that has occurred.
+pub type IoFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const IoInfo)>;
+/// Called with each class of files.
+pub type FileFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const FileInfo)>;
+/// Called with each number of the statistics: the part of the engine, the number's name, what it is, whether it
+/// only grows.
+pub type MetricFn = Option<
+    unsafe extern "C" fn(context: *mut c_void, group: Slice, name: Slice, help: Slice, is_counter: bool, value: u64),
+>;
+
+fn number_of(mode: Option<LockMode>) -> u32 {
+    match mode {
+        None => Lock::None as u32,
+        Some(LockMode::Shared) => Lock::Shared as u32,
+        Some(LockMode::Exclusive) => Lock::Exclusive as u32,
+    }
+}
+
+fn text(text: &str) -> Slice {
+    Slice::of(text.as_bytes())
+}
+
+/// Calls `told` with each transaction that writes, or has or wants locks, in the order in which they began.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_transactions(
+    db: *const Database,
+    told: TransactionFn,
+    context: *mut c_void,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_transactions without a function"))?;
+        for one in db.0.transactions() {
+            let info = TransactionInfo {
+                who: one.who.into(),
+                changes: one.changes,
+                locked_keys: one.locked_keys as u64,
+                waits: one.waits_for.is_some(),
+                is_victim: one.is_victim,
+                is_prepared: one.is_prepared,
+            };
+            // SAFETY: as the function requires.
+            unsafe { told(context, &info) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Calls `told` with each transaction that waits for a lock, once for each transaction that it waits for.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_lock_waits(db: *const Database, told: LockWaitFn, context: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_lock_waits without a function"))?;
+        for wait in db.0.lock_waits() {
+            for (&holder, &mode) in wait.holders.iter().zip(&wait.modes) {
+                let info = LockWaitInfo {
+                    waiter: wait.waiter.into(),
+                    holder: holder.into(),
+                    tree: wait.wanted.on.tree.0,
+                    key: Slice::of(&wait.wanted.on.key),
+                    wanted: number_of(Some(wait.wanted.mode)),
+                    held: number_of(mode),
+                    waited_ms: u64::try_from(wait.waited.as_millis()).unwrap_or(u64::MAX),
+                };
+                // SAFETY: as the function requires.
+                unsafe { told(context, &info) };
+            }
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Calls `told` with each transaction of the last deadlock since the opening. `SEAWALL_STATUS_NOT_FOUND`: there was
+/// none.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_last_deadlock(db: *const Database, told: DeadlockFn, context: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_last_deadlock without a function"))?;
+        let Some(deadlock) = db.0.last_deadlock() else { return Ok(Status::NotFound) };
+        for (at, (who, wanted)) in deadlock.parties.iter().enumerate() {
+            let party = DeadlockParty {
+                who: (*who).into(),
+                tree: wanted.on.tree.0,
+                key: Slice::of(&wanted.on.key),
+                wanted: number_of(Some(wanted.mode)),
+                is_victim: at == deadlock.victim,
+            };
+            // SAFETY: as the function requires.
+            unsafe { told(context, &party) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+/// Calls `told` with each class of files, operation and cause that has occurred since the opening.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_io(db: *const Database, told: IoFn, context: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_io without a function"))?;
+        for cell in db.0.io().cells {
+            let info = IoInfo {
+                file_class: text(cell.class.name()),
+                operation: text(cell.op.name()),
+                cause: text(cell.cause.name()),
+                count: cell.count(),
+                errors: cell.errors,
+                bytes: cell.bytes,
+                total_ns: total_ns(&cell),
+                p50_ns: percentile_ns(&cell, 50.0),
+                p95_ns: percentile_ns(&cell, 95.0),
+                p99_ns: percentile_ns(&cell, 99.0),
+                max_ns: percentile_ns(&cell, 100.0),
+            };
+            // SAFETY: as the function requires.
+            unsafe { told(context, &info) };
+        }
+        Ok(Status::Ok)
+    })
+}
+
+thread_local! {
+    static LENT: RefCell<String> = RefCell::default();
+}
+
+/// Calls `told` with each class of files, and stores the I/O backend with the reason why it was chosen. That text
+/// stays until the thread's next call of this function or of `seawall_tree_name`.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`; `backend` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_files(
+    db: *const Database,
+    told: FileFn,
+    context: *mut c_void,
+    backend: *mut Slice,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_files without a function"))?;
+        let stats = db.0.stats();
+        for file in &stats.files {
+            let mode = file.mode.to_string();
+            let page_cache_bytes = file.page_cache_bytes.unwrap_or(u64::MAX);
+            let info = FileInfo { file_class: text(file.class.name()), mode: text(&mode), page_cache_bytes };
+            // SAFETY: as the function requires.
+            unsafe { told(context, &info) };
+        }
+        LENT.replace(stats.backend);
+        // SAFETY: as the function requires.
+        LENT.with_borrow(|lent| unsafe { store(backend, text(lent)) });
+        Ok(Status::Ok)
+    })
+}
+
+/// The name of the tree with an id. It stays until the thread's next call of this function or of `seawall_files`.
+/// `SEAWALL_STATUS_NOT_FOUND`: there is no such tree, or it is not committed. Scans the names of all trees.
+///
+/// # Safety
+/// `db` is a handle; `name` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_tree_name(db: *const Database, id: u32, name: *mut Slice) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        LENT.replace(db.0.open_tree_by_id(TreeId(id))?.name().to_owned());
+        // SAFETY: as the function requires.
+        LENT.with_borrow(|lent| unsafe { store(name, text(lent)) });
+        Ok(Status::Ok)
+    })
+}
+
+/// The size of a tree. With `measure` also how its leaves lie in the file and how full they are: that reads the
+/// branch pages above the leaves, about one page in some hundreds of the tree's, and at most 32 leaves.
+///
+/// # Safety
+/// `db` and `tree` are handles; `info` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_tree_info(
+    db: *const Database,
+    tree: *const Tree,
+    measure: bool,
+    info: *mut TreeInfo,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, tree) = unsafe { (shared(db)?, shared(tree)?) };
+        let bytes = db.0.tree_bytes(&tree.0);
+        let found = if measure { db.0.fragmentation(&tree.0)? } else { seawall::Fragmentation::default() };
+        let made = TreeInfo {
+            id: tree.0.id().0,
+            pages: bytes / db.0.page_bytes().max(1),
+            bytes,
+            leaves: found.leaves,
+            apart: found.apart,
+            fill_percent: found.fill_percent,
+        };
+        // SAFETY: as the function requires.
+        unsafe { store(info, made) };
+        Ok(Status::Ok)
+    })
+}
+
+/// Calls `told` with each number of the database's statistics; the texts stay for ever.
+///
+/// # Safety
+/// `db` is a handle; `told` may be called with `context`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_metrics(db: *const Database, told: MetricFn, context: *mut c_void) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db)? };
+        let told = told.ok_or_else(|| usage("seawall_metrics without a function"))?;
+        for metric in db.0.stats().metrics() {
+            let counter = metric.meaning == Meaning::Counter;
+            // SAFETY: as the function requires.
+            unsafe { told(context, text(metric.group), text(metric.name), text(metric.help), counter, metric.value) };
+        }
+        Ok(Status::Ok)
+    })
+}

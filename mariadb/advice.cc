@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "advice.h"
+#include "reports.h"
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <system_error>
+#include <thread>
+
+namespace seawall {
+
+ulong advice_interval = 60;
+my_bool print_all_deadlocks = 0;
+
+using Advice = Owned<seawall_advice, seawall_advice_free>;
+
+namespace {
+
+/* Lets `most` messages through in a minute, and counts the others. */
+class Limit {
+public:
+  explicit Limit(unsigned most) : m_most(most) {}
+  /* `*left_out`: how many have been since the last one. */
+  bool lets_through(uint64_t *left_out) {
+    std::lock_guard<std::mutex> guard(m_mutex);
+    auto now = std::chrono::steady_clock::now();
+    if (m_count == 0 || now - m_begun >= std::chrono::minutes(1)) {
+      m_begun = now;
+      m_count = 0;
+    }
+    if (m_count >= m_most) {
+      m_left_out++;
+      return false;
+    }
+    m_count++;
+    *left_out = std::exchange(m_left_out, 0);
+    return true;
+  }
+
+private:
+  const unsigned m_most;
+  std::mutex m_mutex;
+  std::chrono::steady_clock::time_point m_begun;
+  unsigned m_count = 0;
+  uint64_t m_left_out = 0;
+};
+
+std::string more(uint64_t left_out) {
+  return left_out == 0 ? "" : " (" + std::to_string(left_out) + " more such messages were left out)";
+}
+
+void log(seawall_importance importance, const std::string &text) {
+  switch (importance) {
+  case SEAWALL_IMPORTANCE_ERROR: sql_print_error("Seawall: %s", text.c_str()); break;
+  case SEAWALL_IMPORTANCE_WARNING: sql_print_warning("Seawall: %s", text.c_str()); break;
+  default: sql_print_information("Seawall: %s", text.c_str());
+  }
+}
+
+std::string oldest_transaction() {
+  std::vector<Connection::Open> open = Connection::open();
+  auto oldest = std::min_element(open.begin(), open.end(), [](const auto &a, const auto &b) { return a.begun_us < b.begun_us; });
+  if (oldest == open.end()) return "";
+  std::string thread = std::to_string(oldest->thread);
+  return " The oldest transaction is that of connection " + thread + ", begun " + std::to_string(seconds_since(oldest->begun_us)) +
+         " seconds ago (KILL " + thread + " ends it).";
+}
+
+std::mutex advice_mutex;
+std::condition_variable advice_ends;
+bool advice_ended = false;
+std::thread adviser;
+
+}
+
+extern "C" {
+
+static void message(void *, seawall_importance importance, seawall_slice text) {
+  static Limit limit(10);
+  uint64_t left_out;
+  try {
+    if (limit.lets_through(&left_out)) log(importance, text_of(text) + more(left_out));
+  } catch (const std::bad_alloc &) { /* the engine must not see it */
+  }
+}
+
+static void advise(void *, seawall_importance importance, seawall_slice id, seawall_slice sentence, seawall_slice advice) {
+  try {
+    std::string text = text_of(sentence) + " " + text_of(advice);
+    if (text_of(id) == "purge-held-by-snapshot") text += oldest_transaction();
+    log(importance, text);
+  } catch (const std::bad_alloc &) {
+  }
+}
+
+}
+
+static void look_again_and_again() {
+  Advice advice;
+  if (seawall_advice_new(advice.out()) != SEAWALL_STATUS_OK) return;
+  std::unique_lock<std::mutex> lock(advice_mutex);
+  auto looked = std::chrono::steady_clock::now() - std::chrono::hours(24);
+  while (!advice_ended) {
+    /* The variable can change at any time: it is looked at each second. */
+    ulong interval = advice_interval;
+    auto now = std::chrono::steady_clock::now();
+    if (interval != 0 && now - looked >= std::chrono::seconds(interval)) {
+      looked = now;
+      lock.unlock();
+      seawall_advice_look(advice.get(), db.get(), advise, nullptr);
+      lock.lock();
+      continue;
+    }
+    advice_ends.wait_for(lock, std::chrono::seconds(1));
+  }
+}
+
+void hear_messages() { seawall_on_message(message, nullptr); }
+
+void begin_advice() {
+  advice_ended = false;
+  try {
+    adviser = std::thread(look_again_and_again);
+  } catch (const std::system_error &error) {
+    sql_print_warning("Seawall: no thread for advice in this log: %s", error.what());
+  }
+}
+
+void end_advice() {
+  {
+    std::lock_guard<std::mutex> guard(advice_mutex);
+    advice_ended = true;
+  }
+  advice_ends.notify_all();
+  if (adviser.joinable()) adviser.join();
+  seawall_on_message(nullptr, nullptr);
+}
+
+/* What the operator must know, though a statement has failed with it: once a minute for each status. */
+static void log_failure(seawall_status status, const char *advice) {
+  static Limit limits[] = {Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1)};
+  uint64_t left_out;
+  std::string text = seawall_error();
+  if (!limits[(unsigned)status % 8].lets_through(&left_out)) return;
+  log(SEAWALL_IMPORTANCE_ERROR, text + (*advice ? ". " : "") + advice + more(left_out));
+}
+
+void note_failure(THD *thd, seawall_status status) {
+  switch (status) {
+  case SEAWALL_STATUS_DEADLOCK:
+    if (thd) remember_deadlock(thd);
+    break;
+  case SEAWALL_STATUS_NO_SPACE:
+    log_failure(status, "Free space on that file system; statements that change rows fail until then, what is committed stays");
+    break;
+  case SEAWALL_STATUS_IO:
+  case SEAWALL_STATUS_CORRUPT:
+    log_failure(status, "See the kernel log (dmesg) and the device; CHECK TABLE, or `seawall check` on the stopped server, names what is damaged");
+    break;
+  case SEAWALL_STATUS_POISONED:
+  case SEAWALL_STATUS_OUTCOME_UNKNOWN:
+    log_failure(status, "The engine takes no more changes: see the kernel log (dmesg) and the device, and restart the server");
+    break;
+  case SEAWALL_STATUS_PANIC: log_failure(status, ""); break;
+  default: break;
+  }
+}
+
+}
