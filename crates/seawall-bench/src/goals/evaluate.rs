@@ -6,6 +6,7 @@
 
 use super::plan::{Goal, Source, Take, Threshold};
 use crate::report::number;
+use seawall_lab::stats::median;
 use serde::Serialize;
 
 /// The verdict on a goal.
@@ -59,19 +60,6 @@ pub struct Figures {
     pub disturbed: bool,
     /// Why there are no values.
     pub why: Option<String>,
-}
-
-/// The median; of an even number the mean of the middle two. `None` if there are no values.
-#[must_use]
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[middle]),
-        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-    }
 }
 
 fn taken(take: Take, values: &[f64]) -> Option<f64> {

@@ -2,37 +2,42 @@
 
 use crate::observe::FOREIGN_CORES;
 use crate::results::CellResult;
+use crate::tpcc;
 use std::fmt::Write as _;
 
 /// A line for each figure; each label is a phrase that needs no explanation.
 #[must_use]
 pub fn table(result: &CellResult) -> String {
     let m = &result.measured;
+    let cell = &result.cell;
     let mut text = String::new();
     let mut line = |label: &str, value: String| {
         // Writing to a string does not fail.
         let _written = writeln!(text, "{label:<42} {value}");
     };
-    let threads = if result.threads == 1 { "1 thread".into() } else { format!("{} threads", result.threads) };
+    let threads = if cell.threads == 1 { "1 thread".into() } else { format!("{} threads", cell.threads) };
     line(
         "Measured",
         format!(
             "{} on {} {}, {threads}, durability {}",
-            result.workload, result.store, result.version, result.durability
+            cell.workload,
+            cell.store,
+            result.version,
+            format!("{:?}", cell.durability).to_lowercase()
         ),
     );
-    if result.keys > 0 {
-        line("Data", format!("{} keys, values of {} bytes", thousands(result.keys), result.value_size));
+    if cell.keys > 0 {
+        line("Data", format!("{} keys, values of {} bytes", thousands(cell.keys), cell.value_size));
     }
-    line("Memory for the store's cache", bytes(result.pool_bytes as f64));
-    if let Some(limit) = result.memory_limit_bytes {
+    line("Memory for the store's cache", bytes(cell.pool_bytes as f64));
+    if let Some(limit) = cell.memory_limit_bytes {
         line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
     }
-    if result.client_batch > 1 {
-        line("Puts written as one transaction", format!("of up to {} threads", result.client_batch));
+    if cell.client_batch > 1 {
+        line("Puts written as one transaction", format!("of up to {} threads", cell.client_batch));
     }
-    if result.flush_delay_ms > 0.0 {
-        line("Added to each flush", format!("{} ms", result.flush_delay_ms));
+    if cell.flush_delay_ms > 0.0 {
+        line("Added to each flush", format!("{} ms", cell.flush_delay_ms));
     }
     if let Some(load) = &result.load {
         let rate = thousands(load.rows_per_s as u64);
@@ -65,13 +70,19 @@ pub fn table(result: &CellResult) -> String {
     );
     line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
     let size = |value: Option<u64>| value.map_or_else(|| "unknown".into(), |n| bytes(n as f64));
-    line("Resident memory at the end, at most", format!("{}, {}", size(result.rss_bytes), size(result.rss_peak_bytes)));
-    line("Page cache of the store's files", size(result.page_cache_bytes));
-    line("Processors used, in cores", format!("{:.2}", result.cpu_cores));
-    if result.foreign_cpu_cores > FOREIGN_CORES {
+    line(
+        "Resident memory at the end, at most",
+        format!("{}, {}", size(result.used.rss_bytes), size(result.used.rss_peak_bytes)),
+    );
+    line("Page cache of the store's files", size(result.used.page_cache_bytes));
+    line("Processors used, in cores", format!("{:.2}", result.used.cpu_cores));
+    if result.used.foreign_cpu_cores > FOREIGN_CORES {
         line(
             "DISTURBED: others used, in cores",
-            format!("{:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine", result.foreign_cpu_cores),
+            format!(
+                "{:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine",
+                result.used.foreign_cpu_cores
+            ),
         );
     }
     for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
@@ -80,6 +91,9 @@ pub fn table(result: &CellResult) -> String {
     }
     for (label, value) in origin(result) {
         line(label, value);
+    }
+    if let Some(transactions) = tpcc::run::table(result) {
+        text += &format!("\n{transactions}");
     }
     text
 }
@@ -91,7 +105,7 @@ fn origin(result: &CellResult) -> [(&'static str, String); 3] {
     [
         ("Machine", format!("{}, {} cores, {memory}, Linux {}", machine.cpu_model, machine.cores, machine.kernel)),
         ("Disk", format!("{}, {}", machine.device, machine.file_system)),
-        ("Seed, commit", format!("{}, {}", result.seed, result.commit)),
+        ("Seed, commit", format!("{}, {}", result.cell.seed, result.commit)),
     ]
 }
 
