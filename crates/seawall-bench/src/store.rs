@@ -35,7 +35,7 @@ pub struct Settings {
 }
 
 /// Why an operation of a store failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A conflict with another transaction (deadlock, conflict, time-out): roll back and try again.
     #[error("another transaction was in the way: {0}")]

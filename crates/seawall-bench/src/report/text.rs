@@ -3,6 +3,7 @@
 use crate::observe::FOREIGN_CORES;
 use crate::results::CellResult;
 use crate::tpcc;
+use seawall_lab::report::count;
 use std::fmt::Write as _;
 
 /// A line for each figure; each label is a phrase that needs no explanation.
@@ -27,7 +28,7 @@ pub fn table(result: &CellResult) -> String {
         ),
     );
     if cell.keys > 0 {
-        line("Data", format!("{} keys, values of {} bytes", thousands(cell.keys), cell.value_size));
+        line("Data", format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size));
     }
     line("Memory for the store's cache", bytes(cell.pool_bytes as f64));
     if let Some(limit) = cell.memory_limit_bytes {
@@ -40,13 +41,13 @@ pub fn table(result: &CellResult) -> String {
         line("Added to each flush", format!("{} ms", cell.flush_delay_ms));
     }
     if let Some(load) = &result.load {
-        let rate = thousands(load.rows_per_s as u64);
+        let rate = count(load.rows_per_s.trunc());
         line(
             "Loaded before",
             format!("{rate} rows/s, {:.1} s, then {:.1} s to settle", load.seconds, load.settle_seconds),
         );
     }
-    line("Operations per second", format!("{} ({} in {:.2} s)", rate(m.ops_per_s), thousands(m.ops), m.duration_s));
+    line("Operations per second", format!("{} ({} in {:.2} s)", rate(m.ops_per_s), count(m.ops as f64), m.duration_s));
     line(
         "Half of them took at most",
         format!("{}; 95%: {}; 99%: {}; 99.9%: {}", us(m.p50_us), us(m.p95_us), us(m.p99_us), us(m.p999_us)),
@@ -54,10 +55,10 @@ pub fn table(result: &CellResult) -> String {
     line("The longest took", us(m.max_us));
     line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
     if m.conflicts > 0 {
-        line("Tried again because of another", thousands(m.conflicts));
+        line("Tried again because of another", count(m.conflicts as f64));
     }
     if m.errors > 0 {
-        line("Threads that ended with an error", thousands(m.errors));
+        line("Threads that ended with an error", count(m.errors as f64));
     }
     let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
     line(
@@ -113,31 +114,15 @@ fn origin(result: &CellResult) -> [(&'static str, String); 3] {
 #[must_use]
 pub fn number(value: f64) -> String {
     match value.abs() {
-        a if a >= 1000.0 => {
-            let sign = if value < 0.0 { "-" } else { "" };
-            format!("{sign}{}", thousands(a.round() as u64))
-        }
+        a if a >= 1000.0 => count(value.round()),
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
     }
 }
 
-/// `1,234,567`.
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 fn rate(n: f64) -> String {
-    if n < 100.0 { format!("{n:.1}") } else { thousands(n.round() as u64) }
+    if n < 100.0 { format!("{n:.1}") } else { count(n.round()) }
 }
 
 /// Microseconds as `840 ns`, `84.0 us`, `1.24 ms`, `2.50 s`.
@@ -166,7 +151,6 @@ mod tests {
 
     #[test]
     fn figures_read_as_a_person_would_write_them() {
-        assert_eq!([thousands(7), thousands(1234), thousands(1_234_567)], ["7", "1,234", "1,234,567"]);
         assert_eq!([us(0.84), us(84.0), us(1240.0), us(2.5e6)], ["840 ns", "84.0 us", "1.24 ms", "2.50 s"]);
         assert_eq!([bytes(12.0), bytes(1536.0)], ["12 B", "1.5 KiB"]);
         assert_eq!([rate(3.06), rate(12_345.6)], ["3.1", "12,346"]);

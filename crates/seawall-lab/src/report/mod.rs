@@ -20,7 +20,7 @@ use crate::settings::recommend;
 use crate::summary;
 use crate::table::{self, heading, panels};
 use crate::text;
-pub use crate::text::{escape, latency};
+pub use crate::text::{count, escape, latency};
 use crate::verdict::{Level, Verdict};
 use seawall_io::probe::explain;
 

@@ -32,7 +32,7 @@ mod work;
 use crate::cell::{CellSpec, Preparation};
 use crate::results::{CellResult, EngineRun, FORMAT, Results, Round, RunSettings, Skipped};
 pub use engine::{Engine, EngineSizes, EngineWork, Issued, ROW_BYTES, Ready, TREE_TO_POOL, Worker};
-pub use error::{EngineError, LabError, Unavailable};
+pub use error::{EngineError, LabError};
 pub use machine::{ForeignReading, device_counters, device_delta, this_machine};
 pub use observe::{Observation, observe, pause};
 pub use options::{FILE_BYTES_MIN, LabOptions, Limits, Progress, Silent};

@@ -3,7 +3,7 @@
 use super::machine::{self, device_counters, device_delta};
 use super::options::{Limits, Progress};
 use super::prepare::{BESIDE_FILL_BYTES_PER_S, Preparer};
-use super::{Engine, Lab, LabError, Unavailable, engine, work};
+use super::{Engine, Lab, LabError, engine, work};
 use crate::cell::{Beside, CellSpec, Pattern, Preparation};
 use crate::results::{CellResult, Foreign, Results, Round, Skipped};
 use rand::SeedableRng as _;
@@ -64,7 +64,7 @@ impl Lab {
                 }
                 match self.quiet_round(preparer, &spec, seed, one, stop) {
                     Ok(round) => results.cells[index].rounds.push(round),
-                    Err(LabError::Unavailable(Unavailable(reason))) => {
+                    Err(LabError::Unavailable(reason)) => {
                         results.skipped.push(Skipped { id, title: spec.title(), reason });
                     }
                     Err(e) => return Err(e),
