@@ -24,10 +24,10 @@ use rustix::time::{ClockId, clock_gettime};
 use seawall::{
     BuildOptions, Database, Durability, IndexEntries, IndexOptions, Isolation, Options, Transaction, Tree, TxOptions,
 };
+use seawall_lab::words;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -37,43 +37,17 @@ const INDEX: &str = "index";
 /// Leading bytes of a value that the index orders by.
 const INDEXED: usize = 8;
 
-/// The task to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Task {
-    /// Rows popped from the front one by one, [`BATCH`] a transaction.
-    PopFirst,
-    /// A tree built from sorted rows.
-    BuildTree,
-    /// The same rows put in order, [`BATCH`] a transaction.
-    PutMany,
-    /// An index built while threads update the indexed rows.
-    Index,
-}
-
-impl Task {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 4] = [Self::PopFirst, Self::BuildTree, Self::PutMany, Self::Index];
-
-    /// The name on the command line and in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PopFirst => "pop-first",
-            Self::BuildTree => "build-tree",
-            Self::PutMany => "put-many",
-            Self::Index => "index",
-        }
-    }
-}
-
-impl FromStr for Task {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|task| task.name() == text).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("{text:?} is no task: use one of {names}")
-        })
+words! {
+    /// The task to measure.
+    pub enum Task {
+        /// Rows popped from the front one by one, [`BATCH`] a transaction.
+        PopFirst = "pop-first",
+        /// A tree built from sorted rows.
+        BuildTree = "build-tree",
+        /// The same rows put in order, [`BATCH`] a transaction.
+        PutMany = "put-many",
+        /// An index built while threads update the indexed rows.
+        Index = "index",
     }
 }
 
@@ -249,7 +223,7 @@ impl Bulk {
         let shown = ["pool_size", "durability", "page_size", "log_capacity"];
         let value = |name: &&str| (name.to_string(), options.get(name).unwrap_or_default());
         Bulked {
-            workload: self.task.name(),
+            workload: self.task.word(),
             store: "seawall",
             version: env!("CARGO_PKG_VERSION"),
             ops: took.rows,
@@ -262,8 +236,8 @@ impl Bulk {
             alone_per_s: rates.map(|rates| rates.1),
             keys: self.keys,
             value_size: self.value_size,
-            cpu_cores: observed.cpu_cores,
-            foreign_cpu_cores: observed.foreign_cpu_cores,
+            cpu_cores: observed.used.cpu_cores,
+            foreign_cpu_cores: observed.used.foreign_cpu_cores,
             device_written_bytes_per_op: observed
                 .device
                 .map(|device| device.written_bytes as f64 / took.rows.max(1) as f64),

@@ -140,7 +140,7 @@ impl Work<'_> {
             drop(state);
             self.batch.clear();
             for waiter in self.told.drain(..) {
-                waiter.turn.lock().outcome = Some(again(&written));
+                waiter.turn.lock().outcome = Some(written.clone());
                 waiter.changed.notify_one();
             }
         }
@@ -158,16 +158,6 @@ impl Work<'_> {
             drop(state);
             std::thread::yield_now();
         }
-    }
-}
-
-/// The same outcome, for another thread.
-fn again(outcome: &Result<()>) -> Result<()> {
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(Error::Conflict(why)) => Err(Error::Conflict(why.clone())),
-        Err(Error::Unsupported { store, what }) => Err(Error::Unsupported { store, what }),
-        Err(Error::Failed { store, what }) => Err(Error::Failed { store, what: what.clone() }),
     }
 }
 

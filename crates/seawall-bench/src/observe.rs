@@ -11,6 +11,7 @@ use seawall_io::probe::{Finding, block_device_of};
 use seawall_io::{Disk as _, OpenHow, OsDisk};
 use seawall_lab::results::DeviceDelta;
 use seawall_lab::run::{ForeignReading, device_counters, device_delta};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,9 +28,16 @@ pub struct Observed {
     pub device_reads_in_flight: Option<f64>,
     /// Growth of the counters of [`Observer::counting`].
     pub counted: Vec<u64>,
-    /// Processors this process used, cores.
+    /// What was used.
+    pub used: Usage,
+}
+
+/// What a process used in a window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processors this process used, user and system, in cores.
     pub cpu_cores: f64,
-    /// Processors that other processes used, cores.
+    /// Processors that other processes used meanwhile, in cores.
     pub foreign_cpu_cores: f64,
     /// Resident memory at the end, bytes.
     pub rss_bytes: Option<u64>,
@@ -116,11 +124,13 @@ impl<'c> Observer<'c> {
                 after.saturating_sub(before) as f64 / 1e3 / seconds
             }),
             counted: counted.iter().zip(&begun.counted).map(|(now, before)| now.saturating_sub(*before)).collect(),
-            cpu_cores: now.1.saturating_sub(begun.cpu).as_secs_f64() / seconds,
-            foreign_cpu_cores,
-            rss_bytes: memory_field("VmRSS:"),
-            rss_peak_bytes: memory_field("VmHWM:"),
-            page_cache_bytes: cached_bytes(&self.dir),
+            used: Usage {
+                cpu_cores: now.1.saturating_sub(begun.cpu).as_secs_f64() / seconds,
+                foreign_cpu_cores,
+                rss_bytes: memory_field("VmRSS:"),
+                rss_peak_bytes: memory_field("VmHWM:"),
+                page_cache_bytes: cached_bytes(&self.dir),
+            },
         }
     }
 }
@@ -211,9 +221,12 @@ mod tests {
         count.set(8);
         let observed = observer.end();
         assert_eq!(observed.counted, [3]);
-        assert!(observed.cpu_cores > 0.0, "{observed:?}");
-        assert!(observed.rss_bytes.unwrap() > 0 && observed.rss_peak_bytes.unwrap() >= observed.rss_bytes.unwrap() / 2);
-        assert!(observed.page_cache_bytes.is_none_or(|bytes| bytes >= 100_000), "{observed:?}");
+        assert!(observed.used.cpu_cores > 0.0, "{observed:?}");
+        assert!(
+            observed.used.rss_bytes.unwrap() > 0
+                && observed.used.rss_peak_bytes.unwrap() >= observed.used.rss_bytes.unwrap() / 2
+        );
+        assert!(observed.used.page_cache_bytes.is_none_or(|bytes| bytes >= 100_000), "{observed:?}");
         drop_page_cache(dir.path()).unwrap();
         assert_eq!(files_below(dir.path()), [dir.path().join("sub/file")]);
     }

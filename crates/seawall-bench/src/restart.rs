@@ -209,7 +209,7 @@ impl Restart {
         db.close().map_err(|e| ProcessError::Failed(format!("closing: {e}")))?;
 
         let machine = machine(&self.dir);
-        let cpu_s = observed.cpu_cores * open_s;
+        let cpu_s = observed.used.cpu_cores * open_s;
         let read_log_s = log_bytes as f64 / log_read_bytes_per_s;
         let read_pages_s = pages_read as f64 / random_reads_per_s;
         Ok(Restarted {
@@ -227,7 +227,7 @@ impl Restart {
             read_pages_s,
             apply_s,
             cpu_s,
-            foreign_cpu_cores: observed.foreign_cpu_cores,
+            foreign_cpu_cores: observed.used.foreign_cpu_cores,
             settings: self.settings().map(|(name, value)| (name.to_owned(), value)).into(),
             machine,
             commit: commit(),

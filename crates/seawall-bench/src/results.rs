@@ -4,7 +4,8 @@
 //!    "unknown".
 //! 2. Per operation means per operation completed inside the measured window.
 
-use crate::run::recorder::Latencies;
+use crate::observe::Usage;
+use crate::store::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,49 +16,23 @@ pub const TIMELINE_STEP: Duration = Duration::from_millis(100);
 /// What was requested, the machine, and the figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
-    /// Workload, such as `point-read` or `tpcc`.
-    pub workload: String,
-    /// Store.
-    pub store: String,
+    /// What was requested.
+    #[serde(flatten)]
+    pub cell: Cell,
     /// The store's version, as reported by its library.
     pub version: String,
-    /// Threads that worked.
-    pub threads: usize,
-    /// Keys loaded; 0 when the workload has rows of its own (TPC-C).
-    pub keys: u64,
-    /// Bytes of a value; 0 likewise.
-    pub value_size: u64,
-    /// `flushed`, `written` or `deferred`.
-    pub durability: String,
-    /// Memory given to the store's cache, bytes.
-    pub pool_bytes: u64,
-    /// The puts of up to this many threads were written as one transaction; 1: each had its own.
-    pub client_batch: usize,
-    /// Added to each flush, ms.
-    pub flush_delay_ms: f64,
     /// Figures of the measured window.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Resident memory of the process at the end of the window, bytes.
-    pub rss_bytes: Option<u64>,
-    /// Its maximum in the window, bytes.
-    pub rss_peak_bytes: Option<u64>,
-    /// What the page cache held of the store's files at the end, bytes.
-    pub page_cache_bytes: Option<u64>,
-    /// Processors this process used, user and system, in cores.
-    pub cpu_cores: f64,
-    /// Processors that other processes used meanwhile, in cores.
-    pub foreign_cpu_cores: f64,
-    /// The memory cgroup's limit of the process and its page cache, bytes; `null`: this program set no bound.
-    pub memory_limit_bytes: Option<u64>,
+    /// What the process used meanwhile.
+    #[serde(flatten)]
+    pub used: Usage,
     /// Settings that matter for the comparison, by the store's own names.
     pub settings: BTreeMap<String, String>,
     /// The machine.
     pub machine: Machine,
     /// `git describe` of the source, or `unknown`.
     pub commit: String,
-    /// The seed of keys, values and order.
-    pub seed: u64,
     /// How the data was loaded; `null` when it existed already, or when the load was measured.
     pub load: Option<Load>,
     /// Operations completed in each 100 ms.
@@ -69,8 +44,35 @@ pub struct CellResult {
     pub extra: BTreeMap<String, serde_json::Value>,
 }
 
-/// Figures of the measured window.
+/// The request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Workload, such as `point-read` or `tpcc`.
+    pub workload: String,
+    /// Store, as on the command line.
+    pub store: String,
+    /// Threads that work.
+    pub threads: usize,
+    /// Keys loaded; 0 when the workload has rows of its own (TPC-C).
+    pub keys: u64,
+    /// Bytes of a value; 0 likewise.
+    pub value_size: u64,
+    /// What a change waits for.
+    pub durability: Durability,
+    /// Memory given to the store's cache, bytes.
+    pub pool_bytes: u64,
+    /// The puts of up to this many threads are written as one transaction; 1: each has its own.
+    pub client_batch: usize,
+    /// Added to each flush, ms.
+    pub flush_delay_ms: f64,
+    /// The memory cgroup's limit of the process and its page cache, bytes; `null`: this program sets no bound.
+    pub memory_limit_bytes: Option<u64>,
+    /// The seed of keys, values and order.
+    pub seed: u64,
+}
+
+/// Figures of the measured window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Length of the window, s.
     pub duration_s: f64,
@@ -104,31 +106,6 @@ pub struct Measured {
     pub device_writes_per_s: Option<f64>,
     /// Flush requests of the device per operation.
     pub flushes_per_op: Option<f64>,
-}
-
-impl Measured {
-    /// The latencies, with everything else at zero or unknown.
-    #[must_use]
-    pub fn of(latencies: &Latencies) -> Self {
-        Self {
-            duration_s: 0.0,
-            ops: 0,
-            errors: 0,
-            conflicts: 0,
-            ops_per_s: 0.0,
-            p50_us: latencies.quantile_us(0.5),
-            p95_us: latencies.quantile_us(0.95),
-            p99_us: latencies.quantile_us(0.99),
-            p999_us: latencies.quantile_us(0.999),
-            max_us: latencies.max_us(),
-            longest_gap_ms: 0.0,
-            device_read_bytes_per_op: None,
-            device_written_bytes_per_op: None,
-            device_reads_per_s: None,
-            device_writes_per_s: None,
-            flushes_per_op: None,
-        }
-    }
 }
 
 /// The machine.

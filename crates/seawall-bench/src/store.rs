@@ -35,7 +35,7 @@ pub struct Settings {
 }
 
 /// Why an operation of a store failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A conflict with another transaction (deadlock, conflict, time-out): roll back and try again.
     #[error("another transaction was in the way: {0}")]
@@ -79,6 +79,9 @@ pub struct About {
 
 /// Called with a key and its value.
 pub type Visit<'f> = dyn FnMut(&[u8], &[u8]) + 'f;
+
+/// The same, as long as it answers `true`.
+pub type While<'f> = dyn FnMut(&[u8], &[u8]) -> bool + 'f;
 
 /// An open store.
 pub trait Store: Send + Sync {
@@ -196,11 +199,14 @@ pub trait Tx {
     /// Those of the store.
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// The latest value of `key`, locked until the transaction ends.
+    /// The latest value of `key`, locked until the transaction ends. Without locks of rows it is `get`: one
+    /// writer at a time, or conflicts found at the commit.
     ///
     /// # Errors
     /// [`Error::Conflict`]; those of the store.
-    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get(table, key)
+    }
 
     /// Sets the value of `key`.
     ///
@@ -219,14 +225,7 @@ pub trait Tx {
     ///
     /// # Errors
     /// Those of the store.
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        to: &[u8],
-        backward: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()>;
+    fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()>;
 
     /// Commits at the durability of the settings.
     ///

@@ -12,8 +12,8 @@ use rand::distr::{Distribution as _, Uniform};
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_distr::Zipf;
 use rand_pcg::Pcg64Mcg;
+use seawall_lab::words;
 use std::fmt;
-use std::str::FromStr;
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
@@ -22,63 +22,33 @@ pub const ZIPF_EXPONENT: f64 = 0.99;
 /// Rows of a short range.
 pub const SHORT_RANGE: u64 = 10;
 
-/// The operation that each thread repeats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
-    /// Loads keys in order, in batches; each thread has a range of its own.
-    LoadSequential,
-    /// Loads keys in random order, in batches.
-    LoadRandom,
-    /// Reads a key, uniformly at random.
-    PointRead,
-    /// The same from the device: data of at least eight times the pool, with cold caches.
-    PointReadCold,
-    /// Sets a new value for an existing key, uniformly at random, in a transaction of its own.
-    Update,
-    /// Reads a key under a lock and writes it back changed.
-    ReadModifyWrite,
-    /// One small durable transaction at a time.
-    Commit,
-    /// The same while backups are taken, one after the other.
-    CommitBesideBackup,
-    /// Reads and updates, half each, of keys by Zipf's law.
-    Mixed,
-    /// Reads [`SHORT_RANGE`] rows from a uniformly random key on.
-    ShortRange,
+words! {
+    /// The operation that each thread repeats.
+    pub enum Workload {
+        /// Loads keys in order, in batches; each thread has a range of its own.
+        LoadSequential = "load-sequential",
+        /// Loads keys in random order, in batches.
+        LoadRandom = "load-random",
+        /// Reads a key, uniformly at random.
+        PointRead = "point-read",
+        /// The same from the device: data of at least eight times the pool, with cold caches.
+        PointReadCold = "point-read-cold",
+        /// Sets a new value for an existing key, uniformly at random, in a transaction of its own.
+        Update = "update",
+        /// Reads a key under a lock and writes it back changed.
+        ReadModifyWrite = "read-modify-write",
+        /// One small durable transaction at a time.
+        Commit = "commit",
+        /// The same while backups are taken, one after the other.
+        CommitBesideBackup = "commit-beside-backup",
+        /// Reads and updates, half each, of keys by Zipf's law.
+        Mixed = "mixed",
+        /// Reads [`SHORT_RANGE`] rows from a uniformly random key on.
+        ShortRange = "short-range",
+    }
 }
 
 impl Workload {
-    /// All, in the order of the documentation.
-    pub const ALL: [Self; 10] = [
-        Self::LoadSequential,
-        Self::LoadRandom,
-        Self::PointRead,
-        Self::PointReadCold,
-        Self::Update,
-        Self::ReadModifyWrite,
-        Self::Commit,
-        Self::CommitBesideBackup,
-        Self::Mixed,
-        Self::ShortRange,
-    ];
-
-    /// The name on the command line and in results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LoadSequential => "load-sequential",
-            Self::LoadRandom => "load-random",
-            Self::PointRead => "point-read",
-            Self::PointReadCold => "point-read-cold",
-            Self::Update => "update",
-            Self::ReadModifyWrite => "read-modify-write",
-            Self::Commit => "commit",
-            Self::CommitBesideBackup => "commit-beside-backup",
-            Self::Mixed => "mixed",
-            Self::ShortRange => "short-range",
-        }
-    }
-
     /// Whether it measures loading.
     #[must_use]
     pub fn loads(self) -> bool {
@@ -95,23 +65,6 @@ impl Workload {
     #[must_use]
     pub fn default_value_size(self) -> u64 {
         if matches!(self, Self::Commit | Self::CommitBesideBackup) { 100 } else { 400 }
-    }
-}
-
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Workload {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|workload| workload.name() == text).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("{text:?} is no workload: use one of {names}")
-        })
     }
 }
 
@@ -305,7 +258,7 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for workload in Workload::ALL {
-            assert_eq!(workload.name().parse(), Ok(workload));
+            assert_eq!(workload.word().parse(), Ok(workload));
         }
         assert!("scan".parse::<Workload>().unwrap_err().contains("point-read-cold"));
     }

@@ -121,7 +121,7 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         (&["--keys", "2000"][..], "give --keys 13108 or more"),
         (&["--rows-per-range", "20000"], "at most as many"),
         (&["--rows-per-range", "0"], "or all"),
-        (&["--tree", "random"], "ordered or fragmented"),
+        (&["--tree", "random"], "use one of ordered, fragmented"),
         (&["--rows-per-range", "500", "--threads", "0"], "at least one thread"),
         (&["--multi-get", "10", "--rows-per-range", "10"], "cannot be used with"),
         (&["--prefetch", "maybe"], "possible values: on, off"),

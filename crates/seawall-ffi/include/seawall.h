@@ -675,7 +675,7 @@ seawall_status seawall_check_tree(const seawall_db *db,
 // `db` and `tree` are handles; `go_on` may be called with `context`.
 seawall_status seawall_compact_tree(const seawall_db *db,
                                     const seawall_tree *tree,
-                                    CompactFn go_on,
+                                    seawall_compact_fn go_on,
                                     void *context);
 
 // The longest key that the database takes, bytes; 0 without a database.

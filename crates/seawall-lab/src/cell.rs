@@ -6,63 +6,57 @@
 //! - [`CellSpec::id`] is derived from the spec alone, so results of two machines can be joined by id.
 //! - Ids are stable across versions: `results.json` files are compared with `seawall lab diff` years apart.
 
+use crate::words;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
-macro_rules! experiments {
-    ($($(#[$meta:meta])* $variant:ident = $short:literal $name:literal),+ $(,)?) => {
-        /// The experiment that a cell belongs to: what it consists of is in `experiment/`, why in
-        /// `docs/experiments.md`.
-        ///
-        /// ```
-        /// use seawall_lab::cell::Experiment;
-        /// let short: Vec<_> = Experiment::ALL.iter().map(|e| e.short()).collect();
-        /// assert_eq!(short, ["base", "e1", "e2", "e3", "e4", "e5", "e6", "set"]);
-        /// assert_eq!(Experiment::DirectSync.to_string(), "direct-sync");
-        /// ```
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum Experiment { $($(#[$meta])* $variant),+ }
-
-        impl Experiment {
-            /// All experiments, in the order of the report.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// The short id: `base`, `e1` .. `e6`, `set`.
-            #[must_use]
-            pub fn short(self) -> &'static str {
-                match self { $(Self::$variant => $short),+ }
-            }
-
-            /// The long name as used by `--only`: `direct-sync`, `append-overwrite`, ...
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-        }
-    };
-}
-
-experiments! {
-    /// The device on its own: random and sequential reads and writes, on which the other verdicts rely.
-    Baseline = "base" "baseline",
-    /// E1: direct writes with and without a flush each, by threads (Callaghan 2009).
-    DirectSync = "e1" "direct-sync",
-    /// E2: the log's write path and its memory (Mituzas 2010).
-    LogMemory = "e2" "log-memory",
-    /// E3: parallel direct writers to one file (Mituzas 2008).
-    ParallelDirect = "e3" "parallel-direct",
-    /// E4: appending against overwriting (Matsunobu 2009).
-    AppendOverwrite = "e4" "append-overwrite",
-    /// E5: the engine's levels of commit durability by flush method (Danti 2012).
-    CommitLevels = "e5" "commit-levels",
-    /// E6: the engine's range queries with and without reading ahead (Hardy 2010).
-    RangePrefetch = "e6" "range-prefetch",
-    /// The engine with its defaults and with the recommended settings. No publication.
-    Settings = "set" "settings",
+words! {
+    /// The experiment that a cell belongs to: what it consists of is in `experiment/`, why in
+    /// `docs/experiments.md`.
+    ///
+    /// ```
+    /// use seawall_lab::cell::Experiment;
+    /// let short: Vec<_> = Experiment::ALL.iter().map(|e| e.short()).collect();
+    /// assert_eq!(short, ["base", "e1", "e2", "e3", "e4", "e5", "e6", "set"]);
+    /// assert_eq!(Experiment::DirectSync.to_string(), "direct-sync");
+    /// ```
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Experiment {
+        /// The device on its own: random and sequential reads and writes, on which the other verdicts rely.
+        Baseline = "baseline",
+        /// E1: direct writes with and without a flush each, by threads (Callaghan 2009).
+        DirectSync = "direct-sync",
+        /// E2: the log's write path and its memory (Mituzas 2010).
+        LogMemory = "log-memory",
+        /// E3: parallel direct writers to one file (Mituzas 2008).
+        ParallelDirect = "parallel-direct",
+        /// E4: appending against overwriting (Matsunobu 2009).
+        AppendOverwrite = "append-overwrite",
+        /// E5: the engine's levels of commit durability by flush method (Danti 2012).
+        CommitLevels = "commit-levels",
+        /// E6: the engine's range queries with and without reading ahead (Hardy 2010).
+        RangePrefetch = "range-prefetch",
+        /// The engine with its defaults and with the recommended settings. No publication.
+        Settings = "settings",
+    }
 }
 
 impl Experiment {
+    /// The short id: `base`, `e1` .. `e6`, `set`.
+    #[must_use]
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Baseline => "base",
+            Self::DirectSync => "e1",
+            Self::LogMemory => "e2",
+            Self::ParallelDirect => "e3",
+            Self::AppendOverwrite => "e4",
+            Self::CommitLevels => "e5",
+            Self::RangePrefetch => "e6",
+            Self::Settings => "set",
+        }
+    }
+
     /// Parses a long name or a short id, in any case.
     ///
     /// ```
@@ -73,31 +67,9 @@ impl Experiment {
     /// ```
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let named = |e: &&Self| text.eq_ignore_ascii_case(e.short()) || text.eq_ignore_ascii_case(e.name());
-        Self::ALL.iter().find(named).copied()
+        let short = Self::ALL.into_iter().find(|e| text.eq_ignore_ascii_case(e.short()));
+        short.or_else(|| text.parse().ok())
     }
-}
-
-impl fmt::Display for Experiment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub enum $name { $($(#[$vmeta])* $variant),+ }
-        impl $name {
-            /// This value's part of a cell id.
-            #[must_use]
-            pub fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-    };
 }
 
 mod engine;
@@ -111,7 +83,9 @@ words! {
     /// assert_eq!(plan::random_read(1).pattern, Pattern::RandomRead);
     /// assert_eq!(Pattern::SequentialWrite.word(), "seqwrite");
     /// ```
-    Pattern {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Pattern {
         /// Random blocks read.
         RandomRead = "randread",
         /// Blocks read in order.
@@ -143,7 +117,9 @@ words! {
     /// let dontcache = CellSpec { access: Access::DontCache, ..CellSpec::new(Experiment::LogMemory) };
     /// assert!(dontcache.title().contains("RWF_DONTCACHE"));
     /// ```
-    Access {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Access {
         /// Through the page cache.
         Buffered = "buffered",
         /// Through the page cache, pages dropped behind the writer (`posix_fadvise`).
@@ -175,7 +151,9 @@ words! {
     /// let id = |sync| plan::direct_sync(1, 4096, sync).id();
     /// assert_eq!(id(Sync::RwfDsync), id(Sync::None).replace("nosync", "rwf-dsync"));
     /// ```
-    Sync {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Sync {
         /// Nothing.
         None = "nosync",
         /// `fdatasync` after the write.
@@ -197,7 +175,9 @@ words! {
     /// let fresh = plan::extend(Preparation::Unwritten, Access::Buffered, Sync::Fdatasync);
     /// assert_eq!(fresh.title(), "write 8K into fallocated space, buffered, fdatasync each, 1 thread");
     /// ```
-    Preparation {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Preparation {
         /// Every block is written and synced long before.
         Written = "overwrite",
         /// An empty file that grows with each write.
@@ -227,7 +207,9 @@ words! {
     /// assert!(plan::parallel(8, Beside::DroppedPages).id().ends_with("/dropped"));
     /// assert!(!plan::parallel(8, Beside::Nothing).id().contains("alone"), "nothing is not said");
     /// ```
-    Beside {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Beside {
         /// Nothing.
         Nothing = "alone",
         /// The file's pages are in the page cache while direct writes go to it.
@@ -328,7 +310,6 @@ impl CellSpec {
     /// ```
     #[must_use]
     pub fn id(&self) -> String {
-        use fmt::Write as _;
         if let Some(engine) = &self.engine {
             return engine.id(self);
         }
@@ -343,14 +324,14 @@ impl CellSpec {
             self.threads
         );
         if self.queue_depth > 1 {
-            write!(id, "/d{}", self.queue_depth).expect("writing to a String cannot fail");
+            id += &format!("/d{}", self.queue_depth);
         }
         if let Some(log) = self.log {
             let how = if log.merged { "merged" } else { "split" };
-            write!(id, "/{how}").expect("writing to a String cannot fail");
+            id += &format!("/{how}");
         }
         if self.beside != Beside::Nothing {
-            write!(id, "/{}", self.beside.word()).expect("writing to a String cannot fail");
+            id += &format!("/{}", self.beside.word());
         }
         id
     }

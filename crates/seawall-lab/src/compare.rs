@@ -132,50 +132,48 @@ fn row(cell: &CellResult, a: Option<&CellResult>, b: Option<&CellResult>) -> Opt
 }
 
 fn context(a: &Results, b: &Results) -> Vec<(String, String, String)> {
-    let mut out = Vec::new();
-    let mut check = |what: &str, x: String, y: String| {
-        if x != y {
-            out.push((what.to_owned(), x, y));
-        }
-    };
-    check("host", a.machine.host.clone(), b.machine.host.clone());
-    check("processor", a.machine.cpu_model.clone(), b.machine.cpu_model.clone());
-    check("processors", a.machine.cpus.to_string(), b.machine.cpus.to_string());
-    check("memory", text::bytes(a.machine.memory_bytes as f64), text::bytes(b.machine.memory_bytes as f64));
-    let drive = |r: &Results| match r.probe.device.known() {
+    let both = facts(a).into_iter().zip(facts(b)).map(|((what, a), (_, b))| (what.to_owned(), a, b));
+    let mut out: Vec<_> = both.collect();
+    // A cell under the recommended settings has the same id whatever these were.
+    if let (Some(a), Some(b)) = (&a.engine, &b.engine) {
+        out.push(("recommended settings".into(), a.settings_line(), b.settings_line()));
+    }
+    out.retain(|(_, a, b)| a != b);
+    out
+}
+
+/// What the figures of a run depend on.
+fn facts(r: &Results) -> [(&'static str, String); 20] {
+    let (device, model, cache, scheduler) = match r.probe.device.known() {
         Some(d) => (d.name.clone(), d.model.to_string(), d.write_cache.to_string(), d.scheduler.to_string()),
         None => ("none".into(), "none".into(), "unknown".into(), "unknown".into()),
     };
-    let ((device_a, model_a, cache_a, sched_a), (device_b, model_b, cache_b, sched_b)) = (drive(a), drive(b));
-    check("device", device_a, device_b);
-    check("drive", model_a, model_b);
-    check("kernel", a.machine.kernel.clone(), b.machine.kernel.clone());
-    check("write cache", cache_a, cache_b);
-    check("scheduler", sched_a, sched_b);
-    let fs = |r: &Results| match r.probe.file_system.known() {
+    let (kind, options) = match r.probe.file_system.known() {
         Some(fs) => (fs.kind.clone(), fs.options.clone()),
         None => ("unknown".into(), String::new()),
     };
-    let ((kind_a, options_a), (kind_b, options_b)) = (fs(a), fs(b));
-    check("file system", kind_a, kind_b);
-    check("mount options", options_a, options_b);
-    check("path", a.probe.path.display().to_string(), b.probe.path.display().to_string());
-    check("direct I/O", a.probe.direct_io.to_string(), b.probe.direct_io.to_string());
-    check("file size", text::bytes(a.run.file_bytes as f64), text::bytes(b.run.file_bytes as f64));
-    check("backend", a.run.io_backend.clone(), b.run.io_backend.clone());
-    let limit = |r: &Results| r.run.rate.map_or_else(|| "none".to_owned(), text::count);
-    check("rate limit", limit(a), limit(b));
-    let mode = |r: &Results| if r.run.full { "full" } else { "default" }.to_owned();
-    check("plan", mode(a), mode(b));
-    check("seed", a.run.seed.to_string(), b.run.seed.to_string());
-    check("seawall", a.seawall_version.clone(), b.seawall_version.clone());
-    // A cell under the recommended settings has the same id whatever these were.
-    if let (Some(first), Some(second)) = (&a.engine, &b.engine) {
-        check("recommended settings", first.settings_line(), second.settings_line());
-    }
-    let whole = |r: &Results| if r.complete { "yes" } else { "interrupted" }.to_owned();
-    check("complete", whole(a), whole(b));
-    out
+    [
+        ("host", r.machine.host.clone()),
+        ("processor", r.machine.cpu_model.clone()),
+        ("processors", r.machine.cpus.to_string()),
+        ("memory", text::bytes(r.machine.memory_bytes as f64)),
+        ("device", device),
+        ("drive", model),
+        ("kernel", r.machine.kernel.clone()),
+        ("write cache", cache),
+        ("scheduler", scheduler),
+        ("file system", kind),
+        ("mount options", options),
+        ("path", r.probe.path.display().to_string()),
+        ("direct I/O", r.probe.direct_io.to_string()),
+        ("file size", text::bytes(r.run.file_bytes as f64)),
+        ("backend", r.run.io_backend.clone()),
+        ("rate limit", r.run.rate.map_or_else(|| "none".to_owned(), text::count)),
+        ("plan", if r.run.full { "full" } else { "default" }.to_owned()),
+        ("seed", r.run.seed.to_string()),
+        ("seawall", r.seawall_version.clone()),
+        ("complete", if r.complete { "yes" } else { "interrupted" }.to_owned()),
+    ]
 }
 
 impl Difference {

@@ -42,3 +42,4 @@ pub mod sustain;
 pub mod table;
 mod text;
 pub mod verdict;
+pub mod words;

@@ -48,7 +48,7 @@ pub fn full() -> Vec<CellSpec> {
 fn cells(full: bool) -> Vec<CellSpec> {
     let mut cells: Vec<CellSpec> = Vec::new();
     for experiment in Experiment::ALL {
-        for spec in (definition(*experiment).cells)(full) {
+        for spec in (definition(experiment).cells)(full) {
             // An experiment may name a cell of its default run in its grid again.
             if !cells.contains(&spec) {
                 cells.push(spec);

@@ -7,6 +7,24 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The middle value, or the mean of the two in the middle. `None` for no values.
+///
+/// ```
+/// use seawall_lab::stats::median;
+/// assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0]), median(&[])), (Some(2.0), Some(2.5), None));
+/// ```
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
 /// A median with its distribution-free confidence interval.
 ///
 /// ```
@@ -48,10 +66,7 @@ impl Estimate {
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|s| s.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        if n == 0 {
-            return None;
-        }
-        let median = if n % 2 == 1 { sorted[n / 2] } else { (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0 };
+        let median = median(&sorted)?;
         let mut drop = 0;
         let mut confidence = coverage(n, 0);
         while 2 * (drop + 1) < n && coverage(n, drop + 1) >= 0.95 {

@@ -87,7 +87,7 @@ pub(crate) fn subject(results: &Results) -> String {
         |d| d.model.known().map_or_else(|| d.name.clone(), |m| format!("{m} ({})", d.name)),
     );
     let measured = results.cells.iter().filter(|c| !c.rounds.is_empty()).count();
-    let experiments = Experiment::ALL.iter().filter(|e| results.cells_of(**e).next().is_some()).count();
+    let experiments = Experiment::ALL.into_iter().filter(|e| results.cells_of(*e).next().is_some()).count();
     format!(
         "{}, {fs} on {device}: {} of {}",
         probe.path.display(),

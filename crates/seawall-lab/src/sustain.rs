@@ -5,7 +5,7 @@
 //!   second or two is neither a plateau nor a boundary, because all computations use medians.
 
 use crate::results::Plateau;
-use crate::text;
+use crate::{stats, text};
 
 /// The smallest difference between neighbouring plateaus, as a share of the higher one.
 const STEP_MIN: f64 = 0.10;
@@ -118,13 +118,7 @@ fn costs<'a>(values: impl Iterator<Item = &'a f64>) -> Vec<f64> {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-    }
+    stats::median(values).unwrap_or(0.0)
 }
 
 /// The shape of a long run.

@@ -6,10 +6,10 @@
 use crate::cell::Experiment;
 use crate::evidence::{Body, Panel, Table};
 use crate::experiment::{definition, source, verdicts};
-use crate::results::{CellResult, Results, Sustain, operation_word};
+use crate::results::{CellResult, Results, Sustain};
 use crate::settings::recommend;
 use crate::summary;
-use crate::text::{self, MISSING, or_missing};
+use crate::text::{self, or_missing};
 use crate::verdict::{Level, Verdict};
 
 /// The widest line of [`table`], columns.
@@ -96,14 +96,14 @@ pub fn screen(results: &Results, style: Style) -> String {
 pub fn table(results: &Results) -> String {
     let mut out = String::new();
     for experiment in Experiment::ALL {
-        let Some(cells) = cells(results, *experiment) else { continue };
+        let Some(cells) = cells(results, experiment) else { continue };
         if !out.is_empty() {
             out.push('\n');
         }
-        let citation = source(*experiment).map_or_else(String::new, |s| format!("  {}", s.citation));
+        let citation = source(experiment).map_or_else(String::new, |s| format!("  {}", s.citation));
         out += &format!("{} {experiment}{citation}\n", experiment.short().to_uppercase());
         out += &lines(&cells);
-        for panel in (definition(*experiment).evidence)(results).into_iter().flatten() {
+        for panel in (definition(experiment).evidence)(results).into_iter().flatten() {
             if let Body::Table(table) = &panel.body {
                 out += &format!("\n{}\n{}", panel.title, lines(table));
                 if !panel.note.is_empty() {
@@ -258,13 +258,6 @@ pub fn conclusions(results: &Results) -> String {
         out += &(text::wrap(reason, SCREEN, "      ", "      ") + "\n");
     }
     out
-}
-
-/// One line about a cell, for progress output: its title and median rate.
-#[must_use]
-pub fn line(cell: &CellResult) -> String {
-    let rate = cell.rate().map_or_else(|| MISSING.to_owned(), |r| text::count(r.median));
-    format!("{}: {rate} {}/s", cell.spec.title(), operation_word(&cell.spec))
 }
 
 /// The panels of an experiment that have something to show.

@@ -5,7 +5,8 @@
 //! - [`escape`] is the only path by which text from a results file enters a page.
 
 /// A rate or a count: thousands grouped, decimals only for small values.
-pub(crate) fn count(value: f64) -> String {
+#[must_use]
+pub fn count(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
     }

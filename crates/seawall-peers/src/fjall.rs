@@ -9,7 +9,7 @@
 
 use crate::support::{Flusher, Options, make_dir, setting};
 use fjall::{KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable};
-use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::fmt::Display;
 use std::ops::Bound;
@@ -223,10 +223,6 @@ impl Tx for Open<'_> {
 
     /// Takes no lock, but records the read: if another transaction changes the row meanwhile, the commit is a
     /// conflict.
-    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get(table, key)
-    }
-
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.tx.insert(&self.tables[table], key, value);
         Ok(())
@@ -237,14 +233,7 @@ impl Tx for Open<'_> {
         Ok(())
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        to: &[u8],
-        backward: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
+    fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
         if from >= to {
             return Ok(());
         }

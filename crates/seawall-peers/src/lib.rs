@@ -1,7 +1,7 @@
 //! The stores Seawall is measured against, behind the same trait as Seawall itself: [`seawall_bench::Store`].
 //!
 //! - One file per store; each documents how durabilities map to the store's settings and which of the store's
-//!   own documents it follows. docs/peers.md describes the same for readers.
+//!   own documents it follows. docs/bench.md describes the same for readers.
 //! - Every store gets one memory budget, [`Settings::pool_bytes`], and shows all settings that matter by its
 //!   own names.
 //! - A durability that a store lacks is refused, not replaced by a weaker one.

@@ -21,7 +21,7 @@ use self::env::{Env, Go, Reader, Txn};
 use crate::support::{Flusher, Options, make_dir, setting};
 use lmdb_master_sys as sys;
 use parking_lot::{RwLock, RwLockReadGuard};
-use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -248,10 +248,6 @@ impl Tx for Open<'_> {
     }
 
     /// The only writer: what it reads is the latest version and stays the latest.
-    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get(table, key)
-    }
-
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put(self.tables[table], key, value)
     }
@@ -260,14 +256,7 @@ impl Tx for Open<'_> {
         self.txn.delete(self.tables[table], key)
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        to: &[u8],
-        backward: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
+    fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
         let mut cursor = self.txn.cursor(self.tables[table])?;
         let mut entry = if !backward {
             cursor.go(&Go::AtLeast(from))?

@@ -8,7 +8,7 @@
 
 use crate::support::{Flusher, Options, make_dir, setting};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
-use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::fmt::Display;
 use std::ops::Bound;
@@ -219,10 +219,6 @@ impl Tx for Open<'_> {
     }
 
     /// The only writer: what it reads is the latest version and stays the latest.
-    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get(table, key)
-    }
-
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.table(table)?.insert(key, value).map_err(error_of)?;
         Ok(())
@@ -233,14 +229,7 @@ impl Tx for Open<'_> {
         Ok(())
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        to: &[u8],
-        backward: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
+    fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
         if from >= to {
             return Ok(());
         }

@@ -19,7 +19,7 @@ use rocksdb::{
     SnapshotWithThreadMode, Transaction, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction,
     WriteOptions,
 };
-use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::path::Path;
 use std::sync::Arc;
@@ -453,14 +453,7 @@ impl Tx for Open<'_> {
         self.tx.delete_cf(&self.families[table], key).map_err(error_of)
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        to: &[u8],
-        backward: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
+    fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
         let mut reading = self.reading();
         reading.set_iterate_lower_bound(from);
         reading.set_iterate_upper_bound(to);

@@ -13,7 +13,7 @@
 use crate::support::{Options, make_dir, setting};
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
-use seawall_bench::store::{About, Durability, Visit};
+use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::path::PathBuf;
 
@@ -343,10 +343,6 @@ impl Tx for Writing<'_> {
     }
 
     /// The only writer: what it reads is the latest version and stays the latest.
-    fn get_for_update(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get(table, key)
-    }
-
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         put(&self.writer.connection, &self.tables[table], key, value)
     }
@@ -358,14 +354,7 @@ impl Tx for Writing<'_> {
         Ok(())
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        to: &[u8],
-        backward: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
+    fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
         let sql = &self.tables[table].between[usize::from(backward)];
         let mut statement = self.writer.connection.prepare_cached(sql).map_err(error_of)?;
         let mut found = statement.query([from, to]).map_err(error_of)?;

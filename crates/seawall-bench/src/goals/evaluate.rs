@@ -6,22 +6,34 @@
 
 use super::plan::{Goal, Source, Take, Threshold};
 use crate::report::number;
+use seawall_lab::stats::median;
+use seawall_lab::words;
 use serde::Serialize;
 
-/// The verdict on a goal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// It reached its threshold.
-    Met,
-    /// It did not.
-    Short,
-    /// It has no threshold.
-    Reported,
-    /// The other store does not offer the operation.
-    NotOffered,
-    /// One of its figures could not be measured.
-    NotMeasured,
+words! {
+    /// The verdict on a goal.
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Verdict {
+        /// It reached its threshold.
+        Met = "met",
+        /// It did not.
+        Short = "short",
+        /// It has no threshold.
+        Reported = "reported",
+        /// The other store does not offer the operation.
+        NotOffered = "not offered",
+        /// One of its figures could not be measured.
+        NotMeasured = "not measured",
+    }
+}
+
+impl Verdict {
+    /// Whether the goal is missed, or not known to be met.
+    #[must_use]
+    pub fn is_bad(self) -> bool {
+        matches!(self, Self::Short | Self::NotMeasured)
+    }
 }
 
 /// How a store's error says that it lacks an operation.
@@ -59,19 +71,6 @@ pub struct Figures {
     pub disturbed: bool,
     /// Why there are no values.
     pub why: Option<String>,
-}
-
-/// The median; of an even number the mean of the middle two. `None` if there are no values.
-#[must_use]
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[middle]),
-        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-    }
 }
 
 fn taken(take: Take, values: &[f64]) -> Option<f64> {
@@ -178,13 +177,8 @@ impl Outcome {
     #[must_use]
     pub fn line(&self) -> String {
         let show = |value: Option<f64>| value.map_or("-".into(), number);
-        let verdict = match self.verdict {
-            Verdict::Met => "met",
-            Verdict::Short => "SHORT",
-            Verdict::Reported => "reported",
-            Verdict::NotOffered => "not offered",
-            Verdict::NotMeasured => "NOT MEASURED",
-        };
+        let word = self.verdict.word();
+        let verdict = if self.verdict.is_bad() { word.to_uppercase() } else { word.to_owned() };
         let mut line = format!(
             "{:<34} {:>12} {:>12} {:>8}  {:<18} {verdict}",
             self.id,
@@ -220,6 +214,5 @@ pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
 /// Whether every goal was met, or measured if it is only reported.
 #[must_use]
 pub fn all_well(outcomes: &[Outcome]) -> bool {
-    let well = |o: &Outcome| matches!(o.verdict, Verdict::Met | Verdict::Reported | Verdict::NotOffered);
-    !outcomes.is_empty() && outcomes.iter().all(well)
+    !outcomes.is_empty() && !outcomes.iter().any(|outcome| outcome.verdict.is_bad())
 }

@@ -1,7 +1,7 @@
 //! The results of a run: `goals.json` with every goal, `goals.md` with the tables that docs/benchmarks.md
 //! includes. The measurements themselves are the files of [`super::records`].
 
-use super::evaluate::{Outcome, Verdict, tally};
+use super::evaluate::{Outcome, tally};
 use super::plan::{Plan, SUBJECT};
 use super::records::{Record, Records};
 use crate::report::number;
@@ -83,13 +83,8 @@ impl<'r> Report<'r> {
         lines.push("| goal | what | seawall | beside | ratio | must be | |\n|---|---|---|---|---|---|---|".into());
         for goal in self.goals {
             let show = |value: Option<f64>| value.map_or("-".into(), number);
-            let verdict = match goal.verdict {
-                Verdict::Met => "met",
-                Verdict::Short => "**short**",
-                Verdict::Reported => "reported",
-                Verdict::NotOffered => "not offered",
-                Verdict::NotMeasured => "**not measured**",
-            };
+            let verdict =
+                if goal.verdict.is_bad() { format!("**{}**", goal.verdict) } else { goal.verdict.to_string() };
             let (figure, peer, ratio) = (show(goal.figure), show(goal.peer), show(goal.ratio));
             let marked = if goal.disturbed { ", disturbed" } else { "" };
             lines.push(format!(

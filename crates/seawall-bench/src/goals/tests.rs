@@ -1,10 +1,11 @@
 //! The evaluation, from fixed figures; the plan of the data file; records and the report.
 
-use super::evaluate::{Figures, Outcome, Verdict, all_well, evaluate, median, tally};
+use super::evaluate::{Figures, Outcome, Verdict, all_well, evaluate, tally};
 use super::plan::{Cell, DiskKind, Extent, GOALS, Goal, Overrides, Plan, Source, Threshold, Tool};
 use super::records::{Record, Records};
 use super::report::{Report, curve};
 use super::run::Runner;
+use seawall_lab::stats::median;
 use serde_json::json;
 use std::path::Path;
 

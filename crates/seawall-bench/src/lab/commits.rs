@@ -2,6 +2,7 @@
 //! directory as in production.
 
 use super::{close, failed, issued, put_settings, settings};
+use crate::run::load::Loader;
 use crate::store::{Settings, Store};
 use crate::stores::Seawall;
 use crate::workload::{Values, key, thread_rng};
@@ -27,14 +28,13 @@ impl Commits {
     pub(super) fn make(work: &EngineWork<'_>) -> Result<Self, EngineError> {
         let settings = settings(work.dir.join("commits"), POOL_BYTES, work.sizes, &[TABLE]);
         let store = Seawall::open(&settings)?;
-        let (values, mut rng) = (Values::new(VALUE_BYTES, work.seed), thread_rng(work.seed, 0));
-        let rows = (0..ROWS).map(|n| {
-            let mut value = Vec::new();
-            values.fill(&mut value, &mut rng);
-            (key(n).to_vec(), value)
+        let mut loader = Loader::new(0..ROWS, None, VALUE_BYTES as u64, work.seed, 0);
+        let loaded = store.session().and_then(|mut session| {
+            while let Some(rows) = loader.next_batch() {
+                session.load(rows, true)?;
+            }
+            Ok(())
         });
-        let rows: Vec<_> = rows.collect();
-        let loaded = store.session().and_then(|mut session| session.load(&rows, true));
         close(store)?;
         loaded?;
         Ok(Self { settings })

@@ -27,8 +27,6 @@ use std::time::{Duration, Instant};
 const ROWS: &str = "rows";
 /// Bytes of its values, as sysbench's padding and the rest of its row.
 const VALUE_BYTES: usize = 180;
-/// Rows of a transaction of the load.
-const BATCH: u64 = 1000;
 /// The longest wait for purge at the end of a round.
 const PURGE_WAIT: Duration = Duration::from_secs(1);
 /// Reads of a transaction of the transactional load, beside two changes, a deletion and an insertion.
@@ -88,18 +86,11 @@ impl Levels {
         let total = self.rows + rows_about(self.shape);
         progress.begin(&format!("making a database, {}", self.method.word()), total);
         let go_on = || if work.stop.load(Ordering::Relaxed) { Err(EngineError::Interrupted) } else { Ok(()) };
-        let (values, mut rng) = (Values::new(VALUE_BYTES, work.seed), thread_rng(work.seed, 0));
-        for first in (0..self.rows).step_by(BATCH as usize) {
+        let mut loader = crate::run::load::Loader::new(0..self.rows, None, VALUE_BYTES as u64, work.seed, 0);
+        while let Some(rows) = loader.next_batch() {
             go_on()?;
-            let rows: Vec<_> = (first..self.rows.min(first + BATCH))
-                .map(|n| {
-                    let mut value = Vec::new();
-                    values.fill(&mut value, &mut rng);
-                    (key(n), value)
-                })
-                .collect();
-            db.transact(|tx| tx.put_many(&self.tree, &rows)).map_err(failed)?;
-            progress.at(first, "rows");
+            db.transact(|tx| tx.put_many(&self.tree, rows)).map_err(failed)?;
+            progress.at(loader.done(), "rows");
         }
         let units = Units::default();
         let mut loader = Loader::new(&self.store, self.shape, work.seed, &units)?;

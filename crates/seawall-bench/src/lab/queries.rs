@@ -4,7 +4,7 @@
 //! 2. A database is opened for one round, with nothing in the page cache, and closed after it.
 
 use super::{close, failed, issued, put_settings, settings};
-use crate::observe::drop_page_cache;
+use crate::run::cell::cold;
 use crate::scan::{Order, Rows};
 use crate::store::{Session, Settings, Store};
 use crate::stores::Seawall;
@@ -86,10 +86,7 @@ impl Trees {
             }
         }
         put_settings(&dir, seawall_toml)?;
-        let drop_all = || drop_page_cache(&dir).map_err(EngineError::Failed);
-        drop_all()?;
-        let store = Seawall::open(&settings)?;
-        drop_all()?;
+        let store = cold(&settings, Seawall::open)?;
         let ranges = (self.rows.keys / self.range_rows).max(1);
         let order = Permutation::new(ranges, seed);
         Ok(Box::new(Cold { trees: self, store, order, ranges, next: AtomicU64::new(0) }))

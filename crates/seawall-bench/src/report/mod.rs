@@ -15,7 +15,7 @@ use seawall_lab::report::{escape, frame};
 /// The result as one HTML document in the look of the lab's report, with its rate over time and its latencies drawn.
 #[must_use]
 pub fn html(result: &CellResult) -> String {
-    let title = format!("{} on {}", result.workload, result.store);
+    let title = format!("{} on {}", result.cell.workload, result.cell.store);
     let drawn =
         |plot: Option<String>| plot.unwrap_or_else(|| "<p>Nothing completed: there is nothing to draw.</p>".into());
     let rows = result

@@ -2,46 +2,52 @@
 
 use crate::observe::FOREIGN_CORES;
 use crate::results::CellResult;
+use crate::tpcc;
+use seawall_lab::report::count;
 use std::fmt::Write as _;
 
 /// A line for each figure; each label is a phrase that needs no explanation.
 #[must_use]
 pub fn table(result: &CellResult) -> String {
     let m = &result.measured;
+    let cell = &result.cell;
     let mut text = String::new();
     let mut line = |label: &str, value: String| {
         // Writing to a string does not fail.
         let _written = writeln!(text, "{label:<42} {value}");
     };
-    let threads = if result.threads == 1 { "1 thread".into() } else { format!("{} threads", result.threads) };
+    let threads = if cell.threads == 1 { "1 thread".into() } else { format!("{} threads", cell.threads) };
     line(
         "Measured",
         format!(
             "{} on {} {}, {threads}, durability {}",
-            result.workload, result.store, result.version, result.durability
+            cell.workload,
+            cell.store,
+            result.version,
+            format!("{:?}", cell.durability).to_lowercase()
         ),
     );
-    if result.keys > 0 {
-        line("Data", format!("{} keys, values of {} bytes", thousands(result.keys), result.value_size));
+    if cell.keys > 0 {
+        line("Data", format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size));
     }
-    line("Memory for the store's cache", bytes(result.pool_bytes as f64));
-    if let Some(limit) = result.memory_limit_bytes {
+    line("Memory for the store's cache", bytes(cell.pool_bytes as f64));
+    if let Some(limit) = cell.memory_limit_bytes {
         line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
     }
-    if result.client_batch > 1 {
-        line("Puts written as one transaction", format!("of up to {} threads", result.client_batch));
+    if cell.client_batch > 1 {
+        line("Puts written as one transaction", format!("of up to {} threads", cell.client_batch));
     }
-    if result.flush_delay_ms > 0.0 {
-        line("Added to each flush", format!("{} ms", result.flush_delay_ms));
+    if cell.flush_delay_ms > 0.0 {
+        line("Added to each flush", format!("{} ms", cell.flush_delay_ms));
     }
     if let Some(load) = &result.load {
-        let rate = thousands(load.rows_per_s as u64);
+        let rate = count(load.rows_per_s.trunc());
         line(
             "Loaded before",
             format!("{rate} rows/s, {:.1} s, then {:.1} s to settle", load.seconds, load.settle_seconds),
         );
     }
-    line("Operations per second", format!("{} ({} in {:.2} s)", rate(m.ops_per_s), thousands(m.ops), m.duration_s));
+    line("Operations per second", format!("{} ({} in {:.2} s)", rate(m.ops_per_s), count(m.ops as f64), m.duration_s));
     line(
         "Half of them took at most",
         format!("{}; 95%: {}; 99%: {}; 99.9%: {}", us(m.p50_us), us(m.p95_us), us(m.p99_us), us(m.p999_us)),
@@ -49,10 +55,10 @@ pub fn table(result: &CellResult) -> String {
     line("The longest took", us(m.max_us));
     line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
     if m.conflicts > 0 {
-        line("Tried again because of another", thousands(m.conflicts));
+        line("Tried again because of another", count(m.conflicts as f64));
     }
     if m.errors > 0 {
-        line("Threads that ended with an error", thousands(m.errors));
+        line("Threads that ended with an error", count(m.errors as f64));
     }
     let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
     line(
@@ -65,13 +71,19 @@ pub fn table(result: &CellResult) -> String {
     );
     line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
     let size = |value: Option<u64>| value.map_or_else(|| "unknown".into(), |n| bytes(n as f64));
-    line("Resident memory at the end, at most", format!("{}, {}", size(result.rss_bytes), size(result.rss_peak_bytes)));
-    line("Page cache of the store's files", size(result.page_cache_bytes));
-    line("Processors used, in cores", format!("{:.2}", result.cpu_cores));
-    if result.foreign_cpu_cores > FOREIGN_CORES {
+    line(
+        "Resident memory at the end, at most",
+        format!("{}, {}", size(result.used.rss_bytes), size(result.used.rss_peak_bytes)),
+    );
+    line("Page cache of the store's files", size(result.used.page_cache_bytes));
+    line("Processors used, in cores", format!("{:.2}", result.used.cpu_cores));
+    if result.used.foreign_cpu_cores > FOREIGN_CORES {
         line(
             "DISTURBED: others used, in cores",
-            format!("{:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine", result.foreign_cpu_cores),
+            format!(
+                "{:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine",
+                result.used.foreign_cpu_cores
+            ),
         );
     }
     for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
@@ -80,6 +92,9 @@ pub fn table(result: &CellResult) -> String {
     }
     for (label, value) in origin(result) {
         line(label, value);
+    }
+    if let Some(transactions) = tpcc::run::table(result) {
+        text += &format!("\n{transactions}");
     }
     text
 }
@@ -91,7 +106,7 @@ fn origin(result: &CellResult) -> [(&'static str, String); 3] {
     [
         ("Machine", format!("{}, {} cores, {memory}, Linux {}", machine.cpu_model, machine.cores, machine.kernel)),
         ("Disk", format!("{}, {}", machine.device, machine.file_system)),
-        ("Seed, commit", format!("{}, {}", result.seed, result.commit)),
+        ("Seed, commit", format!("{}, {}", result.cell.seed, result.commit)),
     ]
 }
 
@@ -99,31 +114,15 @@ fn origin(result: &CellResult) -> [(&'static str, String); 3] {
 #[must_use]
 pub fn number(value: f64) -> String {
     match value.abs() {
-        a if a >= 1000.0 => {
-            let sign = if value < 0.0 { "-" } else { "" };
-            format!("{sign}{}", thousands(a.round() as u64))
-        }
+        a if a >= 1000.0 => count(value.round()),
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
     }
 }
 
-/// `1,234,567`.
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 fn rate(n: f64) -> String {
-    if n < 100.0 { format!("{n:.1}") } else { thousands(n.round() as u64) }
+    if n < 100.0 { format!("{n:.1}") } else { count(n.round()) }
 }
 
 /// Microseconds as `840 ns`, `84.0 us`, `1.24 ms`, `2.50 s`.
@@ -152,7 +151,6 @@ mod tests {
 
     #[test]
     fn figures_read_as_a_person_would_write_them() {
-        assert_eq!([thousands(7), thousands(1234), thousands(1_234_567)], ["7", "1,234", "1,234,567"]);
         assert_eq!([us(0.84), us(84.0), us(1240.0), us(2.5e6)], ["840 ns", "84.0 us", "1.24 ms", "2.50 s"]);
         assert_eq!([bytes(12.0), bytes(1536.0)], ["12 B", "1.5 KiB"]);
         assert_eq!([rate(3.06), rate(12_345.6)], ["3.1", "12,346"]);

@@ -1,74 +1,133 @@
-//! One cell: the request, common to key-value workloads and TPC-C, and its result.
+//! One cell: the request, common to key-value workloads, scans and TPC-C, and its result.
 
+use super::config::RunConfig;
+use super::data_dir::{DataDirError, Marker};
 use super::drive::Driven;
+use crate::observe::drop_page_cache;
+pub use crate::results::Cell;
 use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP};
-use crate::store::{About, Durability};
+use crate::store::{About, Error, Result, Settings, Store};
+use crate::workload::KEY_BYTES;
 use seawall_io::probe::{Finding, probe};
 use seawall_lab::run::this_machine;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The request.
-#[derive(Debug, Clone)]
-pub struct Cell {
-    /// Workload, as on the command line.
-    pub workload: String,
-    /// Store, as on the command line.
-    pub store: String,
-    /// Threads.
-    pub threads: usize,
-    /// Keys; 0 when the workload has rows of its own.
-    pub keys: u64,
-    /// Bytes of a value; 0 likewise.
-    pub value_size: u64,
-    /// What a change waits for.
-    pub durability: Durability,
-    /// Memory for the store's cache, bytes.
-    pub pool_bytes: u64,
-    /// The most threads whose puts become one transaction; 1: each has its own.
-    pub client_batch: usize,
-    /// Added to each flush.
-    pub flush_delay: Duration,
-    /// The limit of the process's memory cgroup, bytes.
-    pub memory_limit_bytes: Option<u64>,
-    /// The seed of keys, values and order.
-    pub seed: u64,
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// The result; none with `--load-only`, or when Ctrl-C came before the window.
+    pub result: Option<CellResult>,
+    /// The load, if there was one.
+    pub load: Option<Load>,
+    /// The error that ended the window, or the checks, early.
+    pub error: Option<Error>,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
 }
 
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The directory of the data.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// An impossible request: says what to do.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Opens a store by the cell's name.
+pub type Open<'a> = dyn Fn(&Settings) -> Result<Box<dyn Store>> + 'a;
+
 impl Cell {
+    /// Checks the numbers of threads and rows.
+    ///
+    /// # Errors
+    /// [`RunError::Refused`].
+    pub(crate) fn check(&self) -> Result<(), RunError> {
+        let Self { threads, keys, value_size, .. } = *self;
+        let refused = |why: String| Err(RunError::Refused(why));
+        if threads == 0 || threads > 4096 {
+            return refused(format!("--threads {threads}: give 1 to 4096"));
+        }
+        if keys == 0 || keys >= 10_u64.pow(KEY_BYTES as u32) {
+            return refused(format!(
+                "--keys {keys}: a key is {KEY_BYTES} digits; give at least 1 and less than 10^{KEY_BYTES}"
+            ));
+        }
+        if value_size == 0 || value_size > 16 << 20 {
+            return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
+        }
+        Ok(())
+    }
+
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.keys.saturating_mul(self.value_size + KEY_BYTES as u64)
+    }
+
+    /// What identifies rows that were `loaded` this way.
+    pub(crate) fn marker(&self, loaded: &str) -> Marker {
+        [
+            ("store", self.store.clone()),
+            ("keys", self.keys.to_string()),
+            ("value_size", self.value_size.to_string()),
+            ("loaded", loaded.to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// How the store is opened.
+    pub(crate) fn settings(&self, config: &RunConfig, dir: PathBuf, tables: &[&str], data_bytes: u64) -> Settings {
+        Settings {
+            dir,
+            pool_bytes: self.pool_bytes,
+            durability: self.durability,
+            tables: tables.iter().map(|name| (*name).to_owned()).collect(),
+            threads: self.threads,
+            options: config.options.clone(),
+            flush_delay: Duration::from_secs_f64(self.flush_delay_ms / 1e3),
+            data_bytes,
+        }
+    }
+
     /// The result of a window that was driven on a store with files in `dir`.
     #[must_use]
     pub fn result(&self, driven: &Driven, about: &About, machine: Machine, load: Option<Load>) -> CellResult {
-        let observed = &driven.observed;
         CellResult {
-            workload: self.workload.clone(),
-            store: self.store.clone(),
+            cell: self.clone(),
             version: about.version.clone(),
-            threads: self.threads,
-            keys: self.keys,
-            value_size: self.value_size,
-            durability: durability_name(self.durability).into(),
-            pool_bytes: self.pool_bytes,
-            client_batch: self.client_batch,
-            flush_delay_ms: self.flush_delay.as_secs_f64() * 1e3,
             measured: measured(driven),
-            rss_bytes: observed.rss_bytes,
-            rss_peak_bytes: observed.rss_peak_bytes,
-            page_cache_bytes: observed.page_cache_bytes,
-            cpu_cores: observed.cpu_cores,
-            foreign_cpu_cores: observed.foreign_cpu_cores,
-            memory_limit_bytes: self.memory_limit_bytes,
+            used: driven.observed.used.clone(),
             settings: about.settings.iter().cloned().collect(),
             machine,
             commit: commit(),
-            seed: self.seed,
             load,
             timeline: driven.timeline.steps(driven.window, TIMELINE_STEP),
             histogram: driven.latencies.buckets(),
             extra: BTreeMap::new(),
         }
     }
+}
+
+/// Opens a closed store so that its rows come from the device: no page of its files is in the page cache, and
+/// its own cache is empty.
+///
+/// # Errors
+/// Those of opening; or the page cache cannot be dropped.
+pub fn cold<S>(settings: &Settings, open: impl FnOnce(&Settings) -> Result<S>) -> Result<S> {
+    let drop_all = || drop_page_cache(&settings.dir).map_err(|why| Error::failed("bench", why));
+    drop_all()?;
+    let store = open(settings)?;
+    drop_all()?;
+    Ok(store)
 }
 
 fn measured(driven: &Driven) -> Measured {
@@ -88,17 +147,11 @@ fn measured(driven: &Driven) -> Measured {
         device_reads_per_s: device.map(|d| per_second(d.reads as f64)),
         device_writes_per_s: device.map(|d| per_second(d.writes as f64)),
         flushes_per_op: device.and_then(|d| d.flushes).and_then(per_op),
-        ..Measured::of(&driven.latencies)
-    }
-}
-
-/// The name on the command line and in the JSON.
-#[must_use]
-pub fn durability_name(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Flushed => "flushed",
-        Durability::Written => "written",
-        Durability::Deferred => "deferred",
+        p50_us: driven.latencies.quantile_us(0.5),
+        p95_us: driven.latencies.quantile_us(0.95),
+        p99_us: driven.latencies.quantile_us(0.99),
+        p999_us: driven.latencies.quantile_us(0.999),
+        max_us: driven.latencies.max_us(),
     }
 }
 

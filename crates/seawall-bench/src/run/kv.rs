@@ -11,18 +11,18 @@
 //! 3. A read that does not find its key, or finds a value of another size, is an error: such a store would be
 //!    fast for the wrong reason.
 
-use super::cell::{Cell, machine};
+use super::cell::{Cell, Open, Ran, RunError, cold, machine};
 use super::charge::Charged;
 use super::config::RunConfig;
-use super::data_dir::{DataDir, DataDirError, Marker};
+use super::data_dir::DataDir;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
 use super::load::{Loader, fill};
 use crate::client_batching::ClientBatching;
 use crate::observe::{Observer, drop_page_cache};
-use crate::results::{CellResult, Load};
-use crate::store::{Error, Result, Session, Settings, Store};
-use crate::workload::{KEY_BYTES, Keys, Permutation, SHORT_RANGE, Values, Workload, key, thread_rng};
+use crate::results::Load;
+use crate::store::{Error, Result, Session, Store};
+use crate::workload::{Keys, Permutation, SHORT_RANGE, Values, Workload, key, thread_rng};
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
@@ -47,61 +47,15 @@ pub struct KvRun {
     pub config: RunConfig,
 }
 
-/// The result.
-#[derive(Debug)]
-pub struct KvRan {
-    /// The result; none with `--load-only`, or when Ctrl-C came before the window.
-    pub result: Option<CellResult>,
-    /// The load, if there was one.
-    pub load: Option<Load>,
-    /// The error that ended the window early.
-    pub error: Option<Error>,
-    /// Whether Ctrl-C ended it.
-    pub interrupted: bool,
-}
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] Error),
-    /// The directory of the data.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
-    /// An impossible request: says what to do.
-    #[error("{0}")]
-    Refused(String),
-}
-
-/// Opens a store by the cell's name.
-pub type Open<'a> = dyn Fn(&Settings) -> Result<Box<dyn Store>> + 'a;
-
 impl KvRun {
-    /// Bytes of all keys and values.
-    #[must_use]
-    pub fn data_bytes(&self) -> u64 {
-        self.cell.keys.saturating_mul(self.cell.value_size + KEY_BYTES as u64)
-    }
-
     /// Checks the request before anything is written.
     ///
     /// # Errors
     /// [`RunError::Refused`].
     pub fn check(&self) -> Result<(), RunError> {
-        let Cell { threads, keys, value_size, pool_bytes, client_batch, .. } = self.cell;
+        self.cell.check()?;
+        let Cell { keys, value_size, pool_bytes, client_batch, .. } = self.cell;
         let refused = |why: String| Err(RunError::Refused(why));
-        if threads == 0 || threads > 4096 {
-            return refused(format!("--threads {threads}: give 1 to 4096"));
-        }
-        if keys == 0 || keys >= 10_u64.pow(KEY_BYTES as u32) {
-            return refused(format!(
-                "--keys {keys}: a key is {KEY_BYTES} digits; give at least 1 and less than 10^{KEY_BYTES}"
-            ));
-        }
-        if value_size == 0 || value_size > 16 << 20 {
-            return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
-        }
         if client_batch > 1 && !matches!(self.workload, Workload::Update | Workload::Commit | Workload::Mixed) {
             return refused(format!(
                 "--client-batch is about puts: workload {} has none; use update, commit or mixed",
@@ -130,62 +84,39 @@ impl KvRun {
         Ok(())
     }
 
-    fn marker(&self) -> Marker {
-        let order = if self.workload == Workload::LoadRandom { "random" } else { "sequential" };
-        [
-            ("store", self.cell.store.clone()),
-            ("keys", self.cell.keys.to_string()),
-            ("value_size", self.cell.value_size.to_string()),
-            ("loaded", order.to_owned()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
-    }
-
     /// Runs the cell.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`KvRan::error`] instead, beside the result so far.
-    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<KvRan, RunError> {
+    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
         self.check()?;
-        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
-        let settings = Settings {
-            dir: data_dir.data(),
-            pool_bytes: self.cell.pool_bytes,
-            durability: self.cell.durability,
-            tables: vec!["kv".into()],
-            threads: self.cell.threads,
-            options: self.config.options.clone(),
-            flush_delay: self.cell.flush_delay,
-            data_bytes: self.data_bytes(),
-        };
+        let order = if self.workload == Workload::LoadRandom { "random" } else { "sequential" };
+        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.cell.marker(order))?;
+        let settings = self.cell.settings(&self.config, data_dir.data(), &["kv"], self.cell.data_bytes());
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
             drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
         }
         let mut store = open(&settings)?;
         let mut load = None;
-        let ran = |load, interrupted| KvRan { result: None, load, error: None, interrupted };
         if !data_dir.is_loaded() && !self.workload.loads() {
             load = self.fill(&*store, progress, stop)?;
             if load.is_none() {
                 store.close()?;
-                return Ok(ran(None, true));
+                return Ok(Ran { interrupted: true, ..Ran::default() });
             }
             data_dir.set_loaded()?;
         }
         if self.config.load_only && !self.workload.loads() {
             store.close()?;
-            return Ok(ran(load, false));
+            return Ok(Ran { load, ..Ran::default() });
         }
         if self.workload == Workload::PointReadCold {
             store.close()?;
-            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
-            store = open(&settings)?;
-            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
+            store = cold(&settings, open)?;
         } else if self.fits_pool() && !self.workload.loads() && !self.read_all(&*store, progress, stop)? {
             store.close()?;
-            return Ok(ran(load, true));
+            return Ok(Ran { load, interrupted: true, ..Ran::default() });
         }
         if self.cell.client_batch > 1 {
             store = Box::new(ClientBatching::new(store, self.cell.client_batch));
@@ -213,13 +144,13 @@ impl KvRun {
             let mean = counted["client_batched_puts"] as f64 / counted["client_batches"].max(1) as f64;
             result.extra.insert("client_batch_mean".into(), mean.into());
         }
-        result.extra.insert("data_bytes".into(), self.data_bytes().into());
+        result.extra.insert("data_bytes".into(), self.cell.data_bytes().into());
         if self.workload == Workload::CommitBesideBackup {
             result.extra.insert("backups".into(), beside.backups.into());
             result.extra.insert("backup_bytes".into(), beside.bytes.into());
         }
         store.close()?;
-        Ok(KvRan { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
+        Ok(Ran { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
     }
 
     fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Option<Load>> {
@@ -231,7 +162,7 @@ impl KvRun {
     }
 
     fn fits_pool(&self) -> bool {
-        self.data_bytes().saturating_mul(100 + OVERHEAD_PERCENT) / 100 <= self.cell.pool_bytes
+        self.cell.data_bytes().saturating_mul(100 + OVERHEAD_PERCENT) / 100 <= self.cell.pool_bytes
     }
 
     /// Reads every row once; false when Ctrl-C came.
@@ -270,7 +201,7 @@ impl KvRun {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Driven {
-        let phase = self.workload.name();
+        let phase = self.workload.word();
         let (threads, keys, seed) = (self.cell.threads, self.cell.keys, self.cell.seed);
         if self.workload.loads() {
             let spec = Spec::new(threads, Limit::Finished { ops: keys }, stop);

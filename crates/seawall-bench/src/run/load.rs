@@ -58,7 +58,7 @@ impl Loader {
         &self.rows
     }
 
-    fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.numbers.start - self.first
     }
 }

@@ -10,6 +10,6 @@ pub mod kv;
 pub(crate) mod load;
 pub mod recorder;
 
-pub use cell::Cell;
+pub use cell::{Cell, Open, Ran, RunError};
 pub use config::RunConfig;
 pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};

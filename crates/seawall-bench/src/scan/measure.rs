@@ -157,7 +157,7 @@ impl Scanned {
         };
         let least = self.rows_by_thread.iter().min().filter(|_| rows > 0 && self.rows_by_thread.len() > 1);
         let threads = self.rows_by_thread.len() as f64;
-        let cpu_bound = rows > 0 && observed.cpu_cores >= CPU_BOUND_CORES * threads;
+        let cpu_bound = rows > 0 && observed.used.cpu_cores >= CPU_BOUND_CORES * threads;
         let points = (self.points.count() > 0).then_some(&self.points);
         Figures {
             queries_per_s: rows_per_s / self.rows_per_query.max(1) as f64,
@@ -169,7 +169,7 @@ impl Scanned {
             prefetch_depth_reached: share("prefetch_depth_sum", "prefetch_reads"),
             prefetch_waste: share("prefetch_wasted", "prefetched"),
             fairness: least.map(|least| *least as f64 * threads / rows as f64),
-            cpu_bound_rows_per_s: cpu_bound.then(|| rows_per_s / observed.cpu_cores),
+            cpu_bound_rows_per_s: cpu_bound.then(|| rows_per_s / observed.used.cpu_cores),
             query_p50_us: self.queries.quantile_us(0.5),
             query_p99_us: self.queries.quantile_us(0.99),
             points_per_s: points.map(|points| points.count() as f64 / seconds),

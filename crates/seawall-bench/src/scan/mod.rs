@@ -21,4 +21,4 @@ mod tests;
 
 pub use measure::{Figures, Scanned, Scans};
 pub use query::Query;
-pub use rows::{COLD_FACTOR, Order, Rows, cold, options};
+pub use rows::{COLD_FACTOR, Order, Rows};

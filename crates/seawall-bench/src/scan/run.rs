@@ -12,13 +12,12 @@
 use super::fio::{self, Pattern};
 use super::measure::{Scanned, Scans};
 use super::query::Query;
-use super::rows::{COLD_FACTOR, Order, Rows, cold};
+use super::rows::{COLD_FACTOR, Order, Rows};
 use crate::cgroup::MemoryGroup;
 use crate::process::ProcessError;
 use crate::results::Load;
-use crate::run::cell::{Cell, machine};
-use crate::run::data_dir::{DataDir, Marker};
-use crate::run::kv::{KvRan, Open, RunError};
+use crate::run::cell::{Cell, Open, Ran, RunError, cold, machine};
+use crate::run::data_dir::DataDir;
 use crate::run::{Limit, RunConfig};
 use crate::store::{Error, Result, Settings};
 use seawall_lab::run::{Progress, this_machine};
@@ -76,44 +75,26 @@ impl ScanRun {
     /// # Errors
     /// [`RunError::Refused`].
     pub fn check(&self) -> Result<(), RunError> {
-        let refused = |why: String| Err(RunError::Refused(why));
-        let Cell { threads, keys, value_size, pool_bytes, .. } = self.cell;
-        if threads > 4096 {
-            return refused(format!("{threads} threads: give at most 4096"));
+        // Without any thread, `Scans::check` says which kinds there are.
+        if self.cell.threads > 0 {
+            self.cell.check()?;
         }
-        if keys == 0 || keys >= 10_u64.pow(crate::workload::KEY_BYTES as u32) {
-            return refused(format!("--keys {keys}: give at least 1 and less than 10^{}", crate::workload::KEY_BYTES));
-        }
-        if value_size == 0 || value_size > 16 << 20 {
-            return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
-        }
-        let (data, least) = (self.rows().data_bytes(), Rows::keys_for(pool_bytes, value_size));
+        let Cell { keys, value_size, pool_bytes, .. } = self.cell;
+        let (data, least) = (self.cell.data_bytes(), Rows::keys_for(pool_bytes, value_size));
         if keys < least {
-            return refused(format!(
+            return Err(RunError::Refused(format!(
                 "{keys} keys are {data} bytes, less than {COLD_FACTOR} times the pool of {pool_bytes} bytes, so that \
-                 scans would find \
-                 pages in memory: give --keys {least} or more, or a smaller --pool"
-            ));
+                 scans would find pages in memory: give --keys {least} or more, or a smaller --pool"
+            )));
         }
         self.scans().check().map_err(RunError::Refused)
-    }
-
-    fn marker(&self) -> Marker {
-        [
-            ("store", self.cell.store.clone()),
-            ("keys", self.cell.keys.to_string()),
-            ("value_size", self.cell.value_size.to_string()),
-            ("loaded", self.order.to_string()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
     }
 
     /// Runs the cell.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`KvRan::error`] instead, beside the result so far.
-    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<KvRan, RunError> {
+    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
         self.check()?;
         let bound = || {
             let bounded = self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
@@ -121,12 +102,13 @@ impl ScanRun {
         };
         // A bound that cannot be set is refused before the load.
         drop(bound()?);
-        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
-        let mut ran = KvRan { result: None, load: None, error: None, interrupted: false };
+        let mut data_dir =
+            DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.cell.marker(self.order.word()))?;
+        let mut ran = Ran::default();
         if !data_dir.is_loaded() {
             ran.load = self.load(&data_dir.data(), open, progress, stop)?;
             if ran.load.is_none() {
-                return Ok(KvRan { interrupted: true, ..ran });
+                return Ok(Ran { interrupted: true, ..ran });
             }
             data_dir.set_loaded()?;
         }
@@ -147,20 +129,12 @@ impl ScanRun {
         if self.fio && ran.error.is_none() && !ran.interrupted {
             ran.interrupted = !self.beside_fio(&data_dir.data(), &mut result.extra, progress, stop)?;
         }
-        Ok(KvRan { result: Some(result), ..ran })
+        Ok(Ran { result: Some(result), ..ran })
     }
 
     fn settings(&self, dir: &Path, pool_bytes: u64) -> Settings {
-        Settings {
-            dir: dir.into(),
-            pool_bytes,
-            durability: self.cell.durability,
-            tables: vec!["rows".into()],
-            threads: self.cell.threads.max(1),
-            options: self.config.options.clone(),
-            flush_delay: self.cell.flush_delay,
-            data_bytes: self.rows().data_bytes(),
-        }
+        let settings = self.cell.settings(&self.config, dir.into(), &["rows"], self.cell.data_bytes());
+        Settings { pool_bytes, ..settings }
     }
 
     /// Loads and closes; `None` when Ctrl-C came.
@@ -171,7 +145,7 @@ impl ScanRun {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<Option<Load>, RunError> {
-        let wanted = self.rows().data_bytes().saturating_mul(LOAD_POOL_FACTOR);
+        let wanted = self.cell.data_bytes().saturating_mul(LOAD_POOL_FACTOR);
         let pool_bytes = wanted.min(this_machine().memory_bytes / LOAD_POOL_PART).max(self.cell.pool_bytes);
         let store = open(&self.settings(dir, pool_bytes))?;
         let load = self.rows().fill(&*store, progress, stop)?;
@@ -183,9 +157,9 @@ impl ScanRun {
         // Numbers by name: this cannot fail.
         let mut extra: BTreeMap<String, Value> =
             serde_json::to_value(scanned.figures()).and_then(serde_json::from_value).unwrap_or_default();
-        extra.insert("tree".into(), self.order.name().into());
+        extra.insert("tree".into(), self.order.word().into());
         extra.insert("point_readers".into(), self.readers.into());
-        extra.insert("data_bytes".into(), self.rows().data_bytes().into());
+        extra.insert("data_bytes".into(), self.cell.data_bytes().into());
         extra.insert("rows_by_thread".into(), scanned.rows_by_thread.clone().into());
         extra
     }
@@ -203,7 +177,7 @@ impl ScanRun {
             unknown(extra, "not measured: fio is missing; on Debian: apt-get install fio");
             return Ok(true);
         }
-        let Some(file) = fio::data_file(dir, self.rows().data_bytes()) else {
+        let Some(file) = fio::data_file(dir, self.cell.data_bytes()) else {
             unknown(extra, "not measured: no single file holds the data");
             return Ok(true);
         };

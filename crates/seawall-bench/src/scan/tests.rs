@@ -1,8 +1,8 @@
 //! Scans of a small table on Seawall: their results, counters and refusals.
 
 use super::*;
-use crate::results::Measured;
 use crate::run::Limit;
+use crate::run::cell::cold;
 use crate::store::{Durability, Settings, Store};
 use crate::stores;
 use seawall_io::FlushMethod;
@@ -25,6 +25,12 @@ fn settings(dir: &Path, mut options: Vec<(String, String)>) -> Settings {
         flush_delay: Duration::ZERO,
         data_bytes: ROWS.data_bytes(),
     }
+}
+
+/// Reads the data file by `method`, with at most `prefetch_depth` reads ahead for one scan.
+fn options(method: FlushMethod, prefetch_depth: Option<u32>) -> Vec<(String, String)> {
+    let depth = prefetch_depth.map(|depth| ("prefetch_depth".to_owned(), depth.to_string()));
+    [("data_flush_method".to_owned(), method.name().to_owned())].into_iter().chain(depth).collect()
 }
 
 fn open(settings: &Settings) -> crate::Result<Box<dyn Store>> {
@@ -91,7 +97,7 @@ fn point_reads_beside_a_scan_have_figures_of_their_own() {
     assert!(figures.rows_per_s > 0.0 && figures.points_per_s.unwrap() > 0.0 && figures.fairness.is_none());
     assert!(figures.point_p99_us.unwrap() >= figures.point_p50_us.unwrap());
     assert!(both.points.count() + both.queries.count() >= both.driven.ops);
-    assert!(Measured::of(&both.driven.latencies).max_us > 0.0);
+    assert!(both.driven.latencies.max_us() > 0.0);
     let alone = measured(0, 2).figures();
     assert!(alone.rows_per_s == 0.0 && alone.point_p99_us.is_some() && alone.cpu_bound_rows_per_s.is_none());
 }
@@ -126,7 +132,7 @@ fn names_are_read_back() {
         assert!(wrong.parse::<Query>().unwrap_err().contains("range-N"), "{wrong}");
     }
     for order in [Order::Ordered, Order::Fragmented] {
-        assert_eq!(order.name().parse(), Ok(order));
+        assert_eq!(order.word().parse(), Ok(order));
     }
     assert!("random".parse::<Order>().unwrap_err().contains("fragmented"));
 }

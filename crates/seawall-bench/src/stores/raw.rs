@@ -10,9 +10,10 @@ use crate::store::{About, Durability, Error, Result, Session, Settings, Store, T
 use seawall_io::{
     AlignedBuf, Backend, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoError, OsDisk,
 };
+use seawall_lab::stats::median;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const NAME: &str = "raw";
 const BLOCK: usize = 4096;
@@ -86,15 +87,11 @@ fn faster(file: &File) -> Result<FlushMethod> {
             file.set_method(*method)?;
             let began = Instant::now();
             file.write_durable_at((trial * BLOCK) as u64, &block, Cause::Other)?;
-            times.push(began.elapsed());
+            times.push(began.elapsed().as_secs_f64());
         }
     }
-    let median = |times: &mut Vec<Duration>| {
-        times.sort_unstable();
-        times[times.len() / 2]
-    };
-    let [(sync, sync_times), (dsync, dsync_times)] = &mut times;
-    Ok(if median(dsync_times) < median(sync_times) { *dsync } else { *sync })
+    let [(sync, sync_times), (dsync, dsync_times)] = times;
+    Ok(if median(&dsync_times) < median(&sync_times) { dsync } else { sync })
 }
 
 impl Store for Raw {
@@ -191,6 +188,7 @@ impl Session for Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn settings(dir: &std::path::Path, durability: Durability) -> Settings {
         Settings {

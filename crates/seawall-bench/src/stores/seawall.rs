@@ -1,7 +1,7 @@
 //! Seawall.
 
 use crate::slow_disk::SlowDisk;
-use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
+use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit, While};
 use seawall::{
     BackupOptions, Cursor, CursorOptions, Database, Env, Isolation, OnConflict, Options, OwnedCursor, Seek,
     Transaction, Tree, TxOptions,
@@ -263,14 +263,7 @@ impl Tx for Open<'_> {
         Ok(())
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        to: &[u8],
-        backward: bool,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
+    fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
         let mut cursor = self.tx.cursor(&self.trees[table], CursorOptions::default());
         let mut there = cursor.seek(if backward { Seek::Before(to) } else { Seek::AtLeast(from) })?;
         while there {

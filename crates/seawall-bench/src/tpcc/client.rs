@@ -14,33 +14,22 @@ use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, S
 use crate::run::recorder::Latencies;
 use crate::run::{Operation, Outcome};
 use crate::store::{Error, Result, Session, Store, Tx};
+use seawall_lab::words;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The five transactions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    NewOrder,
-    Payment,
-    OrderStatus,
-    Delivery,
-    StockLevel,
+words! {
+    /// The five transactions.
+    pub(super) enum Kind {
+        NewOrder = "new-order",
+        Payment = "payment",
+        OrderStatus = "order-status",
+        Delivery = "delivery",
+        StockLevel = "stock-level",
+    }
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] =
-        [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::NewOrder => "new-order",
-            Self::Payment => "payment",
-            Self::OrderStatus => "order-status",
-            Self::Delivery => "delivery",
-            Self::StockLevel => "stock-level",
-        }
-    }
-
     /// Cards of 100.
     const fn cards(self) -> usize {
         match self {

@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 /// The store name in errors about the benchmark's own rows.
 pub(super) const NAME: &str = "tpcc";
 
-/// A number in a row.
-pub(super) trait Number: Sized {
+/// A number in a row, or a text whose length is always the same.
+pub(super) trait Column: Sized {
     type Bytes: AsRef<[u8]> + for<'a> TryFrom<&'a [u8]>;
     fn bytes(self) -> Self::Bytes;
     fn of(bytes: Self::Bytes) -> Self;
@@ -22,7 +22,7 @@ pub(super) trait Number: Sized {
 
 macro_rules! numbers {
     ($($number:ty),*) => {$(
-        impl Number for $number {
+        impl Column for $number {
             type Bytes = [u8; size_of::<$number>()];
             fn bytes(self) -> Self::Bytes {
                 self.to_le_bytes()
@@ -35,6 +35,16 @@ macro_rules! numbers {
 }
 numbers!(u8, u16, i16, u32, i64, u64);
 
+impl<const N: usize> Column for [u8; N] {
+    type Bytes = Self;
+    fn bytes(self) -> Self {
+        self
+    }
+    fn of(bytes: Self) -> Self {
+        bytes
+    }
+}
+
 fn malformed(row: &[u8], at: usize) -> Error {
     Error::failed(
         NAME,
@@ -45,14 +55,14 @@ fn malformed(row: &[u8], at: usize) -> Error {
     )
 }
 
-/// The place of a number.
+/// The place of a column.
 #[derive(Debug)]
 pub(super) struct Field<T> {
     at: usize,
     of: PhantomData<T>,
 }
 
-impl<T: Number> Field<T> {
+impl<T: Column> Field<T> {
     pub(super) const fn at(at: usize) -> Self {
         Self { at, of: PhantomData }
     }
@@ -69,35 +79,6 @@ impl<T: Number> Field<T> {
     pub(super) fn set(&self, row: &mut [u8], value: T) -> Result<()> {
         match row.get_mut(self.at..self.end()) {
             Some(place) => place.copy_from_slice(value.bytes().as_ref()),
-            None => return Err(malformed(row, self.at)),
-        }
-        Ok(())
-    }
-}
-
-/// The place of a text whose length is always the same.
-#[derive(Debug)]
-pub(super) struct Chars<const N: usize> {
-    at: usize,
-}
-
-impl<const N: usize> Chars<N> {
-    pub(super) const fn at(at: usize) -> Self {
-        Self { at }
-    }
-
-    pub(super) const fn end(&self) -> usize {
-        self.at + N
-    }
-
-    pub(super) fn get(&self, row: &[u8]) -> Result<[u8; N]> {
-        let bytes = row.get(self.at..self.end()).and_then(|bytes| bytes.try_into().ok());
-        bytes.ok_or_else(|| malformed(row, self.at))
-    }
-
-    pub(super) fn set(&self, row: &mut [u8], text: &[u8; N]) -> Result<()> {
-        match row.get_mut(self.at..self.end()) {
-            Some(place) => place.copy_from_slice(text),
             None => return Err(malformed(row, self.at)),
         }
         Ok(())
@@ -218,7 +199,7 @@ mod tests {
         assert_eq!(MONEY.get(&row).unwrap(), -5);
         assert!(MONEY.get(&row[..8]).unwrap_err().to_string().contains("8 bytes"));
         assert!(MONEY.set(&mut row[..8], 1).is_err());
-        assert!(Chars::<3>::at(7).get(&row).is_err());
+        assert!(Field::<[u8; 3]>::at(7).get(&row).is_err());
         assert!(text(&[3, b'a', b'b'], 0).is_err() && text(&[], 0).is_err());
         assert_eq!(text(&[2, b'a', b'b'], 0).unwrap(), b"ab");
     }

@@ -207,7 +207,7 @@ impl UnitLoad {
         let mut row = vec![0; stock::DATA];
         stock::QUANTITY.set(&mut row, random.range(10, 100) as i16)?;
         for d in 1..=DISTRICTS {
-            stock::dist(d).set(&mut row, &random.chars())?;
+            stock::dist(d).set(&mut row, random.chars())?;
         }
         random.data(&mut row);
         Ok(row)
@@ -219,8 +219,8 @@ impl UnitLoad {
         let mut row = vec![0; warehouse::NAME];
         warehouse::YTD.set(&mut row, paid)?;
         warehouse::TAX.set(&mut row, random.range(0, 2000) as u16)?;
-        warehouse::STATE.set(&mut row, &random.chars())?;
-        warehouse::ZIP.set(&mut row, &random.zip())?;
+        warehouse::STATE.set(&mut row, random.chars())?;
+        warehouse::ZIP.set(&mut row, random.zip())?;
         push_text(&mut row, random, 6, 10);
         push_address(&mut row, random);
         Ok(row)
@@ -233,8 +233,8 @@ impl UnitLoad {
         district::YTD.set(&mut row, i64::from(scale.customers) * FIRST_PAYMENT)?;
         district::NEXT_O_ID.set(&mut row, scale.customers + 1)?;
         district::TAX.set(&mut row, random.range(0, 2000) as u16)?;
-        district::STATE.set(&mut row, &random.chars())?;
-        district::ZIP.set(&mut row, &random.zip())?;
+        district::STATE.set(&mut row, random.chars())?;
+        district::ZIP.set(&mut row, random.zip())?;
         push_text(&mut row, random, 6, 10);
         push_address(&mut row, random);
         Ok(row)
@@ -254,11 +254,11 @@ impl UnitLoad {
         customer::SINCE.set(&mut row, now)?;
         customer::PAYMENT_CNT.set(&mut row, 1)?;
         customer::DISCOUNT.set(&mut row, random.range(0, 5000) as u16)?;
-        customer::CREDIT.set(&mut row, if random.percent(10) { b"BC" } else { b"GC" })?;
-        customer::MIDDLE.set(&mut row, b"OE")?;
-        customer::STATE.set(&mut row, &random.chars())?;
-        customer::ZIP.set(&mut row, &random.zip())?;
-        customer::PHONE.set(&mut row, &random.digits())?;
+        customer::CREDIT.set(&mut row, if random.percent(10) { *b"BC" } else { *b"GC" })?;
+        customer::MIDDLE.set(&mut row, *b"OE")?;
+        customer::STATE.set(&mut row, random.chars())?;
+        customer::ZIP.set(&mut row, random.zip())?;
+        customer::PHONE.set(&mut row, random.digits())?;
         push_text(&mut row, random, 8, 16);
         let first = row[customer::FIRST + 1..].to_vec();
         row.push(last.bytes().len() as u8);
@@ -306,7 +306,7 @@ impl UnitLoad {
             order_line::AMOUNT.set(&mut row, if delivered { 0 } else { random.range(1, 999_999) })?;
             order_line::SUPPLY_W_ID.set(&mut row, w)?;
             order_line::QUANTITY.set(&mut row, 5)?;
-            order_line::DIST_INFO.set(&mut row, &random.chars())?;
+            order_line::DIST_INFO.set(&mut row, random.chars())?;
             rows.push((ORDER_LINE, key::order_line(w, d, o, line), row));
         }
         if !delivered {

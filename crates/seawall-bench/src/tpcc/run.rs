@@ -14,13 +14,12 @@ use super::load::{Loader, Units, rows_about};
 use super::{Scale, Shape, TABLES};
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load};
-use crate::run::cell::machine;
+use crate::run::cell::{Open, Ran, RunError, machine};
 use crate::run::charge::Charged;
 use crate::run::data_dir::{DataDir, Marker};
 use crate::run::drive::{Driven, Limit, Spec, drive};
-use crate::run::kv::{Open, RunError};
 use crate::run::{Cell, RunConfig};
-use crate::store::{Error, Settings, Store};
+use crate::store::Store;
 use seawall_lab::run::Progress;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -46,20 +45,8 @@ pub struct TpccRun {
     pub config: RunConfig,
 }
 
-/// The result.
-#[derive(Debug)]
-pub struct TpccRan {
-    /// The result; none with `--load-only`, or when Ctrl-C came before the window.
-    pub result: Option<CellResult>,
-    /// The load, if there was one.
-    pub load: Option<Load>,
-    /// The error that ended the window, or the checks, early.
-    pub error: Option<Error>,
-    /// Whether Ctrl-C ended it.
-    pub interrupted: bool,
-    /// The result of the consistency checks; `None` when they were not reached.
-    pub checked: Option<Checked>,
-}
+/// What a run came to, and what the consistency checks found; `None` if they were not reached.
+pub type Checks = (Ran, Option<Checked>);
 
 impl TpccRun {
     fn shape(&self) -> Shape {
@@ -97,36 +84,28 @@ impl TpccRun {
         .into()
     }
 
-    /// Runs the cell.
+    /// Runs the cell, then checks the consistency of the data.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`TpccRan::error`] instead, beside the result so far.
-    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<TpccRan, RunError> {
+    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Checks, RunError> {
         self.check()?;
         let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
-        let settings = Settings {
-            dir: data_dir.data(),
-            pool_bytes: self.cell.pool_bytes,
-            durability: self.cell.durability,
-            tables: TABLES.map(str::to_owned).into(),
-            threads: self.cell.threads,
-            options: self.config.options.clone(),
-            flush_delay: self.cell.flush_delay,
-            data_bytes: u64::from(self.warehouses) * WAREHOUSE_BYTES,
-        };
+        let data_bytes = u64::from(self.warehouses) * WAREHOUSE_BYTES;
+        let settings = self.cell.settings(&self.config, data_dir.data(), &TABLES, data_bytes);
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
             drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
         }
         let store = open(&settings)?;
-        let mut ran = TpccRan { result: None, load: None, error: None, interrupted: false, checked: None };
+        let (mut ran, mut checked) = (Ran::default(), None);
         let mut observer = Observer::new(data_dir.dir());
         if !data_dir.is_loaded() {
             let mut driven = self.fill(&*store, &mut observer, progress, stop);
             if driven.interrupted || driven.error.is_some() {
                 store.close()?;
                 let interrupted = driven.interrupted;
-                return driven.error.take().map_or(Ok(TpccRan { interrupted, ..ran }), |error| Err(error.into()));
+                return driven.error.take().map_or(Ok((Ran { interrupted, ..ran }, None)), |error| Err(error.into()));
             }
             progress.begin("settling", 1);
             let began = Instant::now();
@@ -138,7 +117,7 @@ impl TpccRun {
         }
         if self.config.load_only {
             store.close()?;
-            return Ok(ran);
+            return Ok((ran, None));
         }
         progress.begin("reading all once", TABLES.len() as u64);
         read_all(&*store, progress)?;
@@ -153,15 +132,15 @@ impl TpccRun {
         if ran.error.is_none() && !ran.interrupted {
             progress.begin("checking consistency", 1);
             match check(&*store, self.shape(), self.cell.threads) {
-                Ok(checked) => ran.checked = Some(checked),
+                Ok(found) => checked = Some(found),
                 Err(error) => ran.error = Some(error),
             }
         }
-        self.describe(&mut result, &stats, ran.checked.as_ref());
+        self.describe(&mut result, &stats, checked.as_ref());
         ran.result = Some(result);
         let closed = store.close();
         ran.error = ran.error.or(closed.err());
-        Ok(ran)
+        Ok((ran, checked))
     }
 
     fn fill(
@@ -206,7 +185,7 @@ impl TpccRun {
                 "p99_us": latencies.quantile_us(0.99),
                 "max_us": latencies.max_us(),
             });
-            (kind.name().to_owned(), figures)
+            (kind.word().to_owned(), figures)
         });
         let violations = checked.map(|checked| checked.violations.len() as u64 + checked.more);
         let extra = [
@@ -237,21 +216,21 @@ fn read_all(store: &dyn Store, progress: &mut dyn Progress) -> crate::Result<()>
     Ok(())
 }
 
-/// The transactions of a result as lines for the terminal.
+/// The transactions of a result of TPC-C as lines for the terminal.
 #[must_use]
-pub fn table(result: &CellResult) -> String {
+pub(crate) fn table(result: &CellResult) -> Option<String> {
+    let transactions = result.extra.get("transactions")?.as_object()?;
     let mut text = format!(
         "{:<14}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
         "transaction", "done", "p50 us", "p95 us", "p99 us", "max us"
     );
-    let transactions = result.extra.get("transactions").and_then(serde_json::Value::as_object);
     for kind in Kind::ALL {
-        let Some(of_kind) = transactions.and_then(|all| all.get(kind.name())) else { continue };
+        let Some(of_kind) = transactions.get(kind.word()) else { continue };
         let figure = |name: &str| of_kind.get(name).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
         let [p50, p95, p99, max] = ["p50_us", "p95_us", "p99_us", "max_us"].map(figure);
         let ops = figure("ops");
         // Writing to a string does not fail.
-        let _written = writeln!(text, "{:<14}{ops:>12.0}{p50:>12.0}{p95:>12.0}{p99:>12.0}{max:>12.0}", kind.name());
+        let _written = writeln!(text, "{:<14}{ops:>12.0}{p50:>12.0}{p95:>12.0}{p99:>12.0}{max:>12.0}", kind.word());
     }
-    text
+    Some(text)
 }

@@ -5,7 +5,7 @@
 //! 2. A transaction that adds an order adds its entry to `ORDER_CUSTOMER` too; customers are never added or
 //!    renamed.
 
-use super::layout::{Chars, Field, Key};
+use super::layout::{Field, Key};
 
 /// Names of the tables, in the order of their numbers.
 pub const TABLES: [&str; 11] = [
@@ -41,28 +41,28 @@ pub(super) const DISTRICTS: u8 = 10;
 
 /// Fixed columns, then name, street 1, street 2, city.
 pub(super) mod warehouse {
-    use super::{Chars, Field};
+    use super::Field;
     pub(in crate::tpcc) const YTD: Field<i64> = Field::at(0);
     pub(in crate::tpcc) const TAX: Field<u16> = Field::at(YTD.end());
-    pub(in crate::tpcc) const STATE: Chars<2> = Chars::at(TAX.end());
-    pub(in crate::tpcc) const ZIP: Chars<9> = Chars::at(STATE.end());
+    pub(in crate::tpcc) const STATE: Field<[u8; 2]> = Field::at(TAX.end());
+    pub(in crate::tpcc) const ZIP: Field<[u8; 9]> = Field::at(STATE.end());
     pub(in crate::tpcc) const NAME: usize = ZIP.end();
 }
 
 /// Fixed columns, then name, street 1, street 2, city.
 pub(super) mod district {
-    use super::{Chars, Field};
+    use super::Field;
     pub(in crate::tpcc) const YTD: Field<i64> = Field::at(0);
     pub(in crate::tpcc) const NEXT_O_ID: Field<u32> = Field::at(YTD.end());
     pub(in crate::tpcc) const TAX: Field<u16> = Field::at(NEXT_O_ID.end());
-    pub(in crate::tpcc) const STATE: Chars<2> = Chars::at(TAX.end());
-    pub(in crate::tpcc) const ZIP: Chars<9> = Chars::at(STATE.end());
+    pub(in crate::tpcc) const STATE: Field<[u8; 2]> = Field::at(TAX.end());
+    pub(in crate::tpcc) const ZIP: Field<[u8; 9]> = Field::at(STATE.end());
     pub(in crate::tpcc) const NAME: usize = ZIP.end();
 }
 
 /// Fixed columns, then first name, last name, street 1, street 2, city; the rest is the data.
 pub(super) mod customer {
-    use super::{Chars, Field};
+    use super::Field;
     pub(in crate::tpcc) const BALANCE: Field<i64> = Field::at(0);
     pub(in crate::tpcc) const YTD_PAYMENT: Field<i64> = Field::at(BALANCE.end());
     pub(in crate::tpcc) const CREDIT_LIM: Field<i64> = Field::at(YTD_PAYMENT.end());
@@ -70,11 +70,11 @@ pub(super) mod customer {
     pub(in crate::tpcc) const PAYMENT_CNT: Field<u32> = Field::at(SINCE.end());
     pub(in crate::tpcc) const DELIVERY_CNT: Field<u32> = Field::at(PAYMENT_CNT.end());
     pub(in crate::tpcc) const DISCOUNT: Field<u16> = Field::at(DELIVERY_CNT.end());
-    pub(in crate::tpcc) const CREDIT: Chars<2> = Chars::at(DISCOUNT.end());
-    pub(in crate::tpcc) const MIDDLE: Chars<2> = Chars::at(CREDIT.end());
-    pub(in crate::tpcc) const STATE: Chars<2> = Chars::at(MIDDLE.end());
-    pub(in crate::tpcc) const ZIP: Chars<9> = Chars::at(STATE.end());
-    pub(in crate::tpcc) const PHONE: Chars<16> = Chars::at(ZIP.end());
+    pub(in crate::tpcc) const CREDIT: Field<[u8; 2]> = Field::at(DISCOUNT.end());
+    pub(in crate::tpcc) const MIDDLE: Field<[u8; 2]> = Field::at(CREDIT.end());
+    pub(in crate::tpcc) const STATE: Field<[u8; 2]> = Field::at(MIDDLE.end());
+    pub(in crate::tpcc) const ZIP: Field<[u8; 9]> = Field::at(STATE.end());
+    pub(in crate::tpcc) const PHONE: Field<[u8; 16]> = Field::at(ZIP.end());
     pub(in crate::tpcc) const FIRST: usize = PHONE.end();
     /// Texts before the data.
     pub(in crate::tpcc) const TEXTS: usize = 5;
@@ -105,14 +105,14 @@ pub(super) mod orders {
 }
 
 pub(super) mod order_line {
-    use super::{Chars, Field};
+    use super::Field;
     /// 0 is null.
     pub(in crate::tpcc) const DELIVERY_D: Field<u64> = Field::at(0);
     pub(in crate::tpcc) const I_ID: Field<u32> = Field::at(DELIVERY_D.end());
     pub(in crate::tpcc) const AMOUNT: Field<u32> = Field::at(I_ID.end());
     pub(in crate::tpcc) const SUPPLY_W_ID: Field<u16> = Field::at(AMOUNT.end());
     pub(in crate::tpcc) const QUANTITY: Field<u8> = Field::at(SUPPLY_W_ID.end());
-    pub(in crate::tpcc) const DIST_INFO: Chars<24> = Chars::at(QUANTITY.end());
+    pub(in crate::tpcc) const DIST_INFO: Field<[u8; 24]> = Field::at(QUANTITY.end());
     pub(in crate::tpcc) const BYTES: usize = DIST_INFO.end();
 }
 
@@ -126,7 +126,7 @@ pub(super) mod item {
 
 /// Fixed columns, then ten times 24 characters for the districts; the rest is the data.
 pub(super) mod stock {
-    use super::{Chars, Field};
+    use super::Field;
     pub(in crate::tpcc) const QUANTITY: Field<i16> = Field::at(0);
     pub(in crate::tpcc) const YTD: Field<u32> = Field::at(QUANTITY.end());
     pub(in crate::tpcc) const ORDER_CNT: Field<u32> = Field::at(YTD.end());
@@ -134,8 +134,8 @@ pub(super) mod stock {
     pub(in crate::tpcc) const DATA: usize = REMOTE_CNT.end() + 24 * super::DISTRICTS as usize;
 
     /// The text that an order line of this district (1 to 10) gets.
-    pub(in crate::tpcc) const fn dist(district: u8) -> Chars<24> {
-        Chars::at(REMOTE_CNT.end() + 24 * (district as usize - 1))
+    pub(in crate::tpcc) const fn dist(district: u8) -> Field<[u8; 24]> {
+        Field::at(REMOTE_CNT.end() + 24 * (district as usize - 1))
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_io::{Cached, Disk, IoError, IoErrorKind, Op, OpenHow, OsDisk, SyncHow};
+use seawall_lab::run::pause;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -333,13 +334,9 @@ fn watch(
                 units::bytes(stays)
             ));
         }
-        let mut left = interval;
-        while !left.is_zero() && !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
-            let nap = left.min(Duration::from_millis(50));
-            std::thread::sleep(nap);
-            left -= nap;
-        }
+        pause(duration.map_or(interval, |d| interval.min(d.saturating_sub(start.elapsed()))), stop);
     }
+
     let all: u64 = freed.values().sum();
     if files.json {
         let value = serde_json::json!({

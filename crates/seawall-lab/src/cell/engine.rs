@@ -5,6 +5,7 @@
 //! - A part that a cell does not set is `None`, and is not in its id.
 
 use super::{Access, CellSpec, Pattern};
+use crate::words;
 use serde::{Deserialize, Serialize};
 
 words! {
@@ -15,7 +16,9 @@ words! {
     /// assert_eq!(Level::Written.number(), 2);
     /// assert!(Level::Flushed.loss().starts_with("nothing"));
     /// ```
-    Level {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Level {
         /// Until the log is flushed: `innodb_flush_log_at_trx_commit = 1`.
         Flushed = "flushed",
         /// Until the log is written: 2.
@@ -26,9 +29,6 @@ words! {
 }
 
 impl Level {
-    /// All levels, the safest first.
-    pub const ALL: [Self; 3] = [Self::Flushed, Self::Written, Self::Deferred];
-
     /// InnoDB's number for it.
     #[must_use]
     pub fn number(self) -> u32 {
@@ -77,7 +77,9 @@ words! {
     /// assert_eq!(FlushMethod::ODsync.access(), Access::Buffered);
     /// assert_eq!(FlushMethod::ODirectDsync.word(), "o_direct_dsync");
     /// ```
-    FlushMethod {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum FlushMethod {
         /// Through the page cache, `fdatasync`.
         Fsync = "fsync",
         /// Through the page cache, files opened with `O_DSYNC`.
@@ -107,7 +109,9 @@ words! {
     /// use seawall_lab::cell::KeyOrder;
     /// assert_eq!(KeyOrder::Fragmented.word(), "fragmented");
     /// ```
-    KeyOrder {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum KeyOrder {
         /// Rows put in key order: neighbours in the tree are neighbours in the file.
         InOrder = "in-order",
         /// Rows put in random order: neighbours in the tree are scattered in the file.
@@ -122,7 +126,9 @@ words! {
     /// use seawall_lab::cell::Origin;
     /// assert_eq!(Origin::Recommended.word(), "recommended");
     /// ```
-    Origin {
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Origin {
         /// The engine's own.
         Default = "default",
         /// The `seawall.toml` derived from the run's disk cells.

@@ -133,20 +133,14 @@ fn append(results: &Results, w: &mut Writer<'_>) {
     if let (Some(over), Some(append)) = (flushes(p.a), flushes(p.b)) {
         more += &format!("; device flushes per write: {append:.1} appending, {over:.1} overwriting");
     }
-    w.compare(
-        "append",
-        &p,
-        ("overwriting", "appending"),
-        [
-            (
-                Level::Warning,
-                format!("appending costs {} overwriting on this {name}: preallocate, into written blocks", p.times()),
-            ),
-            (Level::Note, format!("appending is {} faster than overwriting on this {name}", p.times_slower())),
-            (Level::Good, format!("appending costs no more than overwriting on this {name}")),
-        ],
-        &more,
-    );
+    w.compare("append", &p, ("overwriting", "appending"))
+        .because(more)
+        .more(
+            Level::Warning,
+            format!("appending costs {} overwriting on this {name}: preallocate, into written blocks", p.times()),
+        )
+        .less(Level::Note, format!("appending is {} faster than overwriting on this {name}", p.times_slower()))
+        .same(Level::Good, format!("appending costs no more than overwriting on this {name}"));
 }
 
 /// `fallocate` in its two forms: the blocks are allocated, but the first write must convert them to written
@@ -155,33 +149,20 @@ fn reserved(results: &Results, w: &mut Writer<'_>, preparation: Preparation, sub
     let Some(p) = overwrite_against(results, preparation) else { return };
     let no_better = overwrite_against(results, Preparation::Append)
         .is_some_and(|a| a.answer == Answer::More && p.ratio.median >= 0.8 * a.ratio.median);
-    w.compare(
-        subject,
-        &p,
-        ("overwriting", doing),
-        [
-            (Level::Warning, format!("{doing} costs {} overwriting: the blocks must be written", p.times())),
-            (Level::Note, format!("{doing} is {} faster than overwriting", p.times_slower())),
-            (Level::Good, format!("{doing} is as good as overwriting")),
-        ],
-        if no_better { "hardly better than appending: fallocate alone does not preallocate" } else { "" },
-    );
+    w.compare(subject, &p, ("overwriting", doing))
+        .because(if no_better { "hardly better than appending: fallocate alone does not preallocate" } else { "" })
+        .more(Level::Warning, format!("{doing} costs {} overwriting: the blocks must be written", p.times()))
+        .less(Level::Note, format!("{doing} is {} faster than overwriting", p.times_slower()))
+        .same(Level::Good, format!("{doing} is as good as overwriting"));
 }
 
 /// Preparations that should be as good as a written file.
 fn written(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, what: &str) {
     let Some(p) = overwrite_against(results, preparation) else { return };
-    w.compare(
-        subject,
-        &p,
-        ("a file written before", what),
-        [
-            (Level::Warning, format!("overwriting {what} is {} slower than a file written before", p.times())),
-            (Level::Good, format!("overwriting {what} is {} faster than a file written before", p.times_slower())),
-            (Level::Good, format!("overwriting {what} is as good as a file written before")),
-        ],
-        "",
-    );
+    w.compare(subject, &p, ("a file written before", what))
+        .more(Level::Warning, format!("overwriting {what} is {} slower than a file written before", p.times()))
+        .less(Level::Good, format!("overwriting {what} is {} faster than a file written before", p.times_slower()))
+        .same(Level::Good, format!("overwriting {what} is as good as a file written before"));
 }
 
 fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, when: &str) {
@@ -199,17 +180,11 @@ fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, su
         w.add(subject, Level::Warning, sentence, format!("{}; {more}", p.reason()), &p.cells());
         return;
     }
-    w.compare(
-        subject,
-        &p,
-        ("a file written before", &format!("one zero-filled {when}")),
-        [
-            (Level::Warning, format!("overwriting {when} after a zero-fill is {} slower", p.times())),
-            (Level::Note, format!("overwriting {when} after a zero-fill is {} faster", p.times_slower())),
-            (Level::Good, format!("a zero-fill does no harm to overwriting {when}")),
-        ],
-        &more,
-    );
+    w.compare(subject, &p, ("a file written before", &format!("one zero-filled {when}")))
+        .because(more)
+        .more(Level::Warning, format!("overwriting {when} after a zero-fill is {} slower", p.times()))
+        .less(Level::Note, format!("overwriting {when} after a zero-fill is {} faster", p.times_slower()))
+        .same(Level::Good, format!("a zero-fill does no harm to overwriting {when}"));
 }
 
 fn preallocated(results: &Results, w: &mut Writer<'_>) {
@@ -221,45 +196,33 @@ fn preallocated(results: &Results, w: &mut Writer<'_>) {
     };
     // Against a written file if the full run has one with the same access, else against appending.
     if let Some(p) = against(Preparation::Written, Access::Direct) {
-        w.compare(
-            "preallocated",
-            &p,
-            ("Seawall's preallocated file", "one written before"),
-            [
-                (Level::Good, format!("Seawall's preallocated file is {} faster than one written before", p.times())),
-                (
-                    Level::Warning,
-                    format!("Seawall's preallocated file is {} slower than one written before", p.times_slower()),
-                ),
-                (Level::Good, "Seawall's preallocated file is as good as one written before".into()),
-            ],
-            &longest(p.a),
-        );
+        w.compare("preallocated", &p, ("Seawall's preallocated file", "one written before"))
+            .because(longest(p.a))
+            .more(Level::Good, format!("Seawall's preallocated file is {} faster than one written before", p.times()))
+            .less(
+                Level::Warning,
+                format!("Seawall's preallocated file is {} slower than one written before", p.times_slower()),
+            )
+            .same(Level::Good, "Seawall's preallocated file is as good as one written before");
     } else if let Some(p) =
         against(Preparation::Append, Access::Direct).or_else(|| against(Preparation::Append, Access::Buffered))
     {
         let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
-        w.compare(
-            "preallocated",
-            &p,
-            ("Seawall's preallocated file", appending),
-            [
-                (Level::Good, format!("Seawall's preallocated file takes {} the writes of {appending}", p.times())),
-                (
-                    Level::Warning,
-                    format!("Seawall's preallocated file is {} slower than {appending} here", p.times_slower()),
-                ),
-                (Level::Note, format!("Seawall's preallocated file gains nothing over {appending} here")),
-            ],
-            &longest(p.a),
-        );
+        w.compare("preallocated", &p, ("Seawall's preallocated file", appending))
+            .because(longest(p.a))
+            .more(Level::Good, format!("Seawall's preallocated file takes {} the writes of {appending}", p.times()))
+            .less(
+                Level::Warning,
+                format!("Seawall's preallocated file is {} slower than {appending} here", p.times_slower()),
+            )
+            .same(Level::Note, format!("Seawall's preallocated file gains nothing over {appending} here"));
     }
 }
 
 fn paced_fill(results: &Results, w: &mut Writer<'_>) {
     let alone = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
     let Some(p) = pair(results, &beside_fill(), &alone) else { return };
-    let less = if p.ratio.median < 0.8 {
+    let (slower, less) = if p.ratio.median < 0.8 {
         (
             Level::Warning,
             format!("a rate-limited fill slows overwriting {}: preallocate in quiet hours", p.times_slower()),
@@ -268,17 +231,11 @@ fn paced_fill(results: &Results, w: &mut Writer<'_>) {
         let cost = text::percent(1.0 - p.ratio.median);
         (Level::Note, format!("a rate-limited fill beside it costs overwriting {cost}"))
     };
-    w.compare(
-        "beside-fill",
-        &p,
-        ("overwriting beside a rate-limited fill", "overwriting alone"),
-        [
-            (Level::Note, format!("overwriting is {} faster beside a rate-limited fill, oddly", p.times())),
-            less,
-            (Level::Good, "a rate-limited fill beside it does not hurt overwriting".into()),
-        ],
-        "published, unlimited: half",
-    );
+    w.compare("beside-fill", &p, ("overwriting beside a rate-limited fill", "overwriting alone"))
+        .because("published, unlimited: half")
+        .more(Level::Note, format!("overwriting is {} faster beside a rate-limited fill, oddly", p.times()))
+        .less(slower, less)
+        .same(Level::Good, "a rate-limited fill beside it does not hurt overwriting");
 }
 
 /// The log-shaped comparison of durable writes: `O_DSYNC` against fdatasync on sequential overwrites.
@@ -288,17 +245,10 @@ fn o_dsync(results: &Results, w: &mut Writer<'_>) {
     {
         let [o_dsync, fdatasync] = [Sync::ODsync, Sync::Fdatasync].map(|s| extend(Preparation::Written, access, s));
         let Some(p) = pair(results, &o_dsync, &fdatasync) else { continue };
-        w.compare(
-            subject,
-            &p,
-            (&format!("O_DSYNC for {name} log writes"), "fdatasync"),
-            [
-                (Level::Note, format!("{name} log writes: O_DSYNC is {} faster than fdatasync", p.times())),
-                (Level::Warning, format!("{name} log writes: O_DSYNC is {} slower than fdatasync", p.times_slower())),
-                (Level::CannotTell, format!("cannot tell O_DSYNC from fdatasync for {name} log writes")),
-            ],
-            "",
-        );
+        w.compare(subject, &p, (&format!("O_DSYNC for {name} log writes"), "fdatasync"))
+            .more(Level::Note, format!("{name} log writes: O_DSYNC is {} faster than fdatasync", p.times()))
+            .less(Level::Warning, format!("{name} log writes: O_DSYNC is {} slower than fdatasync", p.times_slower()))
+            .same(Level::CannotTell, format!("cannot tell O_DSYNC from fdatasync for {name} log writes"));
     }
 }
 

@@ -126,31 +126,10 @@ fn apart(p: &Pair<'_>) -> f64 {
     p.ratio.median.max(1.0 / p.ratio.median) - 1.0
 }
 
-/// As [`Writer::compare`], with differences up to the noise treated as none.
-fn compare_beyond(
-    w: &mut Writer<'_>,
-    subject: &str,
-    p: &Pair<'_>,
-    noise: Option<f64>,
-    names: (&str, &str),
-    said: [(Judged, String); 3],
-    more_reason: &str,
-) {
-    match noise.filter(|noise| matches!(p.answer, Answer::More | Answer::Less) && apart(p) <= *noise) {
-        Some(noise) => w.add(
-            subject,
-            Judged::CannotTell,
-            format!("cannot tell {} from {}", names.0, names.1),
-            format!(
-                "{} the rate, and read-only cells that cannot differ are {} apart; {}; {more_reason}",
-                p.times(),
-                text::percent(noise),
-                p.reason()
-            ),
-            &p.cells(),
-        ),
-        None => w.compare(subject, p, names, said, more_reason),
-    }
+/// Why a difference up to the noise is none.
+fn hidden(p: &Pair<'_>, noise: Option<f64>) -> Option<String> {
+    let noise = noise.filter(|noise| p.answer != Answer::Same && apart(p) <= *noise)?;
+    Some(format!("{} the rate, and read-only cells that cannot differ are {} apart", p.times(), text::percent(noise)))
 }
 
 fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: Option<f64>, w: &mut Writer<'_>) {
@@ -161,19 +140,12 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
         _ => "level 0 was not measured there".to_owned(),
     };
     let (name, load_is) = (level.name(), load_name(load));
-    compare_beyond(
-        w,
-        &format!("{}.{}", level.word(), load.word()),
-        &p,
-        noise,
-        (name, &format!("level 1, {load_is} load")),
-        [
-            (Judged::Note, format!("{name} makes {} the transactions of level 1, {load_is} load", p.times())),
-            (Judged::Warning, format!("{name} is {} slower than level 1, {load_is} load", p.times_slower())),
-            (Judged::Good, format!("a {load_is} load gains nothing from {name}: keep level 1")),
-        ],
-        &format!("may be lost: {}; {published}", level.loss()),
-    );
+    w.compare(format!("{}.{}", level.word(), load.word()), &p, (name, &format!("level 1, {load_is} load")))
+        .unless(hidden(&p, noise))
+        .because(format!("may be lost: {}; {published}", level.loss()))
+        .more(Judged::Note, format!("{name} makes {} the transactions of level 1, {load_is} load", p.times()))
+        .less(Judged::Warning, format!("{name} is {} slower than level 1, {load_is} load", p.times_slower()))
+        .same(Judged::Good, format!("a {load_is} load gains nothing from {name}: keep level 1"));
 }
 
 fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, noise: Option<f64>, w: &mut Writer<'_>) {
@@ -181,19 +153,12 @@ fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, n
     let Some(p) = pair(results, &ours, &fsync) else { return };
     let published = if method == FlushMethod::ODsync { "published: slower" } else { "published: equal" };
     let (name, load_is) = (method.word(), load_name(load));
-    compare_beyond(
-        w,
-        &format!("{name}.{}", load.word()),
-        &p,
-        noise,
-        (name, &format!("fsync, {load_is} load")),
-        [
-            (Judged::Note, format!("{name} makes {} the transactions of fsync, {load_is} load", p.times())),
-            (Judged::Note, format!("{name} is {} slower than fsync, {load_is} load", p.times_slower())),
-            (Judged::Note, format!("{name} is as fast as fsync, {load_is} load")),
-        ],
-        &format!("both at level 1; {published}"),
-    );
+    w.compare(format!("{name}.{}", load.word()), &p, (name, &format!("fsync, {load_is} load")))
+        .unless(hidden(&p, noise))
+        .because(format!("both at level 1; {published}"))
+        .more(Judged::Note, format!("{name} makes {} the transactions of fsync, {load_is} load", p.times()))
+        .less(Judged::Note, format!("{name} is {} slower than fsync, {load_is} load", p.times_slower()))
+        .same(Judged::Note, format!("{name} is as fast as fsync, {load_is} load"));
 }
 
 /// `O_DSYNC` under a read-only load: the publication found it slower, which it cannot be.

@@ -128,17 +128,11 @@ fn flush_cost(results: &Results, w: &mut Writer<'_>) {
     let (Some(without), Some(with), Some(cost)) = (p50_ns(p.a), p50_ns(p.b), flush_cost_ns(results)) else { return };
     let more =
         format!("a flush after each write costs {}; without it {} as many writes", text::latency(cost), p.times());
-    w.compare(
-        "flush-cost",
-        &p,
-        ("a flush after each write", "none"),
-        [
-            (Level::Note, more),
-            (Level::Note, format!("writes are {} slower without a flush each", p.times_slower())),
-            (Level::Good, "a flush after each write costs nothing measurable".into()),
-        ],
-        &format!("median {} with, {} without", text::latency(with), text::latency(without)),
-    );
+    w.compare("flush-cost", &p, ("a flush after each write", "none"))
+        .because(format!("median {} with, {} without", text::latency(with), text::latency(without)))
+        .more(Level::Note, more)
+        .less(Level::Note, format!("writes are {} slower without a flush each", p.times_slower()))
+        .same(Level::Good, "a flush after each write costs nothing measurable");
 }
 
 fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
@@ -216,20 +210,14 @@ fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {
         Some(Some(false)) => "the drive takes no FUA writes, so the kernel sends write and flush either way",
         _ => "FUA support is not known",
     };
-    w.compare(
-        "rwf-dsync",
-        &p,
-        ("RWF_DSYNC", "write + fdatasync"),
-        [
-            (Level::Note, format!("RWF_DSYNC is {} as fast as write + fdatasync: use it for the log", p.times())),
-            (
-                Level::Warning,
-                format!("RWF_DSYNC is {} slower than write + fdatasync: stay with fdatasync", p.times_slower()),
-            ),
-            (Level::CannotTell, "cannot tell RWF_DSYNC from write + fdatasync".into()),
-        ],
-        fua,
-    );
+    w.compare("rwf-dsync", &p, ("RWF_DSYNC", "write + fdatasync"))
+        .because(fua)
+        .more(Level::Note, format!("RWF_DSYNC is {} as fast as write + fdatasync: use it for the log", p.times()))
+        .less(
+            Level::Warning,
+            format!("RWF_DSYNC is {} slower than write + fdatasync: stay with fdatasync", p.times_slower()),
+        )
+        .same(Level::CannotTell, "cannot tell RWF_DSYNC from write + fdatasync");
 }
 
 fn figure(what: &str, threads: u32) -> Option<f64> {
@@ -278,22 +266,15 @@ fn scaling(results: &Results, w: &mut Writer<'_>) {
     else {
         return;
     };
-    let more = if p.ratio.median >= 1.5 {
+    let (faster, more) = if p.ratio.median >= 1.5 {
         (Level::Good, format!("flushes overlap: 16 threads make {} the durable writes of one", p.times()))
     } else {
         (Level::Note, format!("flushes hardly overlap ({} from 1 to 16 threads): rely on group commit", p.times()))
     };
-    w.compare(
-        "durable-scaling",
-        &p,
-        ("durable writes by 16 threads", "those by one"),
-        [
-            more,
-            (Level::Warning, format!("16 threads make {} fewer durable writes than one", p.times_slower())),
-            (Level::Note, "flushes do not overlap: rely on group commit".into()),
-        ],
-        "",
-    );
+    w.compare("durable-scaling", &p, ("durable writes by 16 threads", "those by one"))
+        .more(faster, more)
+        .less(Level::Warning, format!("16 threads make {} fewer durable writes than one", p.times_slower()))
+        .same(Level::Note, "flushes do not overlap: rely on group commit");
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {

@@ -104,17 +104,15 @@ fn direct_against_buffered(results: &Results, w: &mut Writer<'_>) {
         let [direct, buffered] = direct_and_buffered(t);
         let Some(p) = pair(results, &direct, &buffered) else { continue };
         let with = text::many(t, "thread", "threads");
-        w.compare(
-            &format!("direct.t{t}"),
-            &p,
-            ("a direct log", &format!("a buffered one, {with}")),
-            [
-                (Level::Good, format!("with {with} a direct log commits {} as much as a buffered one", p.times())),
-                (Level::Note, format!("with {with} a direct log is {} slower than a buffered one", p.times_slower())),
-                (Level::Good, format!("with {with} keeping the log out of the page cache costs nothing")),
-            ],
-            if t == 1 { "published: direct about 10% faster" } else { "published: direct 10-20% slower, unmerged" },
-        );
+        w.compare(format!("direct.t{t}"), &p, ("a direct log", &format!("a buffered one, {with}")))
+            .because(if t == 1 {
+                "published: direct about 10% faster"
+            } else {
+                "published: direct 10-20% slower, unmerged"
+            })
+            .more(Level::Good, format!("with {with} a direct log commits {} as much as a buffered one", p.times()))
+            .less(Level::Note, format!("with {with} a direct log is {} slower than a buffered one", p.times_slower()))
+            .same(Level::Good, format!("with {with} keeping the log out of the page cache costs nothing"));
     }
 }
 
@@ -126,16 +124,13 @@ fn merged(results: &Results, w: &mut Writer<'_>) {
             let Some(p) = pair(results, &one, &many) else { continue };
             let with = text::many(t, "thread", "threads");
             w.compare(
-                &format!("merged-{name}.t{t}"),
+                format!("merged-{name}.t{t}"),
                 &p,
                 ("one write per group", &format!("one per record, {name}, {with}")),
-                [
-                    (Level::Good, format!("one write per group: {} the commits, {name} log, {with}", p.times())),
-                    (Level::Warning, format!("one write per group is {} slower, {name} log, {with}", p.times_slower())),
-                    (Level::Note, format!("merging a group's writes gains nothing, {name} log, {with}")),
-                ],
-                "",
-            );
+            )
+            .more(Level::Good, format!("one write per group: {} the commits, {name} log, {with}", p.times()))
+            .less(Level::Warning, format!("one write per group is {} slower, {name} log, {with}", p.times_slower()))
+            .same(Level::Note, format!("merging a group's writes gains nothing, {name} log, {with}"));
         }
     }
 }
@@ -146,20 +141,13 @@ fn dont_cache(results: &Results, w: &mut Writer<'_>) {
         let [uncached, direct] = spec(t);
         let Some(p) = pair(results, &uncached, &direct) else { continue };
         let with = text::many(t, "thread", "threads");
-        w.compare(
-            &format!("dontcache.t{t}"),
-            &p,
-            ("RWF_DONTCACHE", &format!("a direct log, {with}")),
-            [
-                (Level::Note, format!("with {with} RWF_DONTCACHE commits {} as much as a direct log", p.times())),
-                (
-                    Level::Good,
-                    format!("with {with} a direct log commits {} as much as RWF_DONTCACHE", p.times_slower()),
-                ),
-                (Level::CannotTell, format!("cannot tell RWF_DONTCACHE from a direct log, {with}")),
-            ],
-            "",
-        );
+        w.compare(format!("dontcache.t{t}"), &p, ("RWF_DONTCACHE", &format!("a direct log, {with}")))
+            .more(Level::Note, format!("with {with} RWF_DONTCACHE commits {} as much as a direct log", p.times()))
+            .less(
+                Level::Good,
+                format!("with {with} a direct log commits {} as much as RWF_DONTCACHE", p.times_slower()),
+            )
+            .same(Level::CannotTell, format!("cannot tell RWF_DONTCACHE from a direct log, {with}"));
     }
 }
 

@@ -69,8 +69,8 @@ pub fn verdicts(results: &Results) -> Vec<Verdict> {
     run::conclude(results, &mut about_the_run);
     device::conclude(results, &mut about_the_run);
     for experiment in Experiment::ALL {
-        let mut writer = Writer { out: &mut out, experiment: Some(*experiment) };
-        (definition(*experiment).conclude)(results, &mut writer);
+        let mut writer = Writer { out: &mut out, experiment: Some(experiment) };
+        (definition(experiment).conclude)(results, &mut writer);
     }
     out
 }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn nothing_old_is_quoted_without_what_is_known_today() {
         for experiment in Experiment::ALL {
-            let d = definition(*experiment);
+            let d = definition(experiment);
             assert!(d.source.is_none_or(|s| !s.caveat.is_empty()) && (d.figures.is_empty() || d.source.is_some()));
         }
     }

@@ -92,8 +92,11 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = pair(results, &parallel(8, Beside::Nothing), &parallel(1, Beside::Nothing)) else { return };
     let name = file_system_word(results);
     if p.answer == Answer::Unclear || (p.answer == Answer::More && p.ratio.median >= PARALLEL_MIN) {
-        let more = (Level::Good, format!("8 direct writers on this {name} write {} as much as one", p.times()));
-        return w.compare("serialised", &p, ("8 direct writers", "one"), [more.clone(), more.clone(), more], "");
+        let more = format!("8 direct writers on this {name} write {} as much as one", p.times());
+        return w
+            .compare("serialised", &p, ("8 direct writers", "one"))
+            .more(Level::Good, &more)
+            .same(Level::Good, &more);
     }
     // Below 1.5x: does the file system serialise, or does one writer saturate the device?
     let mut cells = p.cells().to_vec();
@@ -126,20 +129,13 @@ fn against_alone(results: &Results, beside: Beside) -> Option<Pair<'_>> {
 
 fn cached(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = against_alone(results, Beside::CachedPages) else { return };
-    w.compare(
-        "cached-pages",
-        &p,
-        ("direct writers beside cached pages", "those without"),
-        [
-            (Level::Note, format!("direct writers are {} faster with the file's pages cached, oddly", p.times())),
-            (
-                Level::Warning,
-                format!("cached pages slow direct writers {}: drop them with `seawall cache drop`", p.times_slower()),
-            ),
-            (Level::Good, "cached pages do direct writers no harm".into()),
-        ],
-        "",
-    );
+    w.compare("cached-pages", &p, ("direct writers beside cached pages", "those without"))
+        .more(Level::Note, format!("direct writers are {} faster with the file's pages cached, oddly", p.times()))
+        .less(
+            Level::Warning,
+            format!("cached pages slow direct writers {}: drop them with `seawall cache drop`", p.times_slower()),
+        )
+        .same(Level::Good, "cached pages do direct writers no harm");
 }
 
 fn dropped(results: &Results, w: &mut Writer<'_>) {
@@ -150,35 +146,21 @@ fn dropped(results: &Results, w: &mut Writer<'_>) {
     } else {
         "dropping cached pages leaves direct writers as fast as before"
     };
-    w.compare(
-        "dropped-pages",
-        &p,
-        ("direct writers after dropping cached pages", "those without"),
-        [
-            (Level::Note, format!("direct writers are {} faster after dropping the cache", p.times())),
-            (Level::Warning, format!("direct writers stay {} slower after cached pages are dropped", p.times_slower())),
-            (Level::Good, same.into()),
-        ],
-        "",
-    );
+    w.compare("dropped-pages", &p, ("direct writers after dropping cached pages", "those without"))
+        .more(Level::Note, format!("direct writers are {} faster after dropping the cache", p.times()))
+        .less(Level::Warning, format!("direct writers stay {} slower after cached pages are dropped", p.times_slower()))
+        .same(Level::Good, same);
 }
 
 fn beyond_eof(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = against_alone(results, Beside::BeyondEof) else { return };
-    w.compare(
-        "beyond-eof",
-        &p,
-        ("direct writes beyond the end", "those inside"),
-        [
-            (Level::Note, format!("direct writes beyond the file's end are {} faster than inside", p.times())),
-            (
-                Level::Warning,
-                format!("direct writes beyond the file's end are {} slower: extend files first", p.times_slower()),
-            ),
-            (Level::Good, "direct writes beyond the end of the file cost no more".into()),
-        ],
-        "",
-    );
+    w.compare("beyond-eof", &p, ("direct writes beyond the end", "those inside"))
+        .more(Level::Note, format!("direct writes beyond the file's end are {} faster than inside", p.times()))
+        .less(
+            Level::Warning,
+            format!("direct writes beyond the file's end are {} slower: extend files first", p.times_slower()),
+        )
+        .same(Level::Good, "direct writes beyond the end of the file cost no more");
 }
 
 /// A flush is bounded when its 99th percentile stays within ten times an undisturbed write + fdatasync and

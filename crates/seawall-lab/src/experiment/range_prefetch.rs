@@ -130,20 +130,14 @@ fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) 
     let [adaptive, none] = [Ahead::Adaptive, Ahead::None].map(|a| range_prefetch(tree, Access::Direct, a, 1));
     let Some(p) = pair(results, &adaptive, &none) else { return };
     let over = tree_name(tree);
-    w.compare(
-        &format!("adaptive.{}", tree.word()),
-        &p,
-        ("adaptive prefetch", &format!("none over {over}")),
-        [
-            (Level::Good, format!("reading ahead makes one query over {over} {} as fast", p.times())),
-            (
-                Level::Warning,
-                format!("reading ahead slows a query over {over} {}: set prefetch_depth = 0", p.times_slower()),
-            ),
-            (Level::Note, format!("reading ahead changes nothing for one query over {over}")),
-        ],
-        &with_device(results, &p, "published: 3.0x, 30 queries/s against 10"),
-    );
+    w.compare(format!("adaptive.{}", tree.word()), &p, ("adaptive prefetch", &format!("none over {over}")))
+        .because(with_device(results, &p, "published: 3.0x, 30 queries/s against 10"))
+        .more(Level::Good, format!("reading ahead makes one query over {over} {} as fast", p.times()))
+        .less(
+            Level::Warning,
+            format!("reading ahead slows a query over {over} {}: set prefetch_depth = 0", p.times_slower()),
+        )
+        .same(Level::Note, format!("reading ahead changes nothing for one query over {over}"));
 }
 
 /// Whether one query uses the whole disk. A page is one random read only if pages are scattered.
@@ -174,23 +168,21 @@ fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>
     let Some(p) = pair(results, &direct, &buffered) else { return };
     let over = tree_name(tree);
     w.compare(
-        &format!("direct.{}", tree.word()),
+        format!("direct.{}", tree.word()),
         &p,
         ("direct reads", &format!("buffered ones of {over}, without prefetch")),
-        [
-            (Level::Note, format!("without prefetch, direct reads of {over} are {} as fast as buffered", p.times())),
-            (
-                Level::Note,
-                format!("without prefetch, direct reads of {over} are {} slower than buffered", p.times_slower()),
-            ),
-            (Level::Note, format!("without prefetch, direct reads of {over} are as fast as buffered")),
-        ],
-        &with_device(
-            results,
-            &p,
-            "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15",
-        ),
-    );
+    )
+    .because(with_device(
+        results,
+        &p,
+        "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15",
+    ))
+    .more(Level::Note, format!("without prefetch, direct reads of {over} are {} as fast as buffered", p.times()))
+    .less(
+        Level::Note,
+        format!("without prefetch, direct reads of {over} are {} slower than buffered", p.times_slower()),
+    )
+    .same(Level::Note, format!("without prefetch, direct reads of {over} are as fast as buffered"));
 }
 
 /// The gain of concurrent queries when each reads ahead.
@@ -202,16 +194,14 @@ fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.rate()?.median)));
     let by_queries: Vec<String> = QUERIES.into_iter().filter_map(rate).collect();
     w.compare(
-        &format!("parallel.{}", tree.word()),
+        format!("parallel.{}", tree.word()),
         &p,
         (&format!("{most} queries at a time"), &format!("one over {over}")),
-        [
-            (Level::Note, format!("{most} queries at a time over {over} do {} what one does", p.times())),
-            (Level::Warning, format!("{most} queries at a time over {over} do {} less than one", p.times_slower())),
-            (Level::Good, format!("one query over {over} gets all that {most} get")),
-        ],
-        &format!("queries/s by queries at a time: {}", by_queries.join(", ")),
-    );
+    )
+    .because(format!("queries/s by queries at a time: {}", by_queries.join(", ")))
+    .more(Level::Note, format!("{most} queries at a time over {over} do {} what one does", p.times()))
+    .less(Level::Warning, format!("{most} queries at a time over {over} do {} less than one", p.times_slower()))
+    .same(Level::Good, format!("one query over {over} gets all that {most} get"));
 }
 
 /// Adaptive against the best of the fixed windows.
@@ -225,17 +215,11 @@ fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let window = format!("{best} fixed pages, {}", tree_name(tree));
     let all: Vec<String> =
         WINDOWS.iter().filter_map(|p| rate(*p)).map(|(p, r)| format!("{p}: {}", text::count(r))).collect();
-    w.compare(
-        &format!("windows.{}", tree.word()),
-        &p,
-        ("adaptive prefetch", &window),
-        [
-            (Level::Good, format!("adaptive prefetch is {} as fast as {window}", p.times())),
-            (Level::Note, format!("adaptive prefetch is {} slower than {window}", p.times_slower())),
-            (Level::Good, format!("adaptive prefetch is as fast as {window}")),
-        ],
-        &format!("the best of the fixed windows; queries/s by window: {}", all.join(", ")),
-    );
+    w.compare(format!("windows.{}", tree.word()), &p, ("adaptive prefetch", &window))
+        .because(format!("the best of the fixed windows; queries/s by window: {}", all.join(", ")))
+        .more(Level::Good, format!("adaptive prefetch is {} as fast as {window}", p.times()))
+        .less(Level::Note, format!("adaptive prefetch is {} slower than {window}", p.times_slower()))
+        .same(Level::Good, format!("adaptive prefetch is as fast as {window}"));
 }
 
 /// The database was read and leaves nothing in the page cache.

@@ -71,20 +71,14 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
             w.add(subject, Level::CannotTell, sentence, format!("{settling}; {}; {differs}", p.reason()), &p.cells());
             continue;
         }
-        w.compare(
-            subject,
-            &p,
-            ("recommended settings", &format!("defaults, {what}")),
-            [
-                (Level::Good, format!("the recommended settings make {} the {what} of the defaults", p.times())),
-                (
-                    Level::Warning,
-                    format!("the recommended settings are {} slower for {what}: keep the defaults", p.times_slower()),
-                ),
-                (Level::Note, format!("the recommended settings make no difference to {what} here")),
-            ],
-            &differs,
-        );
+        w.compare(subject, &p, ("recommended settings", &format!("defaults, {what}")))
+            .because(&differs)
+            .more(Level::Good, format!("the recommended settings make {} the {what} of the defaults", p.times()))
+            .less(
+                Level::Warning,
+                format!("the recommended settings are {} slower for {what}: keep the defaults", p.times_slower()),
+            )
+            .same(Level::Note, format!("the recommended settings make no difference to {what} here"));
     }
 }
 

@@ -20,7 +20,7 @@ use crate::settings::recommend;
 use crate::summary;
 use crate::table::{self, heading, panels};
 use crate::text;
-pub use crate::text::{escape, latency};
+pub use crate::text::{count, escape, latency};
 use crate::verdict::{Level, Verdict};
 use seawall_io::probe::explain;
 
@@ -82,7 +82,7 @@ pub fn line_plot(
 
 /// The page; `files` are settings to offer, as (name, text).
 fn page(results: &Results, said: &[Verdict], files: &[(String, String)]) -> String {
-    let sections: String = Experiment::ALL.iter().map(|e| experiment(results, *e)).collect();
+    let sections: String = Experiment::ALL.into_iter().map(|e| experiment(results, e)).collect();
     let across = section(
         "time",
         "How long one operation takes, and whether the rate holds",
@@ -387,9 +387,9 @@ fn sustained(results: &Results) -> Option<Panel> {
 
 fn every_cell(results: &Results) -> String {
     let tables: String = Experiment::ALL
-        .iter()
+        .into_iter()
         .filter_map(|e| {
-            Some(format!("<h3>{}</h3>{}", escape(definition(*e).menu), plot::table(&table::cells(results, *e)?)))
+            Some(format!("<h3>{}</h3>{}", escape(definition(e).menu), plot::table(&table::cells(results, e)?)))
         })
         .collect();
     if tables.is_empty() {
@@ -430,8 +430,8 @@ fn skipped(results: &Results) -> String {
 
 fn sources(results: &Results) -> String {
     let list: String = Experiment::ALL
-        .iter()
-        .filter_map(|e| Some((e, source(*e)?)))
+        .into_iter()
+        .filter_map(|e| Some((e, source(e)?)))
         .map(|(e, s)| {
             let address = s.address.map_or_else(String::new, |a| format!(r#" <a href="{a}">{a}</a>"#));
             format!("<li><b>{}</b> {}.{address}</li>", e.short().to_uppercase(), escape(s.citation))

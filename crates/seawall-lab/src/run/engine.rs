@@ -193,12 +193,11 @@ pub(super) fn round(spec: &CellSpec, ready: &dyn Ready, limits: &Limits, stop: &
     });
     let elapsed = start.elapsed();
     let records = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut merged = Recorder::merge(records).ok_or(LabError::Interrupted)?;
+    let mut round = Recorder::round(records, elapsed, limits.rate.is_some()).ok_or(LabError::Interrupted)?;
     let after = ready.issued();
-    (merged.writes, merged.syncs) =
-        (after.writes.saturating_sub(before.writes), after.syncs.saturating_sub(before.syncs));
-    let took = merged.took.filter(|_| limits.rate.is_none()).unwrap_or(elapsed);
-    Ok(merged.into_round(took.as_secs_f64()))
+    round.writes_issued = after.writes.saturating_sub(before.writes);
+    round.syncs_issued = after.syncs.saturating_sub(before.syncs);
+    Ok(round)
 }
 
 fn work(ready: &dyn Ready, thread: u32, turns: &Turns<'_>) -> Result<Recorder, LabError> {

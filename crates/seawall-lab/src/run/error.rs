@@ -81,8 +81,8 @@ pub enum LabError {
     #[error(transparent)]
     Engine(EngineError),
     /// A cell cannot be measured here.
-    #[error("{}", .0.0)]
-    Unavailable(Unavailable),
+    #[error("{0}")]
+    Unavailable(String),
     /// The run stopped after some cells had been measured.
     #[error("{cause}")]
     Cut {
@@ -92,16 +92,6 @@ pub enum LabError {
         cause: Box<LabError>,
     },
 }
-
-/// Why a cell cannot be measured here.
-///
-/// ```
-/// use seawall_lab::run::{LabError, Unavailable};
-/// let error = LabError::Unavailable(Unavailable("the kernel has no RWF_DONTCACHE".into()));
-/// assert_eq!(error.to_string(), "the kernel has no RWF_DONTCACHE");
-/// ```
-#[derive(Debug)]
-pub struct Unavailable(pub String);
 
 /// Why the engine did not run a cell.
 ///
@@ -127,7 +117,7 @@ pub enum EngineError {
 impl From<EngineError> for LabError {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::Unavailable(reason) => Self::Unavailable(Unavailable(reason)),
+            EngineError::Unavailable(reason) => Self::Unavailable(reason),
             EngineError::Interrupted => Self::Interrupted,
             failed @ EngineError::Failed(_) => Self::Engine(failed),
         }

@@ -32,9 +32,9 @@ mod work;
 use crate::cell::{CellSpec, Preparation};
 use crate::results::{CellResult, EngineRun, FORMAT, Results, Round, RunSettings, Skipped};
 pub use engine::{Engine, EngineSizes, EngineWork, Issued, ROW_BYTES, Ready, TREE_TO_POOL, Worker};
-pub use error::{EngineError, LabError, Unavailable};
+pub use error::{EngineError, LabError};
 pub use machine::{ForeignReading, device_counters, device_delta, this_machine};
-pub use observe::{Observation, observe};
+pub use observe::{Observation, observe, pause};
 pub use options::{FILE_BYTES_MIN, LabOptions, Limits, Progress, Silent};
 use prepare::{Preparer, unavailable};
 pub use rounds::{FOREIGN_CORES_MAX, FOREIGN_IO_MAX};
@@ -315,6 +315,5 @@ pub fn measure_on(
 ) -> Result<Round, LabError> {
     let disk = OsDisk::synchronous();
     let file = prepare::Prepared::existing(&disk, path, spec)?;
-    let (merged, seconds) = work::round(spec, &file, limits, backend, seed, &AtomicBool::new(false))?;
-    Ok(merged.into_round(seconds))
+    work::round(spec, &file, limits, backend, seed, &AtomicBool::new(false))
 }

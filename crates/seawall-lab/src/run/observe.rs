@@ -55,6 +55,19 @@ impl Observation {
     pub const HEADER: &'static str = "seconds   reads/s read MB/s   KiB/r  writes/s wrote MB/s  KiB/w flushes/s   busy";
 }
 
+/// Sleeps, and looks meanwhile whether it shall stop; `false` if so.
+pub fn pause(time: Duration, stop: &AtomicBool) -> bool {
+    let end = Instant::now() + time;
+    while !stop.load(Ordering::Relaxed) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    false
+}
+
 /// Watches `device` every `interval` until `stop` is set or `duration` is over; calls `each` with every
 /// interval. Returns false when the kernel has no counters for the device.
 ///
@@ -78,12 +91,7 @@ pub fn observe(
         None => return false,
     };
     while !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
-        let mut left = duration.map_or(interval, |d| interval.min(d.saturating_sub(start.elapsed())));
-        while !left.is_zero() && !stop.load(Ordering::Relaxed) {
-            let nap = left.min(Duration::from_millis(100));
-            std::thread::sleep(nap);
-            left -= nap;
-        }
+        pause(duration.map_or(interval, |d| interval.min(d.saturating_sub(start.elapsed()))), stop);
         let Some(after) = device_counters(device) else { return false };
         let now = Instant::now();
         each(&Observation {

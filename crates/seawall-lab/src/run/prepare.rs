@@ -5,7 +5,7 @@
 //! - Every other preparation gets a fresh file for each round, removed after it.
 //! - Before a round the file's pages are dropped from the page cache, unless the cell needs them there.
 
-use super::{LabError, Unavailable};
+use super::LabError;
 use crate::cell::{Access, Beside, CellSpec, Pattern, Preparation, Sync};
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -198,10 +198,10 @@ impl Preparer {
         if let Err(e) = allocated {
             drop(self.disk.remove(path));
             return Err(match e.errno() {
-                Some(95 | 22 | 38) => LabError::Unavailable(Unavailable(match how {
+                Some(95 | 22 | 38) => LabError::Unavailable(match how {
                     Allocate::WriteZeroes => "this kernel, file system or device has no FALLOC_FL_WRITE_ZEROES".into(),
                     Allocate::Unwritten | Allocate::KeepSize => "this file system has no fallocate".into(),
-                })),
+                }),
                 _ => e.into(),
             });
         }
@@ -284,7 +284,7 @@ impl Preparer {
             dsync: spec.sync == Sync::ODsync,
         };
         prepared.file = self.disk.open(&path, how).map_err(|e| match e.errno() {
-            Some(22) if how.direct => LabError::Unavailable(Unavailable("this file system refuses direct I/O".into())),
+            Some(22) if how.direct => LabError::Unavailable("this file system refuses direct I/O".into()),
             _ => e.into(),
         })?;
         Ok(prepared)
@@ -320,7 +320,7 @@ impl Preparer {
         let resident = self.disk.cached(&buffered, span)?.resident;
         if resident < span / 10 * 9 {
             let reason = format!("only {} of {} MiB stay in the page cache here", resident >> 20, span >> 20);
-            return Err(LabError::Unavailable(Unavailable(reason)));
+            return Err(LabError::Unavailable(reason));
         }
         Ok(())
     }

@@ -52,8 +52,10 @@ impl Recorder {
         self.operations
     }
 
-    /// The sum of several threads' records.
-    pub(super) fn merge(records: Vec<Self>) -> Option<Merged> {
+    /// The round that several threads measured; what the machine did meanwhile is added by the caller. It lasts
+    /// until the last operation ended: closing rings and threads is not part of it. If the rate was limited, the
+    /// pause after the last operation is, so it lasts `elapsed`. `None` without threads.
+    pub(super) fn round(records: Vec<Self>, elapsed: Duration, limited: bool) -> Option<Round> {
         let mut records = records.into_iter();
         let mut all = records.next()?;
         for other in records {
@@ -70,44 +72,17 @@ impl Recorder {
                 *sum += n;
             }
         }
-        Some(Merged {
-            latency: SparseHistogram::from(&all.latency),
-            max_ns: all.max_ns,
+        Some(Round {
             operations: all.operations,
-            took: all.took,
+            seconds: all.took.filter(|_| !limited).unwrap_or(elapsed).as_secs_f64(),
+            latency: SparseHistogram::from(&all.latency),
+            latency_ns_max: all.max_ns,
             per_tenth: all.per_tenth,
-            writes: all.writes,
-            syncs: all.syncs,
-        })
-    }
-}
-
-/// All threads of a round together.
-#[derive(Debug)]
-pub(super) struct Merged {
-    pub(super) latency: SparseHistogram,
-    pub(super) max_ns: u64,
-    pub(super) operations: u64,
-    pub(super) took: Option<Duration>,
-    pub(super) per_tenth: Vec<u32>,
-    pub(super) writes: u64,
-    pub(super) syncs: u64,
-}
-
-impl Merged {
-    /// A round with these operations; observations of the machine are added by the caller.
-    pub(super) fn into_round(self, seconds: f64) -> Round {
-        Round {
-            operations: self.operations,
-            seconds,
-            latency: self.latency,
-            latency_ns_max: self.max_ns,
-            per_tenth: self.per_tenth,
             device: None,
             foreign: Foreign::default(),
             cached_bytes: None,
-            writes_issued: self.writes,
-            syncs_issued: self.syncs,
-        }
+            writes_issued: all.writes,
+            syncs_issued: all.syncs,
+        })
     }
 }

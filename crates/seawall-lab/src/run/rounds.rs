@@ -3,7 +3,7 @@
 use super::machine::{self, device_counters, device_delta};
 use super::options::{Limits, Progress};
 use super::prepare::{BESIDE_FILL_BYTES_PER_S, Preparer};
-use super::{Engine, Lab, LabError, Unavailable, engine, work};
+use super::{Engine, Lab, LabError, engine, work};
 use crate::cell::{Beside, CellSpec, Pattern, Preparation};
 use crate::results::{CellResult, Foreign, Results, Round, Skipped};
 use rand::SeedableRng as _;
@@ -64,7 +64,7 @@ impl Lab {
                 }
                 match self.quiet_round(preparer, &spec, seed, one, stop) {
                     Ok(round) => results.cells[index].rounds.push(round),
-                    Err(LabError::Unavailable(Unavailable(reason))) => {
+                    Err(LabError::Unavailable(reason)) => {
                         results.skipped.push(Skipped { id, title: spec.title(), reason });
                     }
                     Err(e) => return Err(e),
@@ -127,28 +127,31 @@ impl Lab {
     ) -> Result<Round, LabError> {
         let file = preparer.prepare(spec, stop)?;
         let limits = Limits { round: self.options.round, operations_min: OPERATIONS_MIN, rate: self.options.rate };
-        let counters = || self.device.as_deref().and_then(device_counters);
-        let (device_before, foreign_before) = (counters(), machine::ForeignReading::take());
         let fill_stop = AtomicBool::new(false);
-        let measured = std::thread::scope(|scope| {
-            let fill = (spec.beside == Beside::PacedFill).then(|| scope.spawn(|| fill_beside(preparer, &fill_stop)));
-            let measured = work::round(spec, &file, &limits, self.options.backend, seed, stop);
-            fill_stop.store(true, Ordering::Relaxed);
-            match fill.map(|f| f.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))) {
-                Some(Err(e)) => Err(e),
-                _ => measured,
-            }
-        });
-        let (merged, seconds) = measured?;
-        let (cpu_cores, io_bytes_per_s) = foreign_before.since();
-        let device = device_before.zip(counters()).map(|(before, after)| device_delta(before, after));
+        let round = self.observed(|| {
+            std::thread::scope(|scope| {
+                let fill =
+                    (spec.beside == Beside::PacedFill).then(|| scope.spawn(|| fill_beside(preparer, &fill_stop)));
+                let measured = work::round(spec, &file, &limits, self.options.backend, seed, stop);
+                fill_stop.store(true, Ordering::Relaxed);
+                match fill.map(work::joined) {
+                    Some(Err(e)) => Err(e),
+                    _ => measured,
+                }
+            })
+        })?;
         let len = preparer.disk.len(&file.file)?;
-        Ok(Round {
-            device,
-            foreign: Foreign { cpu_cores, io_bytes_per_s, disturbed: false },
-            cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident),
-            ..merged.into_round(seconds)
-        })
+        Ok(Round { cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident), ..round })
+    }
+
+    /// A round with what the device and others' work did meanwhile.
+    fn observed(&self, measure: impl FnOnce() -> Result<Round, LabError>) -> Result<Round, LabError> {
+        let counters = || self.device.as_deref().and_then(device_counters);
+        let (before, foreign) = (counters(), machine::ForeignReading::take());
+        let round = measure()?;
+        let (cpu_cores, io_bytes_per_s) = foreign.since();
+        let device = before.zip(counters()).map(|(before, after)| device_delta(before, after));
+        Ok(Round { device, foreign: Foreign { cpu_cores, io_bytes_per_s, disturbed: false }, ..round })
     }
 
     /// One round of a cell that measures the engine.
@@ -164,15 +167,10 @@ impl Lab {
         let queries = spec.pattern == Pattern::RangeQuery;
         let operations_min = if queries { QUERIES_MIN * u64::from(spec.threads) } else { OPERATIONS_MIN };
         let limits = Limits { round: self.options.round / ENGINE_ROUND_PART, operations_min, rate: self.options.rate };
-        let counters = || self.device.as_deref().and_then(device_counters);
-        let (device_before, foreign_before) = (counters(), machine::ForeignReading::take());
-        let round = engine::round(spec, &*ready, &limits, stop)?;
-        let (cpu_cores, io_bytes_per_s) = foreign_before.since();
-        let device = device_before.zip(counters()).map(|(before, after)| device_delta(before, after));
+        let round = self.observed(|| engine::round(spec, &*ready, &limits, stop))?;
         let cached_bytes = engine::cached_bytes(&preparer.disk, &ready.dir());
         ready.finish()?;
-        let foreign = Foreign { cpu_cores, io_bytes_per_s, disturbed: false };
-        Ok(Round { device, foreign, cached_bytes, ..round })
+        Ok(Round { cached_bytes, ..round })
     }
 }
 

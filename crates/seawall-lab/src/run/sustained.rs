@@ -32,11 +32,11 @@ impl Lab {
             match work::round(&spec, &file, &limits, self.options.backend, self.options.seed ^ n, stop) {
                 // A second cut short by Ctrl-C would look like a drop of the rate.
                 Ok(_) if stop.load(Ordering::Relaxed) => {}
-                Ok((merged, took)) => {
+                Ok(round) => {
                     // A second that took five (a stalled disk) counts as five seconds with a fifth of its
                     // operations each.
-                    let whole = (took.round() as u32).max(1);
-                    let rate = (merged.operations as f64 / f64::from(whole)).round() as u32;
+                    let whole = (round.seconds.round() as u32).max(1);
+                    let rate = (round.operations as f64 / f64::from(whole)).round() as u32;
                     per_second.extend(std::iter::repeat_n(rate, whole as usize));
                     progress.at(per_second.len() as u64, &format!("{rate} writes/s"));
                 }

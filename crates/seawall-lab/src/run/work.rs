@@ -9,9 +9,10 @@
 
 use super::log::GroupLog;
 use super::prepare::{Prepared, noise};
-use super::record::{Merged, Recorder};
+use super::record::Recorder;
 use super::{LabError, Limits};
 use crate::cell::{Access, Beside, CellSpec, Pattern, Sync};
+use crate::results::Round;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use seawall_io::{
@@ -87,7 +88,7 @@ impl Turns<'_> {
     }
 }
 
-/// Runs one round of a cell; returns its record and its duration in seconds.
+/// Runs one round of a cell.
 pub(super) fn round(
     spec: &CellSpec,
     file: &Prepared,
@@ -95,7 +96,7 @@ pub(super) fn round(
     backend: Backend,
     seed: u64,
     stop: &AtomicBool,
-) -> Result<(Merged, f64), LabError> {
+) -> Result<Round, LabError> {
     // Cells of one pass must not touch the same blocks in the same order: the second would find them in the
     // device's cache.
     let seed = seed ^ u64::from(crc32c::crc32c(spec.id().as_bytes()));
@@ -134,13 +135,11 @@ pub(super) fn round(
     });
     let elapsed = start.elapsed();
     let records = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut merged = Recorder::merge(records).ok_or(LabError::Interrupted)?;
+    let mut round = Recorder::round(records, elapsed, limits.rate.is_some()).ok_or(LabError::Interrupted)?;
     if let Some(log) = log {
-        (merged.writes, merged.syncs) = log.issued();
+        (round.writes_issued, round.syncs_issued) = log.issued();
     }
-    // Closing rings and threads is not part of the round. Under a rate the pause after the last operation is.
-    let took = merged.took.filter(|_| limits.rate.is_none()).unwrap_or(elapsed);
-    Ok((merged, took.as_secs_f64()))
+    Ok(round)
 }
 
 pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {

@@ -12,49 +12,31 @@ mod server;
 use crate::cell::Level;
 use crate::experiment::commit_levels::measured_gain;
 use crate::results::Results;
-use crate::text;
+use crate::{text, words};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 pub use server::Server;
 
-/// The basis of a recommendation.
-///
-/// ```
-/// use seawall_lab::{sample, settings::{Confidence, recommend}};
-/// // Without measurements nothing is recommended for its speed.
-/// let advice = recommend(&sample::results(vec![]));
-/// assert!(advice.seawall.iter().all(|r| r.confidence != Confidence::Measured));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Confidence {
-    /// A difference outside the noise, or a rate with its interval.
-    Measured,
-    /// A fact that the kernel reported or a trial showed.
-    Probed,
-    /// Other values risk data, whatever their speed.
-    Safety,
-    /// The measurement cannot tell or was not made: the product's default stays.
-    DefaultKept,
-}
-
-impl Confidence {
-    /// `measured`, `probed`, `safety`, `default kept`.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::Probed => "probed",
-            Self::Safety => "safety",
-            Self::DefaultKept => "default kept",
-        }
-    }
-}
-
-impl fmt::Display for Confidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+words! {
+    /// The basis of a recommendation.
+    ///
+    /// ```
+    /// use seawall_lab::{sample, settings::{Confidence, recommend}};
+    /// // Without measurements nothing is recommended for its speed.
+    /// let advice = recommend(&sample::results(vec![]));
+    /// assert!(advice.seawall.iter().all(|r| r.confidence != Confidence::Measured));
+    /// ```
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Confidence {
+        /// A difference outside the noise, or a rate with its interval.
+        Measured = "measured",
+        /// A fact that the kernel reported or a trial showed.
+        Probed = "probed",
+        /// Other values risk data, whatever their speed.
+        Safety = "safety",
+        /// The measurement cannot tell or was not made: the product's default stays.
+        DefaultKept = "default kept",
     }
 }
 

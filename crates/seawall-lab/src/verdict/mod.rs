@@ -15,51 +15,32 @@ pub(crate) mod run;
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results, operation_word};
 use crate::stats::{Comparison, Estimate, ROUNDS_MIN};
-use crate::text;
+use crate::{text, words};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
-/// The level of a verdict.
-///
-/// ```
-/// use seawall_lab::verdict::Level;
-/// let mut levels = [Level::Good, Level::NotTested, Level::Warning];
-/// levels.sort();
-/// assert_eq!(levels[0], Level::Warning, "what to act on comes first");
-/// assert_eq!(Level::CannotTell.to_string(), "cannot tell");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Level {
-    /// Needs action.
-    Warning,
-    /// Worth knowing; neither good nor bad.
-    Note,
-    /// As it should be.
-    Good,
-    /// The measurement does not decide.
-    CannotTell,
-    /// Not tested.
-    NotTested,
-}
-
-impl Level {
-    /// `warning`, `note`, `good`, `cannot tell`, `not tested`.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Warning => "warning",
-            Self::Note => "note",
-            Self::Good => "good",
-            Self::CannotTell => "cannot tell",
-            Self::NotTested => "not tested",
-        }
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+words! {
+    /// The level of a verdict.
+    ///
+    /// ```
+    /// use seawall_lab::verdict::Level;
+    /// let mut levels = [Level::Good, Level::NotTested, Level::Warning];
+    /// levels.sort();
+    /// assert_eq!(levels[0], Level::Warning, "what to act on comes first");
+    /// assert_eq!(Level::CannotTell.to_string(), "cannot tell");
+    /// ```
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Level {
+        /// Needs action.
+        Warning = "warning",
+        /// Worth knowing; neither good nor bad.
+        Note = "note",
+        /// As it should be.
+        Good = "good",
+        /// The measurement does not decide.
+        CannotTell = "cannot tell",
+        /// Not tested.
+        NotTested = "not tested",
     }
 }
 
@@ -206,7 +187,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) experiment: Option<Experiment>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     pub(crate) fn add(
         &mut self,
         subject: &str,
@@ -215,7 +196,7 @@ impl Writer<'_> {
         reason: impl Into<String>,
         cells: &[&CellResult],
     ) {
-        let scope = self.experiment.map_or("run", Experiment::name);
+        let scope = self.experiment.map_or("run", Experiment::word);
         self.out.push(Verdict {
             id: format!("{scope}.{subject}"),
             experiment: self.experiment,
@@ -226,34 +207,69 @@ impl Writer<'_> {
         });
     }
 
-    /// The verdict on a pair: `said` is the level and sentence if `p.a` is faster, slower, or the same;
-    /// `names` are what is compared, for the case that it cannot be told.
-    pub(crate) fn compare(
-        &mut self,
-        subject: &str,
-        p: &Pair<'_>,
+    /// Begins the verdict on a pair, which [`Judging::same`] writes; `names` are what is compared, for the case
+    /// that it cannot be told.
+    pub(crate) fn compare<'w, 'p>(
+        &'w mut self,
+        subject: impl Into<String>,
+        pair: &'p Pair<'p>,
         names: (&str, &str),
-        said: [(Level, String); 3],
-        more_reason: &str,
-    ) {
-        let [more, less, same] = said;
-        let mut reason = p.reason();
-        let (level, sentence) = match p.answer {
-            Answer::More => more,
-            Answer::Less => less,
-            Answer::Same => {
-                reason = format!("any difference is under 10%; {reason}");
-                same
-            }
-            Answer::Unclear => {
-                reason = format!("{}; {reason}", p.why_unclear());
-                (Level::CannotTell, format!("cannot tell {} from {}", names.0, names.1))
-            }
-        };
-        if !more_reason.is_empty() {
-            reason = format!("{reason}; {more_reason}");
+    ) -> Judging<'w, 'a, 'p> {
+        let unclear = (pair.answer == Answer::Unclear).then(|| pair.why_unclear());
+        let said = (Level::CannotTell, format!("cannot tell {} from {}", names.0, names.1));
+        Judging { writer: self, subject: subject.into(), pair, unclear, said, because: String::new() }
+    }
+}
+
+/// A verdict on a pair in the making: a level and a sentence for each answer.
+#[must_use = "`same` writes the verdict"]
+pub(crate) struct Judging<'w, 'a, 'p> {
+    writer: &'w mut Writer<'a>,
+    subject: String,
+    pair: &'p Pair<'p>,
+    /// Why it cannot be told.
+    unclear: Option<String>,
+    said: (Level, String),
+    because: String,
+}
+
+impl Judging<'_, '_, '_> {
+    /// What the reason adds to the figures.
+    pub(crate) fn because(mut self, because: impl Into<String>) -> Self {
+        self.because = because.into();
+        self
+    }
+
+    /// Why it cannot be told, although the rates differ. Call it before the answers.
+    pub(crate) fn unless(mut self, why: Option<String>) -> Self {
+        self.unclear = self.unclear.or(why);
+        self
+    }
+
+    /// If `a` is faster.
+    pub(crate) fn more(self, level: Level, sentence: impl Into<String>) -> Self {
+        self.answer(Answer::More, level, sentence)
+    }
+
+    /// If `a` is slower.
+    pub(crate) fn less(self, level: Level, sentence: impl Into<String>) -> Self {
+        self.answer(Answer::Less, level, sentence)
+    }
+
+    fn answer(mut self, answer: Answer, level: Level, sentence: impl Into<String>) -> Self {
+        if self.unclear.is_none() && self.pair.answer == answer {
+            self.said = (level, sentence.into());
         }
-        self.add(subject, level, sentence, reason, &p.cells());
+        self
+    }
+
+    /// If they are the same. Writes the verdict.
+    pub(crate) fn same(self, level: Level, sentence: impl Into<String>) {
+        let Self { writer, subject, pair, unclear, said, because } = self.answer(Answer::Same, level, sentence);
+        let same = (pair.answer == Answer::Same).then(|| "any difference is under 10%".to_owned());
+        let because = Some(because).filter(|because| !because.is_empty());
+        let reason: Vec<String> = [unclear.or(same), Some(pair.reason()), because].into_iter().flatten().collect();
+        writer.add(&subject, said.0, said.1, reason.join("; "), &pair.cells());
     }
 }
 

@@ -93,7 +93,7 @@ impl NewOrder {
             order_line::AMOUNT.set(&mut row, worked.amount)?;
             order_line::SUPPLY_W_ID.set(&mut row, line.supply)?;
             order_line::QUANTITY.set(&mut row, line.quantity)?;
-            order_line::DIST_INFO.set(&mut row, &worked.info)?;
+            order_line::DIST_INFO.set(&mut row, worked.info)?;
             tx.put(ORDER_LINE, &key::order_line(w, d, o, number), &row)?;
             total += u64::from(worked.amount);
             black_box(worked.original);

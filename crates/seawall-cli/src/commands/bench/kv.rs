@@ -1,6 +1,6 @@
 //! `seawall bench kv`: key-value workloads.
 
-use super::{CommonArgs, ended, note_load, open, with_progress};
+use super::{CommonArgs, open, with_progress};
 use crate::{Outcome, units};
 use clap::Args;
 use seawall_bench::run::kv::KvRun;
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 pub(crate) struct KvArgs {
     /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit,
     /// commit-beside-backup, mixed or short-range
-    #[arg(long, value_name = "NAME", value_parser = workload)]
+    #[arg(long, value_name = "NAME")]
     workload: Workload,
     /// Keys in the store; K and M stand for 1,000 and 1,000,000
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]
@@ -30,10 +30,6 @@ pub(crate) struct KvArgs {
     client_batch: usize,
     #[command(flatten)]
     common: CommonArgs,
-}
-
-fn workload(text: &str) -> Result<Workload, String> {
-    text.parse()
 }
 
 /// Parses `5000`, `10M`: a number, with suffixes for powers of 1000.
@@ -56,20 +52,14 @@ pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
     let locks = common.store == "rocksdb" && workload == Workload::ReadModifyWrite;
     let needed: &[(&str, &str)] = if locks { &[("transactions", "true")] } else { &[] };
     let kv = KvRun {
-        cell: common.cell(workload.name(), args.keys, value_size, args.client_batch),
+        cell: common.cell(workload.word(), args.keys, value_size, args.client_batch),
         workload,
         config: common.config(needed),
     };
     kv.check()?;
     let _bounded = common.prepare()?;
     let ran = with_progress(|bar| kv.run(&|settings| open(&common.store, settings), bar, stop))?;
-    match &ran.result {
-        // A run that failed at once has only its error to show.
-        Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
-        Some(result) => common.show(result)?,
-        None => note_load(ran.load.as_ref(), ran.interrupted),
-    }
-    ended(ran.error, ran.interrupted)
+    common.end(ran)
 }
 
 #[cfg(test)]

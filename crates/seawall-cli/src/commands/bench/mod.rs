@@ -19,8 +19,8 @@ use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::observe::FOREIGN_CORES;
 use seawall_bench::process::ProcessError;
 use seawall_bench::report::{html, table};
-use seawall_bench::results::{CellResult, Load};
-use seawall_bench::run::{Cell, Limit, RunConfig};
+use seawall_bench::results::CellResult;
+use seawall_bench::run::{Cell, Limit, Ran, RunConfig};
 use seawall_bench::store::{Durability, Error, Settings, Store};
 use seawall_bench::stores;
 use std::path::{Path, PathBuf};
@@ -155,7 +155,7 @@ impl CommonArgs {
             durability: self.durability,
             pool_bytes: self.pool.unwrap_or(POOL_BYTES),
             client_batch,
-            flush_delay: self.flush_delay.unwrap_or_default(),
+            flush_delay_ms: self.flush_delay.unwrap_or_default().as_secs_f64() * 1e3,
             memory_limit_bytes: self.memory_limit,
             seed: self.seed,
         }
@@ -190,8 +190,24 @@ impl CommonArgs {
         Ok(self.memory_limit.map(MemoryGroup::enter).transpose()?)
     }
 
+    /// Shows what a run came to.
+    pub(super) fn end(&self, ran: Ran) -> Outcome {
+        match (&ran.result, &ran.load) {
+            // A run that failed at once has only its error to show.
+            (Some(result), _) if ran.error.is_some() && result.measured.ops == 0 => {}
+            (Some(result), _) => self.show(result)?,
+            (None, Some(load)) => note(format_args!(
+                "loaded {:.0} rows/s in {:.1} s, settled in {:.1} s",
+                load.rows_per_s, load.seconds, load.settle_seconds
+            )),
+            (None, None) if ran.interrupted => {}
+            (None, None) => note("the data is there already"),
+        }
+        ended(ran.error, ran.interrupted)
+    }
+
     /// Prints and writes the result.
-    pub(super) fn show(&self, result: &CellResult) -> Result<(), Box<dyn std::error::Error>> {
+    fn show(&self, result: &CellResult) -> Result<(), Box<dyn std::error::Error>> {
         // The files first: the measurement cannot be repeated.
         if let Some(dir) = &self.out {
             for (name, text) in [(RESULT, result.to_json()), (REPORT, html(result))] {
@@ -201,10 +217,10 @@ impl CommonArgs {
             }
         }
         print(&if self.json { format!("{}\n", result.to_json()) } else { table(result) })?;
-        if self.json && result.foreign_cpu_cores > FOREIGN_CORES {
+        if self.json && result.used.foreign_cpu_cores > FOREIGN_CORES {
             note(format_args!(
                 "disturbed: others used {:.2} cores meanwhile; measure again on a quiet machine",
-                result.foreign_cpu_cores
+                result.used.foreign_cpu_cores
             ));
         }
         Ok(())
@@ -280,18 +296,6 @@ pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
             Ok(Ended::Interrupted)
         }
         (None, false) => Ok(Ended::Well),
-    }
-}
-
-/// Reports a load that no measurement followed.
-pub(super) fn note_load(load: Option<&Load>, interrupted: bool) {
-    if let Some(load) = load {
-        note(format_args!(
-            "loaded {:.0} rows/s in {:.1} s, settled in {:.1} s",
-            load.rows_per_s, load.seconds, load.settle_seconds
-        ));
-    } else if !interrupted {
-        note("the data is there already");
     }
 }
 

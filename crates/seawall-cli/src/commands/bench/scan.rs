@@ -6,13 +6,13 @@
 //!    after the first scan.
 
 use super::kv::count;
-use super::{CommonArgs, ended, note_load, open, with_progress};
+use super::{CommonArgs, ended, open, with_progress};
 use crate::{Ended, Outcome, note, print, units};
 use clap::{Args, ValueEnum};
 use seawall_bench::report::number;
 use seawall_bench::results::CellResult;
+use seawall_bench::run::Ran;
 use seawall_bench::run::data_dir::given_or_temporary;
-use seawall_bench::run::kv::KvRan;
 use seawall_bench::scan::run::ScanRun;
 use seawall_bench::scan::{Order, Query, Rows};
 use std::sync::atomic::AtomicBool;
@@ -37,7 +37,7 @@ const THREADS: [usize; 4] = [1, 2, 4, 16];
 )]
 pub(crate) struct ScanArgs {
     /// The order in which rows were inserted: by key, or at random, so that neighbours lie apart
-    #[arg(long, value_name = "HOW", default_value = "fragmented", value_parser = order)]
+    #[arg(long, value_name = "HOW", default_value = "fragmented")]
     tree: Order,
     /// Rows of each range, or `all` for the whole table
     #[arg(long, value_name = "N", default_value = "30000", value_parser = range)]
@@ -98,10 +98,6 @@ impl Method {
     }
 }
 
-fn order(text: &str) -> Result<Order, String> {
-    text.parse()
-}
-
 fn range(text: &str) -> Result<Query, String> {
     if text == "all" {
         return Ok(Query::All);
@@ -144,7 +140,7 @@ pub(crate) fn run(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
     }
     if common.store != "seawall" && (args.prefetch.is_some() || args.method.is_some()) {
         return Err(format!(
-            "--prefetch and --method are about Seawall: give {} options of its own with --set (docs/peers.md)",
+            "--prefetch and --method are about Seawall: give {} options of its own with --set (docs/bench.md)",
             common.store
         )
         .into());
@@ -157,17 +153,11 @@ pub(crate) fn run(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
     scan.check()?;
     common.check()?;
     let ran = measured(&scan, args, stop)?;
-    match &ran.result {
-        // A run that failed at once has only its error to show.
-        Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
-        Some(result) => common.show(result)?,
-        None => note_load(ran.load.as_ref(), ran.interrupted),
-    }
-    ended(ran.error, ran.interrupted)
+    common.end(ran)
 }
 
 /// Runs a cell.
-fn measured(scan: &ScanRun, args: &ScanArgs, stop: &AtomicBool) -> Result<KvRan, Box<dyn std::error::Error>> {
+fn measured(scan: &ScanRun, args: &ScanArgs, stop: &AtomicBool) -> Result<Ran, Box<dyn std::error::Error>> {
     Ok(with_progress(|bar| scan.run(&|settings| open(&args.common.store, settings), bar, stop))?)
 }
 
@@ -185,7 +175,7 @@ fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
         print(&format!("{HEADING}\n"))?;
     }
     for order in [Order::Ordered, Order::Fragmented] {
-        let dir = parent.join(order.name());
+        let dir = parent.join(order.word());
         let keys = args.scan(order, Query::All, 1, Prefetch::On, Method::Direct).cell.keys;
         let cells = cells(&common.store, keys, args.threads_max);
         let last = cells.len() - 1;
@@ -243,11 +233,11 @@ fn cells(store: &str, keys: u64, threads_max: usize) -> Vec<(Query, usize, Prefe
 fn line(result: &CellResult, order: Order, threads: usize, prefetch: Prefetch, method: Method) -> String {
     let figure = |name: &str| result.extra.get(name).and_then(serde_json::Value::as_f64);
     let show = |name: &str| figure(name).map_or_else(|| "-".into(), number);
-    let ours = result.store == "seawall";
+    let ours = result.cell.store == "seawall";
     let mut text = format!(
         "{:<10} {:<14} {threads:>7}  {:<8}  {:<8} {:>12} {:>12} {:>8} {:>6} {:>6} {:>6} {:>6} {:>9}\n",
-        order.name(),
-        result.workload,
+        order.word(),
+        result.cell.workload,
         if !ours {
             "-"
         } else if prefetch == Prefetch::On {
@@ -276,10 +266,10 @@ fn line(result: &CellResult, order: Order, threads: usize, prefetch: Prefetch, m
         text.push_str(&format!(
             "{:<10} fio on the same file: random 16K reads/s at depth 1, 8, 32: {one}, {eight}, {many}; sequential 1M \
              at depth 8: {sequential} MB/s\n",
-            order.name()
+            order.word()
         ));
     } else if let Some(why) = result.extra.get("fio").and_then(serde_json::Value::as_str) {
-        text.push_str(&format!("{:<10} fio {why}\n", order.name()));
+        text.push_str(&format!("{:<10} fio {why}\n", order.word()));
     }
     text
 }

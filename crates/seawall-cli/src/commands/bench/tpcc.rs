@@ -2,13 +2,13 @@
 //!
 //! Exit code 1 when a condition does not hold; standard error names each.
 
-use super::{CommonArgs, ended, note_load, open, with_progress};
-use crate::{Ended, Outcome, note, print};
+use super::{CommonArgs, open, with_progress};
+use crate::{Ended, Outcome, note};
 use clap::Args;
 use clap::builder::TypedValueParser;
 use seawall_bench::tpcc::Scale;
 use seawall_bench::tpcc::check::Checked;
-use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX, table};
+use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX};
 use std::sync::atomic::AtomicBool;
 
 #[derive(Debug, Args)]
@@ -46,19 +46,8 @@ pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
     };
     tpcc.check()?;
     let _bounded = common.prepare()?;
-    let ran = with_progress(|bar| tpcc.run(&|settings| open(&common.store, settings), bar, stop))?;
-    match &ran.result {
-        // A run that failed at once has only its error to show.
-        Some(result) if ran.error.is_some() && result.measured.ops == 0 => {}
-        Some(result) => {
-            common.show(result)?;
-            if !common.json {
-                print(&format!("\n{}", table(result)))?;
-            }
-        }
-        None => note_load(ran.load.as_ref(), ran.interrupted),
-    }
-    match (ended(ran.error, ran.interrupted)?, &ran.checked) {
+    let (ran, checked) = with_progress(|bar| tpcc.run(&|settings| open(&common.store, settings), bar, stop))?;
+    match (common.end(ran)?, &checked) {
         (Ended::Well, Some(checked)) => Ok(verdict(checked)),
         (ended, _) => Ok(ended),
     }

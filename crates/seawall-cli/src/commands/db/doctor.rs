@@ -5,9 +5,10 @@ use crate::{Ended, Outcome, print, units};
 use clap::Args;
 use seawall::Stats;
 use seawall::stats::total_ns;
+use seawall_lab::run::pause;
 use seawall_tools::doctor::{Finding, diagnose, place};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Most causes of I/O to report.
@@ -30,14 +31,8 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
     let (now, window) = match args.window {
         None => (first.clone(), None),
         Some(time) if first.is_live() => {
-            let mut left = time;
-            while !left.is_zero() {
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(Ended::Interrupted);
-                }
-                let nap = left.min(Duration::from_millis(50));
-                std::thread::sleep(nap);
-                left -= nap;
+            if !pause(time, stop) {
+                return Ok(Ended::Interrupted);
             }
             (Seen::look(&args.dir)?, Some(&first.published.stats))
         }

@@ -14,9 +14,10 @@ use seawall::publish::STATS_FILE;
 pub(super) use seawall::stats::percentile_ns as percentile;
 use seawall::{Published, Stats};
 use seawall_io::{CellSnapshot, Op};
+use seawall_lab::run::pause;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -126,14 +127,8 @@ pub(crate) fn stat(args: &StatArgs, stop: &AtomicBool) -> Outcome {
     let mut earlier = first;
     let mut looks = 0;
     while args.count.is_none_or(|count| looks < count) {
-        let mut left = args.interval;
-        while !left.is_zero() {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(Ended::Well);
-            }
-            let nap = left.min(Duration::from_millis(50));
-            std::thread::sleep(nap);
-            left -= nap;
+        if !pause(args.interval, stop) {
+            return Ok(Ended::Well);
         }
         let now = Seen::look(&args.dir)?;
         let window = now.published.stats.since(&earlier.published.stats);

@@ -18,6 +18,7 @@
 //!     <──── cut, finish_rollback ──┘ <──── cut ───────┘
 //! ```
 
+mod append;
 mod check;
 mod directory;
 mod kept;

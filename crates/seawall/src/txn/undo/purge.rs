@@ -9,7 +9,8 @@
 
 use super::page::{self, Advance, BecomeHead};
 use super::record::{OwnedRecord, UndoRecord, kind};
-use super::store::{Slot, UndoStore};
+use super::store::UndoStore;
+use super::undo_log::Slot;
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TxnId, UndoPtr};

@@ -10,7 +10,7 @@
 use super::directory::{self, InitDirectory, SetDirectoryNext, SetSlot};
 use super::page::{self, InitUndo, State, TailState};
 use super::record::UndoRecord;
-use super::undo_log::UndoLog;
+use super::undo_log::{Slot, UndoLog};
 use crate::buffer::role::Role;
 use crate::buffer::{Mtr, MtrSize};
 use crate::counted::{Mutex, Padded, RwLock, thread_number};
@@ -25,41 +25,6 @@ pub const UNDO_LOGS_MAX: usize = 8192;
 
 /// Lists of idle undo logs, besides the one of those found at open.
 const STRIPES: usize = 32;
-
-/// The in-memory state that purge and the undo log's owner share. The pages agree with it, once their latches
-/// are released.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(super) struct Slot {
-    /// Its first page; moved by purge.
-    pub(super) head: AtomicU32,
-    /// Its last page; moved by its owner.
-    pub(super) tail: AtomicU32,
-    /// The transaction that has not ended. Set before its first record is visible, cleared while its last is
-    /// latched.
-    pub(super) active: AtomicU64,
-    /// Committed transactions that purge has not finished.
-    pub(super) waiting: AtomicU64,
-}
-
-impl Slot {
-    fn new(head: PageId, tail: PageId, active: TxnId, waiting: u64) -> Arc<Self> {
-        Arc::new(Self {
-            head: AtomicU32::new(head.0),
-            tail: AtomicU32::new(tail.0),
-            active: AtomicU64::new(active.0),
-            waiting: AtomicU64::new(waiting),
-        })
-    }
-
-    pub(super) fn head(&self) -> PageId {
-        PageId(self.head.load(Acquire))
-    }
-
-    pub(super) fn set_active(&self, txn: TxnId) {
-        self.active.store(txn.0, Release);
-    }
-}
 
 /// The undo logs of a database.
 #[derive(Debug)]

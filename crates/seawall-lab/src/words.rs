@@ -1,0 +1,53 @@
+//! Enums whose values have a word each: in ids, results and on command lines.
+//!
+//! The word is written once, beside the value. `Display` and `FromStr` use it, and an error lists them all.
+
+/// Defines an enum whose values have a word each. It is `Debug`, `Copy`, `Eq` and `Hash`.
+///
+/// ```
+/// seawall_lab::words! {
+///     /// How rows are inserted.
+///     pub enum Order {
+///         /// In the order of their keys.
+///         Ordered = "in-order",
+///         /// In a random order.
+///         Random = "random",
+///     }
+/// }
+/// assert_eq!((Order::Ordered.to_string(), "RANDOM".parse()), ("in-order".into(), Ok(Order::Random)));
+/// assert_eq!("odd".parse::<Order>(), Err("\"odd\": use one of in-order, random".to_owned()));
+/// ```
+#[macro_export]
+macro_rules! words {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        $vis enum $name { $($(#[$vmeta])* $variant),+ }
+
+        impl $name {
+            /// All of them.
+            $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Its word.
+            #[must_use]
+            $vis fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let found = Self::ALL.into_iter().find(|value| text.eq_ignore_ascii_case(value.word()));
+                found.ok_or_else(|| format!("{text:?}: use one of {}", Self::ALL.map(Self::word).join(", ")))
+            }
+        }
+    };
+}
