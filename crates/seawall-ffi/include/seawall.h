@@ -362,7 +362,8 @@ seawall_status seawall_log_position(const seawall_db *db, uint64_t *position);
 //
 // # Safety
 // `db` is a handle of a database; `position` is writable.
-seawall_status seawall_end_backup(const seawall_db *db, uint64_t *position);
+seawall_status seawall_end_backup(const seawall_db *db,
+                                  uint64_t *position);
 
 // Calls `told` once when the log before `position` is durable. It causes no flush: background work flushes
 // within `flush_interval`.
