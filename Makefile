@@ -143,6 +143,11 @@ nightly: need-rust
 	mariadb/crash 20
 	mariadb/crash-points
 	mariadb/sessions 64 600
+	mariadb/backup-test
+	mariadb/migrate-test
+	mariadb/scale/replicas
+	mariadb/scale/semi-sync
+	mariadb/scale/spider
 	$(COUNT_SKIPPED)
 
 # The lab's cells against fio on the same file; exits 1 when they differ by more than 10%.
@@ -201,6 +206,8 @@ mariadb-test: need-mariadb
 	MARIADB_SUITE=trixie FROM=$(COMMIT_SEED) mariadb/test
 	mariadb/suites
 	mariadb/crash 3
+	ROUNDS=1 mariadb/backup-test
+	mariadb/migrate-test
 # Debian packages of the plugin and of the command-line tool, tried in a fresh chroot.
 .PHONY: deb deb-test
 deb: need-mariadb

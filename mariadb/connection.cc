@@ -482,6 +482,15 @@ static void commit_checkpoint_request(void *cookie) {
       seawall_flush_log(db.get(), position) == SEAWALL_STATUS_OK)
     commit_checkpoint_notify_ha(cookie);
 }
+/* BACKUP STAGE END, before commits go on: a backup that waits for that ends where the binary log ends. The server ignores
+   the outcome; a backup whose end could not be decided goes on waiting, and fails when the engine does. */
+static void end_backup() {
+  uint64_t position = 0;
+  if (seawall_end_backup(db.get(), &position) != SEAWALL_STATUS_OK)
+    sql_print_error("Seawall: the end of a backup could not be decided: %s", seawall_error());
+  else if (position)
+    sql_print_information("Seawall: a backup ends at position %llu", (unsigned long long)position);
+}
 static bool flush_logs(handlerton *) { return seawall_flush_log(db.get(), 0) != SEAWALL_STATUS_OK; }
 
 void set_hooks(handlerton *h) {
@@ -501,6 +510,7 @@ void set_hooks(handlerton *h) {
   h->kill_query = kill_query;
   h->commit_checkpoint_request = commit_checkpoint_request;
   h->flush_logs = flush_logs;
+  h->end_backup = end_backup;
 }
 
 }

@@ -543,8 +543,17 @@ fn a_database_is_backed_up_and_restored_open_or_closed() {
     db.transact(|tx| tx.put(&users, b"eve", b"not yet on disk")).unwrap();
     seawall(dir, ["backup", "db", "wednesday"]).exits(0).shows("full backup");
     seawall(dir, ["backup", "db", "wednesday"]).exits(2).says("the process that has db open says").says("new or empty");
+    // One that waits for its end: the process tells it.
+    std::thread::scope(|threads| {
+        let asked = threads.spawn(|| seawall(dir, ["backup", "db", "thursday", "--wait-for-end"]));
+        while !asked.is_finished() && db.tell_backup_to_end().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        asked.join().unwrap().exits(0).shows("full backup");
+    });
     drop(users);
     db.close().unwrap();
+    seawall(dir, ["backup", "db", "friday", "--wait-for-end"]).exits(2).says("leave out --wait-for-end");
     seawall(dir, ["restore", "wednesday", "as-of-wednesday"]).exits(0);
     assert_eq!(seawall(dir, ["get", "as-of-wednesday", "users", "eve"]).exits(0).out, "not yet on disk\n");
 }

@@ -538,6 +538,15 @@ seawall_status seawall_flush_log(const seawall_db *db,
 // `db` is a handle of a database; `position` is writable.
 seawall_status seawall_log_position(const seawall_db *db, uint64_t *position);
 
+// Decides the end of the backup that another process has asked for with `--wait-for-end`: everything that was
+// committed before is in it, and nothing whose commit begins later. `position` is its end, or 0 when no backup
+// waits.
+//
+// # Safety
+// `db` is a handle of a database; `position` is writable.
+seawall_status seawall_end_backup(const seawall_db *db,
+                                  uint64_t *position);
+
 // Calls `told` once when the log before `position` is durable. It causes no flush: background work flushes
 // within `flush_interval`.
 //

@@ -170,6 +170,24 @@ pub unsafe extern "C" fn seawall_log_position(db: *const Database, position: *mu
     })
 }
 
+/// Decides the end of the backup that another process has asked for with `--wait-for-end`: everything that was
+/// committed before is in it, and nothing whose commit begins later. `position` is its end, or 0 when no backup
+/// waits.
+///
+/// # Safety
+/// `db` is a handle of a database; `position` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_end_backup(db: *const Database, position: *mut u64) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let db = unsafe { shared(db) }?;
+        let end = db.0.tell_backup_to_end()?;
+        // SAFETY: as the function requires.
+        unsafe { store(position, end.unwrap_or(0)) };
+        Ok(Status::Ok)
+    })
+}
+
 /// Called once, by a thread of the database, when the log before a position is durable (`ok`), or never
 /// will be.
 pub type OnDurable = Option<unsafe extern "C" fn(context: *mut c_void, ok: bool)>;

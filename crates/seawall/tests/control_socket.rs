@@ -90,6 +90,65 @@ fn a_backup_that_is_asked_for_restores_to_what_was_committed() {
     assert_eq!(restored.get(&tree, b"k").unwrap().as_deref(), Some(&b"changed"[..]));
 }
 
+/// As a server takes it: commits are blocked for a moment, the end is told, and commits go on. What is restored is exactly
+/// what was committed at that moment.
+#[test]
+fn a_backup_that_is_told_its_end_has_exactly_what_was_committed_then() {
+    let scratch = dir();
+    let path = scratch.path().join("db");
+    let db = Database::open_with(&path, options()).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let (stop, commits) = (AtomicBool::new(false), std::sync::Mutex::new(0_u64));
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut commits = commits.lock().unwrap();
+                    *commits += 1;
+                    let mut tx = db.begin().unwrap();
+                    tx.put(&tree, &commits.to_be_bytes(), &[b'v'; 200]).unwrap();
+                    tx.commit().unwrap();
+                }
+            });
+        }
+        for round in 0..8 {
+            let to = scratch.path().join(format!("backup{round}"));
+            let told = BackupOptions { ends_when_told: true, ..at_rate(0) };
+            assert_eq!(db.tell_backup_to_end().unwrap(), None, "no backup waits");
+            let mut at_end = None;
+            let asked = Database::ask_for_backup(&path, &to, &told, |progress| {
+                if progress.waits && at_end.is_none() {
+                    let blocked = commits.lock().unwrap();
+                    at_end = db.tell_backup_to_end().unwrap().map(|end| (end, *blocked));
+                    assert_eq!(db.tell_backup_to_end().unwrap(), at_end.map(|(end, _)| end), "told once");
+                }
+                ControlFlow::Continue(())
+            });
+            let Ok(BackupAnswer::Done(report)) = asked else { panic!("{asked:?}") };
+            let (end, committed) = at_end.unwrap();
+            assert_eq!(report.end, end);
+            let again = scratch.path().join(format!("restored{round}"));
+            Database::restore(&[&to], &again).unwrap();
+            let restored = Database::open_with(&again, options()).unwrap();
+            let copy = restored.open_tree("t").unwrap();
+            let last = restored.begin().unwrap().iter(&copy).count() as u64;
+            assert_eq!(last, committed, "round {round}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    // One that still copies pages is not ended.
+    let to = scratch.path().join("slow");
+    let slow = BackupOptions { ends_when_told: true, ..at_rate(1) };
+    let asked = Database::ask_for_backup(&path, &to, &slow, |_| {
+        if !to.join("backup.unfinished").exists() {
+            return ControlFlow::Continue(());
+        }
+        assert_eq!(db.tell_backup_to_end().unwrap(), None);
+        ControlFlow::Break(())
+    });
+    assert_eq!(asked.unwrap(), BackupAnswer::Aborted);
+}
+
 #[test]
 fn a_stale_socket_is_replaced_and_none_is_made_where_it_is_off() {
     let scratch = dir();

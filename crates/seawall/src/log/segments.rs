@@ -107,6 +107,23 @@ pub(super) enum Broken {
     NoSpace,
 }
 
+/// Who decides where the copy of the held log ends.
+///
+/// ```text
+///   Own              Outside --pages_are_copied--> Ready --fix_hold_end--> At
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HoldEnd {
+    /// The backup itself, when all is copied.
+    Own,
+    /// Another part of the program; pages are still being copied.
+    Outside,
+    /// Another part of the program; all pages are copied.
+    Ready,
+    /// It is decided.
+    At(u64),
+}
+
 #[derive(Debug)]
 struct Hold {
     /// The log from here on is kept.
@@ -114,6 +131,7 @@ struct Hold {
     /// Log before the checkpoint that it may keep, bytes.
     max_bytes: u64,
     broken: Option<Broken>,
+    end: HoldEnd,
 }
 
 #[derive(Debug)]
@@ -327,7 +345,7 @@ impl Segments {
         let released = std::mem::replace(&mut state.files, keep);
         let checkpoint = state.checkpoint;
         let (held, too_much) = match &state.hold {
-            Some(Hold { from, max_bytes, broken: None }) => {
+            Some(Hold { from, max_bytes, broken: None, .. }) => {
                 let behind = checkpoint.saturating_sub(*from);
                 (from / self.bytes, (behind > *max_bytes).then_some(behind))
             }
@@ -354,7 +372,7 @@ impl Segments {
             return None;
         }
         let from = state.checkpoint;
-        state.hold = Some(Hold { from, max_bytes, broken: None });
+        state.hold = Some(Hold { from, max_bytes, broken: None, end: HoldEnd::Own });
         Some(from)
     }
 
@@ -370,6 +388,15 @@ impl Segments {
         let free = std::mem::replace(&mut state.held, held);
         state.spares.extend(free);
         None
+    }
+
+    /// Changes who decides the end of the held log, by `change`, and returns what it is then; `None` if
+    /// there is no hold.
+    pub(super) fn hold_end(&self, change: impl FnOnce(&mut HoldEnd)) -> Option<HoldEnd> {
+        let mut state = self.state.lock();
+        let end = &mut state.hold.as_mut()?.end;
+        change(end);
+        Some(*end)
     }
 
     /// Ends the hold.

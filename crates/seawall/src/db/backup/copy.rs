@@ -89,6 +89,8 @@ pub(super) struct Copying {
     /// The copied page with the highest LSN, and that.
     newest: (Lsn, PageId),
     read_again: u64,
+    /// All pages are copied, and the end is not yet told.
+    waits: bool,
     log: LogCopy,
     pace: Pace,
     /// For pages; taken out while it is filled.
@@ -179,6 +181,9 @@ impl Copying {
         };
         let file = engine.space.hold_file();
         let disk = pool.disk().clone();
+        if options.ends_when_told {
+            hold.ends_outside();
+        }
         // The first time, the log is short behind this; pages that are dirty are not waited for.
         pool.checkpoint()?;
         let block = pool.control().current();
@@ -229,6 +234,7 @@ impl Copying {
             copied: 0,
             newest: (Lsn::ZERO, PageId::NONE),
             read_again: 0,
+            waits: false,
             log: copy,
             pace: Pace::new(rate),
             chunk: None,
@@ -260,8 +266,14 @@ impl Copying {
             pages: self.pages,
             pages_copied: self.copied,
             log_bytes: self.log.at - self.log.from,
-            done: self.next == self.pages,
+            done: self.next == self.pages && !self.waits,
+            waits: self.waits,
         }
+    }
+
+    /// Waits a little for the end to be told.
+    pub(super) fn rest(&self) {
+        self.of.engine.clock.sleep(PAUSE_MAX);
     }
 
     pub(super) fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
@@ -272,11 +284,18 @@ impl Copying {
         self.of.goes_on()?;
         self.pool().health().check()?;
         let bytes_max = bytes_max.max(2 * CHUNK as u64);
-        let durable = block_floor(self.live_log().durable());
+        // In this order: an end that is told after it was asked for is not before this (`log/hold.rs`, 3).
+        let durable = self.live_log().durable_whole();
+        let end = self.hold.end();
+        let durable = block_floor(end.map_or(durable, |end| durable.min(end)));
         // Whatever is written meanwhile, pages get their half.
         let mut left = bytes_max - self.copy_log(durable, bytes_max / 2, true)?;
         while left > 0 && self.next < self.pages {
             left = left.saturating_sub(self.copy_pages()?);
+        }
+        if self.options.ends_when_told && self.next == self.pages {
+            self.hold.pages_are_copied();
+            self.waits = end.is_none();
         }
         self.hold.check()?;
         Ok(self.progress())
@@ -434,8 +453,13 @@ impl Copying {
             return Err(Error::Usage(why));
         }
         let log = self.live_log().clone();
-        log.flush_to(log.head())?;
-        let end = log.durable_whole();
+        let end = match self.hold.end() {
+            Some(told) => told,
+            None => {
+                log.flush_to(log.head())?;
+                log.durable_whole()
+            }
+        };
         let (page_lsn, page) = self.newest;
         if page_lsn > end {
             return Err(Corruption::LogBehindPage { page, page_lsn, log_end: end }.into());

@@ -16,7 +16,9 @@
 //!    changed between the two is in the log of that backup, which the restored database does not replay.
 //! 6. Files are read by direct I/O where the file system has it: a backup leaves no page cache, whatever the flush
 //!    methods are.
-//! 7. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
+//! 7. E is the log's end when all is copied, or, with `ends_when_told`, when the process says so: then the copier goes on
+//!    copying log until that moment, and copies nothing behind it.
+//! 8. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
 
 mod copy;
 mod manifest;
@@ -55,12 +57,15 @@ pub struct BackupOptions {
     pub held_log_max: u64,
     /// The directory of an earlier backup of this database: only pages that have changed since are copied.
     pub incremental_from: Option<PathBuf>,
+    /// The end is decided by [`Database::tell_backup_to_end`] in the process that has the database open. Until then
+    /// the log is copied on. For a server whose own log must end at the same place.
+    pub ends_when_told: bool,
 }
 
 impl Default for BackupOptions {
     /// A full backup at 64 MiB a second, with at most 4 GiB of held log.
     fn default() -> Self {
-        Self { rate: 64 << 20, held_log_max: 4 << 30, incremental_from: None }
+        Self { rate: 64 << 20, held_log_max: 4 << 30, incremental_from: None, ends_when_told: false }
     }
 }
 
@@ -75,8 +80,10 @@ pub struct BackupProgress {
     pub pages_copied: u64,
     /// Bytes of log copied.
     pub log_bytes: u64,
-    /// Whether all pages are copied: [`Backup::end`] may come.
+    /// Whether all pages are copied, and the end, if it is to be told, is: [`Backup::end`] may come.
     pub done: bool,
+    /// Whether all pages are copied and the end is not yet told.
+    pub waits: bool,
 }
 
 /// A backup that was taken.
@@ -177,6 +184,32 @@ impl Database {
         self.here()?;
         take(Subject::of(self), dir.as_ref(), options, go_on)
     }
+
+    /// Decides the end of the backup under way, if it was begun with [`BackupOptions::ends_when_told`] and has copied all
+    /// pages: everything that was committed before this call is in it, and nothing whose commit begins after this has
+    /// returned. Flushes the log; the backup copies the rest of it by itself. Returns the position, or `None` when no
+    /// backup waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; [`Error::ShutDown`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (dir.path().join("db"), dir.path().join("copy"));
+    /// use seawall::{BackupOptions, Database};
+    /// let db = Database::open(&path)?;
+    /// let told = BackupOptions { ends_when_told: true, ..BackupOptions::default() };
+    /// let mut backup = db.backup_begin(&copy, &told)?;
+    /// while !backup.step(1 << 20)?.waits {}
+    /// let end = db.tell_backup_to_end()?;
+    /// while !backup.step(1 << 20)?.done {}
+    /// assert_eq!(Some(backup.end()?.end), end);
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn tell_backup_to_end(&self) -> Result<Option<u64>> {
+        let _running = self.running()?;
+        Ok(self.inner.engine().log().fix_hold_end()?.map(|end| end.0))
+    }
 }
 
 /// Begin, steps and end; `None` when `go_on` has broken it off.
@@ -187,6 +220,7 @@ fn take(
     mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
 ) -> Result<Option<BackupReport>> {
     let mut copying = Copying::begin(of, dir, options)?;
+    let mut log_bytes = 0;
     loop {
         let progress = copying.step(STEP_BYTES)?;
         if go_on(&progress).is_break() {
@@ -195,6 +229,10 @@ fn take(
         if progress.done {
             return copying.end().map(Some);
         }
+        if progress.waits && progress.log_bytes == log_bytes {
+            copying.rest();
+        }
+        log_bytes = progress.log_bytes;
     }
 }
 

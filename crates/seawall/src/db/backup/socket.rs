@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   client: "seawall-control 1", "backup", fields, "."      server: "seawall-control 1", then "progress ..." any number of times,
+//!                                                                     "waiting ..." when the end is to be told,
 //!                                                                     then "done ..." or "error ..."
 //! ```
 //!
@@ -288,9 +289,10 @@ impl Connection {
                 return ControlFlow::Continue(());
             }
             told = Some(Instant::now());
-            let BackupProgress { pages_read, pages, pages_copied, log_bytes, done: _ } = progress;
+            let BackupProgress { pages_read, pages, pages_copied, log_bytes, done: _, waits } = progress;
+            let what = if *waits { "waiting" } else { "progress" };
             // Where it has gone or does not listen any more, it wants no backup.
-            match say(&self.stream, &format!("progress {pages_read} {pages} {pages_copied} {log_bytes}\n")) {
+            match say(&self.stream, &format!("{what} {pages_read} {pages} {pages_copied} {log_bytes}\n")) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             }
@@ -328,10 +330,13 @@ struct Request {
 impl Request {
     fn write(&self) -> String {
         let path = |path: &Path| escape(path.as_os_str().as_bytes());
-        let BackupOptions { rate, held_log_max, incremental_from } = &self.options;
+        let BackupOptions { rate, held_log_max, incremental_from, ends_when_told } = &self.options;
         let mut text = format!("{GREETING}\nbackup\nto {}\nrate {rate}\nheld_log_max {held_log_max}\n", path(&self.to));
         if let Some(base) = incremental_from {
             writeln!(text, "incremental_from {}", path(base)).expect("a string takes all");
+        }
+        if *ends_when_told {
+            text += "ends_when_told\n";
         }
         text + ".\n"
     }
@@ -359,6 +364,7 @@ impl Request {
                 "rate" => options.rate = number()?,
                 "held_log_max" => options.held_log_max = number()?,
                 "incremental_from" => options.incremental_from = Some(path()?),
+                "ends_when_told" => options.ends_when_told = true,
                 "." => return to.map(|to| Self { to, options }).ok_or_else(|| "the request names no target".into()),
                 _ => return Err(format!("unknown field {name:?}")),
             }
@@ -539,8 +545,10 @@ impl Database {
             let (what, rest) = answer.split_once(' ').unwrap_or((&answer, ""));
             let numbers: Vec<u64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
             match (what, &numbers[..]) {
-                ("progress", &[pages_read, pages, pages_copied, log_bytes]) => {
-                    progress = BackupProgress { pages_read, pages, pages_copied, log_bytes, done: pages_read == pages };
+                ("progress" | "waiting", &[pages_read, pages, pages_copied, log_bytes]) => {
+                    let waits = what == "waiting";
+                    let done = pages_read == pages && !waits;
+                    progress = BackupProgress { pages_read, pages, pages_copied, log_bytes, done, waits };
                     if go_on(&progress).is_break() {
                         return Ok(BackupAnswer::Aborted);
                     }
@@ -579,7 +587,8 @@ mod tests {
         for to in [&b"/srv/copy"[..], b"/a b\n%\xff"] {
             let to = PathBuf::from(OsString::from_vec(to.to_vec()));
             for incremental_from in [None, Some(to.clone())] {
-                let options = BackupOptions { rate: 7, held_log_max: 9, incremental_from };
+                let ends_when_told = incremental_from.is_some();
+                let options = BackupOptions { rate: 7, held_log_max: 9, incremental_from, ends_when_told };
                 let asked = Request { to: to.clone(), options };
                 assert_eq!(request(asked.write().as_bytes()), Ok(asked));
             }
