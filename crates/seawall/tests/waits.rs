@@ -274,6 +274,37 @@ fn a_row_that_another_has_is_looked_at_as_it_is_committed() {
     }
 }
 
+/// A replica gives way to the one that is to commit first: it must be told of the holder too, and not only of the one that
+/// waits just ahead, which may give up.
+#[test]
+fn a_wait_is_told_with_all_that_are_ahead() {
+    let (db, tree) = database();
+    let mut holder = begin(&db, Isolation::ReadCommitted, LONG, 1);
+    holder.put(&tree, &[1], b"new").unwrap();
+    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let heard = told.clone();
+    db.on_wait(move |wait| {
+        let mut holders: Vec<u64> = wait.holders.iter().map(|holder| holder.tag).collect();
+        holders.sort_unstable();
+        heard.lock().unwrap().push((wait.waiter.tag, holders));
+    })
+    .unwrap();
+    std::thread::scope(|scope| {
+        for (tag, waiting) in [(2, 1), (3, 2)] {
+            let (db, tree) = (&db, &tree);
+            scope.spawn(move || {
+                let mut tx = begin(db, Isolation::ReadCommitted, LONG, tag);
+                tx.put(tree, &[1], b"newer").unwrap();
+                tx.commit().unwrap();
+            });
+            until_waiting(db, waiting);
+        }
+        holder.commit().unwrap();
+    });
+    let told = told.lock().unwrap();
+    assert!(told.contains(&(2, vec![1])) && told.contains(&(3, vec![1, 2])), "{told:?}");
+}
+
 #[test]
 fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
     let (db, tree) = database();

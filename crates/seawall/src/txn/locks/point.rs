@@ -357,9 +357,9 @@ impl Points {
         self.shards.iter().map(|shard| shard.map.lock().len()).sum()
     }
 
-    /// Every owner that blocks a waiter, with no short cut.
-    #[cfg(test)]
-    pub(super) fn all_blockers(&self, waiter: &Arc<Waiter>) -> Vec<u64> {
+    /// Every owner that blocks a waiter, with no short cut: one further ahead blocks it still when a nearer one has
+    /// given up.
+    pub(super) fn all_blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
         let WaitQueue::Point { hash } = waiter.queue else { return Vec::new() };
         let map = self.shard(hash).map.lock();
         let Some(point) = map.get(&hash) else { return Vec::new() };
@@ -368,8 +368,8 @@ impl Points {
             point.holders.iter().filter(|holder| holder.mode.excludes(waiter.mode)).map(|holder| &holder.owner);
         let ahead =
             point.queue.iter().take(at).filter(|other| other.mode.excludes(waiter.mode) && other.cell.is_waiting());
-        let all = holders.chain(ahead.map(|other| &other.owner)).map(|owner| owner.serial);
-        all.filter(|&serial| serial != waiter.owner.serial).collect()
+        let all = holders.chain(ahead.map(|other| &other.owner));
+        all.filter(|owner| owner.serial != waiter.owner.serial).cloned().collect()
     }
 
     #[cfg(test)]

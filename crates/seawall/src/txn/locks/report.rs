@@ -153,7 +153,12 @@ impl LockTable {
     /// `None` if it no longer waits.
     fn wait_info(&self, waiter: &Arc<Waiter>) -> Option<WaitInfo> {
         let (mut holders, mut modes): (Vec<Party>, Vec<Option<Mode>>) = (Vec::new(), Vec::new());
-        for holder in self.blockers(waiter) {
+        // A server that must know who waits for whom is told once: all of them, not only the nearest.
+        let blockers = match waiter.queue {
+            WaitQueue::Point { .. } => self.points.all_blockers(waiter),
+            WaitQueue::Tree { .. } => self.blockers(waiter),
+        };
+        for holder in blockers {
             let party = holder.party();
             if !holders.contains(&party) {
                 holders.push(party);

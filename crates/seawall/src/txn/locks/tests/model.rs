@@ -354,7 +354,9 @@ impl Queues {
     fn edges(&self) -> BTreeMap<u64, BTreeSet<u64>> {
         let waiters = self.waiting.iter().flatten();
         let all = |waiter: &Arc<Waiter>| match waiter.queue {
-            WaitQueue::Point { .. } => self.table.points.all_blockers(waiter).into_iter().collect(),
+            WaitQueue::Point { .. } => {
+                self.table.points.all_blockers(waiter).iter().map(|owner| owner.serial).collect()
+            }
             WaitQueue::Tree { .. } => self.table.blockers(waiter).iter().map(|owner| owner.serial).collect(),
         };
         waiters.map(|waiter| (waiter.owner.serial, all(waiter))).collect()
