@@ -292,7 +292,7 @@ static seawall_status keys_with(seawall_tx *tx, const std::string &prefix, std::
 
 seawall_status for_each_table(const std::function<bool(seawall_tx *tx, const std::string &name, const Definition &)> &told) {
   const std::string first(1, TABLE), end(1, TABLE + 1);
-  return in_transaction([&](seawall_tx *tx) {
+  return in_transaction("tables", [&](seawall_tx *tx) {
     Cursor cursor;
     seawall_status status = seawall_cursor_new(cursor.out());
     if (status == SEAWALL_STATUS_OK)

@@ -240,7 +240,6 @@ typedef void (*seawall_finding_fn)(void *context, const char *text);
 // ends it.
 typedef bool (*seawall_compact_fn)(void *context, uint64_t done, uint64_t leaves);
 
-// Called with each number of the statistics: the part of the engine, the number's name, what it is.
 // A transaction, as reports name it.
 typedef struct {
   // Unique since the database was opened. Later transactions mostly have higher ones.

@@ -61,6 +61,9 @@ pub struct PoolConfig {
     pub io_capacity_burst: u32,
     /// The most of the pool that may be dirty, percent, before cleaning hurries.
     pub max_dirty_percent: u8,
+    /// How far the checkpoint may fall behind the log's head, bytes, before cleaning hurries; well below the
+    /// log's capacity.
+    pub checkpoint_age_max: u64,
     /// The most prefetches that one [`Pool::prefetch`] begins.
     pub prefetch_depth: u32,
     /// The most prefetches in flight at one time.

@@ -72,6 +72,7 @@ impl Machine {
             max_dirty_percent: 75,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
+            checkpoint_age_max: 2 << 20,
             patience: Duration::from_secs(5),
         }
     }

@@ -75,6 +75,7 @@ impl Rig {
             max_dirty_percent: 90,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
+            checkpoint_age_max: log_bytes / 2,
             patience: Duration::from_secs(20),
         };
         let control = Path::new(DIR).join(CONTROL_FILE);

@@ -166,6 +166,7 @@ impl Machine {
             max_dirty_percent: 90,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
+            checkpoint_age_max: self.log_bytes / 2,
             patience: self.patience,
         }
     }
