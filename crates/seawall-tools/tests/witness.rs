@@ -557,7 +557,9 @@ fn the_real_disk_under_every_method() {
             };
             let found = verify(&*disk, dir.path(), &options, &AtomicBool::new(false), &|_| ()).unwrap();
             assert_eq!((found.main.broken(), found.main.intact), (0, found.main.checked), "{}", found.text());
-            assert!(cleanup(&*disk, dir.path(), options.run).unwrap() > 3);
+            // How many streams came to write is the scheduler's choice.
+            assert!(cleanup(&*disk, dir.path(), options.run).unwrap() > 0);
+            assert_eq!(disk.list(dir.path()).unwrap(), Vec::<PathBuf>::new());
         }
     });
 }
