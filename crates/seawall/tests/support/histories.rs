@@ -198,15 +198,15 @@ impl Client<'_> {
                     answer?;
                 }
                 _ => {
-                    tx.begin_statement();
+                    // The snapshot is as old as the statement.
                     let at = self.clock.stamp();
-                    for _ in 0..2 {
-                        let key = self.key();
-                        self.read(tx, key, false)?;
-                        // The snapshot is as old as the statement.
-                        self.ops.last_mut().expect("it was noted").at = at.saturating_sub(1);
-                    }
+                    tx.begin_statement();
+                    let before = self.ops.len();
+                    let keys = [self.key(), self.key()];
+                    let answer = keys.into_iter().try_for_each(|key| self.read(tx, key, false).map(drop));
+                    self.ops[before..].iter_mut().for_each(|op| op.at = at);
                     tx.end_statement();
+                    answer?;
                 }
             }
             if self.dice.percent(10) {
