@@ -244,7 +244,7 @@ void Connection::detach() {
 
 /* The server itself would only print a number. */
 int Connection::failed_end(const char *what, seawall_status status) {
-  my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the transaction could not be %s: %s", MYF(ME_ERROR_LOG), what, seawall_error());
+  my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the transaction could not be %s: %s", MYF(0), what, seawall_error());
   return error_of(m_thd, status, nullptr);
 }
 

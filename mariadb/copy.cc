@@ -6,7 +6,9 @@
    2. Indexes get no entries meanwhile. At the end they are built from sorted entries, and replace the empty ones that
       the table was made with in one transaction of the dictionary. An index that cannot be built from the rows alone
       is maintained row by row.
-   3. The pieces are not flushed. The renaming of the table is, and it comes later in the log. */
+   3. The pieces are not flushed, but the log is at the end: nothing flushed need follow a CREATE TABLE ... SELECT.
+   4. A row that is refused ends the statement, so that nothing of one row is undone: not with IGNORE and REPLACE.
+   5. Temporary tables are not copied so: a snapshot of the connection's transaction does not see what another one commits. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -15,7 +17,13 @@ using namespace seawall;
 
 static const uint64_t ROWS_OF_PIECE = 10000;
 
+bool ha_seawall::can_copy() const {
+  const LEX *lex = ha_thd()->lex;
+  return !table->s->sequence && m_name[0] != '/' && !lex->ignore && lex->duplicates == DUP_ERROR;
+}
+
 int ha_seawall::begin_copy() {
+  m_copy.sorted.clear();
   for (uint at = 0; at < table->s->keys; at++) m_copy.sorted.push_back(!is_primary(at) && can_be_built(table->key_info + at));
   return begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
 }
@@ -37,6 +45,7 @@ int ha_seawall::finish_copy() {
   if (!m_copy.on || !m_own) return 0;
   THD *thd = ha_thd();
   int error = failed(seawall_commit(m_own.get()));
+  if (!error) error = failed(seawall_flush_log(db.get(), 0));
   if (!error && !thd->is_error() && thd_kill_level(thd) == THD_IS_NOT_KILLED) error = build_sorted_indexes();
   abandon_copy();
   return error;

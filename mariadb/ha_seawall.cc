@@ -384,7 +384,7 @@ int ha_seawall::extra(enum ha_extra_function operation) {
   case HA_EXTRA_WRITE_CANNOT_REPLACE: m_replaces = false; break;
   case HA_EXTRA_KEYREAD: m_keyread = true; break;
   case HA_EXTRA_NO_KEYREAD: m_keyread = false; break;
-  case SEAWALL_BEGIN_COPY: m_copy.on = !table->s->sequence; break;
+  case SEAWALL_BEGIN_COPY: m_copy.on = can_copy(); break;
   case SEAWALL_END_COPY: return finish_copy();
   case SEAWALL_ABORT_COPY: abandon_copy(); break;
   default: break;

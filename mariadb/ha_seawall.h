@@ -206,6 +206,7 @@ private:
   int check_readable();
   int begin_own(seawall_commit_level level);
   int commit_own();
+  bool can_copy() const;
   int begin_copy();
   int finish_copy();
   void abandon_copy();
