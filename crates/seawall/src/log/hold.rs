@@ -30,9 +30,7 @@ impl Log {
         self.segments.hold(max_bytes)?;
         Some(LogHold { log: self.clone(), max_bytes })
     }
-}
 
-impl Log {
     /// Decides the end of the held log, if the copier waits for that: a durable position behind everything that
     /// is published when this is called. `None` if it does not wait.
     ///

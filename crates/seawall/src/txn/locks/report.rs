@@ -68,8 +68,7 @@ pub struct WaitInfo {
     pub waiter: Party,
     /// What it waits for.
     pub wanted: Wanted,
-    /// The transactions it waits for: those that hold the lock, and those ahead of it in the queue. Of the
-    /// latter only the nearest is named if it wants the lock exclusively: it waits for the rest itself.
+    /// The transactions it waits for: those that hold the lock, and all that are ahead of it in the queue.
     pub holders: Vec<Party>,
     /// How each of the holders has locked what is waited for; `None` if it has not: it is ahead in the queue,
     /// or it uses a tree that is wanted whole.
