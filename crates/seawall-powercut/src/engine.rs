@@ -162,14 +162,15 @@ fn disturb(db: &Database, trees: &[(String, Tree)], mut rng: SeededRng) -> Resul
     let often = rng.pick(&[1, 30]);
     loop {
         std::thread::sleep(Duration::from_millis(often * rng.scale(60)));
-        match rng.below(8) {
+        match rng.below(9) {
             0 => db.set("log_flush_method", rng.pick(&METHODS))?,
             1 => db.set("flush_interval", rng.pick(&["5ms", "50ms", "1s"]))?,
             2 => db.set("pool_size", rng.pick(&["2M", "3M", "4M"]))?,
             3 => db.set("log_capacity", rng.pick(&["4M", "6M", "32M"]))?,
             4 => db.set("max_dirty_percent", rng.pick(&["5", "50", "90"]))?,
             5 => db.set("io_capacity", rng.pick(&["200", "2000", "20000"]))?,
-            6 => db.checkpoint()?,
+            6 => db.set("max_checkpoint_age_percent", rng.pick(&["10", "50", "75"]))?,
+            7 => db.checkpoint()?,
             _ => drop(db.compact(rows)?),
         }
     }

@@ -31,6 +31,8 @@ fn small() -> Options {
         .with_log_segment_size(SEGMENT)
         .with_log_capacity(2 << 20)
         .with_log_buffer_size(1 << 20)
+        .with_max_checkpoint_age_percent(25)
+        .with_max_dirty_percent(45)
 }
 
 fn try_open(sim: &Arc<SimDisk>, disk: Arc<dyn Disk>, options: Options) -> seawall::Result<Database> {

@@ -24,6 +24,8 @@ fn options() -> Options {
         .with_log_segment_size(64 << 10)
         .with_log_capacity(2 << 20)
         .with_log_buffer_size(1 << 20)
+        .with_max_checkpoint_age_percent(25)
+        .with_max_dirty_percent(45)
 }
 
 fn open_with(disk: &Arc<DyingProcess>, sim: &Arc<SimDisk>, options: Options) -> seawall::Result<Database> {

@@ -37,10 +37,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Below this share of the most age or dirt, percent, cleaning rests.
-const CALM_PERCENT: u64 = 25;
+/// Below this share of the most age or dirt, percent, cleaning rests. A page that changes all the time is written once in
+/// the log between the part of the age that a round writes and this: the larger it is, the fewer writes.
+const CALM_PERCENT: u64 = 50;
 /// Above it, cleaning does not pause.
-const URGENT_PERCENT: u64 = 75;
+const URGENT_PERCENT: u64 = 80;
+/// A round writes the pages whose oldest change lies in this part of the age: `1 / AGE_PARTS`.
+const AGE_PARTS: u64 = 4;
 
 /// Frames ahead of the clock hand that are searched for dirty pages before any others.
 const NEAR_HAND: u64 = 8192;
@@ -120,7 +123,7 @@ impl Pool {
         }
         let written = self.clean_oldest()?;
         // From a tenth of the capacity to all of it.
-        let share = (pressure - CALM_PERCENT).max(5) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
+        let share = (pressure - CALM_PERCENT).max(3) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
         let pause = self.pause_after(written, (pressure < URGENT_PERCENT).then_some(share));
         Ok(Progress { written, freed: 0, more: written > 0, pause })
     }
@@ -142,12 +145,12 @@ impl Pool {
     fn pressure_percent(&self) -> u64 {
         let age = self.log().head().0.saturating_sub(self.checkpoint_lsn().0);
         let dirty_max = u64::from(self.frames.limit()) * u64::from(self.max_dirty_percent()) / 100;
-        let age_max = self.config.checkpoint_age_max.min(self.log().capacity() / 2);
+        let age_max = self.log().capacity() * u64::from(self.max_age_percent.load(Ordering::Relaxed)) / 100;
         let aged = age.saturating_mul(100) / age_max.max(1);
         aged.max(self.dirty_count() * 100 / dirty_max.max(1))
     }
 
-    /// Writes a batch of the oldest half of the dirty pages, in file order.
+    /// Writes a batch of the oldest dirty pages, in file order.
     fn clean_oldest(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
         let mut batch = Vec::with_capacity(BATCH);
@@ -155,8 +158,8 @@ impl Pool {
             let mut round = self.cleaner.round.lock();
             if round.is_empty() {
                 let (checkpoint, head) = (self.checkpoint_lsn().0, self.log().head().0);
-                let middle = checkpoint + head.saturating_sub(checkpoint).div_ceil(2);
-                *round = self.older_than(Lsn(middle));
+                let oldest = checkpoint + head.saturating_sub(checkpoint).div_ceil(AGE_PARTS);
+                *round = self.older_than(Lsn(oldest));
                 if round.is_empty() {
                     *round = self.older_than(Lsn(u64::MAX));
                 }

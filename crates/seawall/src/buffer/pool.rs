@@ -60,10 +60,10 @@ pub struct PoolConfig {
     /// Pages a second that cleaning may write at most.
     pub io_capacity_burst: u32,
     /// The most of the pool that may be dirty, percent, before cleaning hurries.
-    pub max_dirty_percent: u8,
-    /// How far the checkpoint may fall behind the log's head, bytes, before cleaning hurries; well below the
-    /// log's capacity.
-    pub checkpoint_age_max: u64,
+    pub max_dirty_percent: u32,
+    /// The most of the log's capacity that the checkpoint may be behind the head, percent, before cleaning hurries. The
+    /// rest is for what is written until cleaning catches up.
+    pub max_age_percent: u32,
     /// The most prefetches that one [`Pool::prefetch`] begins.
     pub prefetch_depth: u32,
     /// The most prefetches in flight at one time.
@@ -92,8 +92,9 @@ pub struct Pool {
     /// See [`Pool::set_io_capacity`].
     pub(super) io_capacity: AtomicU32,
     pub(super) io_capacity_burst: AtomicU32,
-    /// See [`Pool::set_max_dirty_percent`] and [`Pool::set_prefetch_depths`].
+    /// See [`Pool::set_cleaning_limits`] and [`Pool::set_prefetch_depths`].
     pub(super) max_dirty_percent: AtomicU32,
+    pub(super) max_age_percent: AtomicU32,
     pub(super) prefetch_depth: AtomicU32,
     pub(super) prefetch_depth_total: AtomicU32,
     /// See [`Pool::set_prefetch_window`].
@@ -203,7 +204,8 @@ impl Pool {
             opened_at: log.head(),
             io_capacity: AtomicU32::new(config.io_capacity),
             io_capacity_burst: AtomicU32::new(config.io_capacity_burst),
-            max_dirty_percent: AtomicU32::new(u32::from(config.max_dirty_percent)),
+            max_dirty_percent: AtomicU32::new(config.max_dirty_percent),
+            max_age_percent: AtomicU32::new(config.max_age_percent),
             prefetch_depth: AtomicU32::new(config.prefetch_depth),
             prefetch_depth_total: AtomicU32::new(config.prefetch_depth_total),
             prefetch_window: AtomicU32::new(0),
@@ -276,9 +278,10 @@ impl Pool {
         self.io_capacity_burst.store(burst, Ordering::Relaxed);
     }
 
-    /// The most of the pool that may be dirty, percent, before cleaning hurries.
-    pub fn set_max_dirty_percent(&self, percent: u32) {
-        self.max_dirty_percent.store(percent, Ordering::Relaxed);
+    /// Sets [`PoolConfig::max_dirty_percent`] and [`PoolConfig::max_age_percent`] from now on.
+    pub fn set_cleaning_limits(&self, dirty_percent: u32, age_percent: u32) {
+        self.max_dirty_percent.store(dirty_percent, Ordering::Relaxed);
+        self.max_age_percent.store(age_percent, Ordering::Relaxed);
     }
 
     /// As [`PoolConfig::max_dirty_percent`], now.

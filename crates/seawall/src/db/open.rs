@@ -234,8 +234,8 @@ impl Opening {
             clock: env.clock.clone(),
             io_capacity: options.io_capacity(),
             io_capacity_burst: options.io_capacity_burst(),
-            max_dirty_percent: options.max_dirty_percent() as u8,
-            checkpoint_age_max: u64::MAX,
+            max_dirty_percent: options.max_dirty_percent(),
+            max_age_percent: options.max_checkpoint_age_percent(),
             prefetch_depth: options.prefetch_depth(),
             prefetch_depth_total: options.prefetch_depth_total(),
             patience: match env.background {

@@ -58,7 +58,9 @@ impl Database {
             "io_capacity" | "io_capacity_burst" => {
                 engine.pool().set_io_capacity(changed.io_capacity(), changed.io_capacity_burst());
             }
-            "max_dirty_percent" => engine.pool().set_max_dirty_percent(changed.max_dirty_percent()),
+            "max_dirty_percent" | "max_checkpoint_age_percent" => {
+                engine.pool().set_cleaning_limits(changed.max_dirty_percent(), changed.max_checkpoint_age_percent());
+            }
             "prefetch_depth" | "prefetch_depth_total" => {
                 engine.pool().set_prefetch_depths(changed.prefetch_depth(), changed.prefetch_depth_total());
             }

@@ -252,7 +252,11 @@ impl Rig {
             // Segments end as often as possible.
             (page_bytes, segment_bytes) = (4096, 64 << 10);
         }
+        // Half of the seeds clean early, as all did when the first were kept.
+        let (age, dirty) = if size.kept || seed % 2 == 0 { (25, 45) } else { (75, 90) };
         let fixed = vec![
+            ("max_checkpoint_age_percent", age.to_string()),
+            ("max_dirty_percent", dirty.to_string()),
             ("page_size", page_bytes.to_string()),
             ("log_segment_size", segment_bytes.to_string()),
             ("data_initial_size", "1M".to_string()),

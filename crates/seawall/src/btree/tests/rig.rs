@@ -73,9 +73,9 @@ impl Rig {
             io_capacity: 2000,
             io_capacity_burst: 20000,
             max_dirty_percent: 90,
+            max_age_percent: 75,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
-            checkpoint_age_max: log_bytes / 2,
             patience: Duration::from_secs(20),
         };
         let control = Path::new(DIR).join(CONTROL_FILE);
