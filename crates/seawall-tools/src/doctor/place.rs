@@ -56,7 +56,7 @@ fn of_device(dir: &Path, device: &BlockDevice) -> Option<Finding> {
         id: "write-through",
         severity: Severity::Note,
         sentence: format!(
-            "The device {} below {} says that it has no volatile write cache, so the kernel sends no flushes.",
+            "The device {} below {} reports no volatile write cache, so the kernel sends no flush commands to it.",
             device.name,
             dir.display()
         ),

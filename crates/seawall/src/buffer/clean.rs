@@ -145,7 +145,7 @@ impl Pool {
     fn pressure_percent(&self) -> u64 {
         let age = self.log().head().0.saturating_sub(self.checkpoint_lsn().0);
         let dirty_max = u64::from(self.frames.limit()) * u64::from(self.max_dirty_percent()) / 100;
-        let age_max = self.log().capacity() * u64::from(self.max_age_percent.load(Ordering::Relaxed)) / 100;
+        let age_max = self.log().capacity() * u64::from(self.max_checkpoint_age_percent.load(Ordering::Relaxed)) / 100;
         let aged = age.saturating_mul(100) / age_max.max(1);
         aged.max(self.dirty_count() * 100 / dirty_max.max(1))
     }

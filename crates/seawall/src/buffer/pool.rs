@@ -63,7 +63,7 @@ pub struct PoolConfig {
     pub max_dirty_percent: u32,
     /// The most of the log's capacity that the checkpoint may be behind the head, percent, before cleaning hurries. The
     /// rest is for what is written until cleaning catches up.
-    pub max_age_percent: u32,
+    pub max_checkpoint_age_percent: u32,
     /// The most prefetches that one [`Pool::prefetch`] begins.
     pub prefetch_depth: u32,
     /// The most prefetches in flight at one time.
@@ -94,7 +94,7 @@ pub struct Pool {
     pub(super) io_capacity_burst: AtomicU32,
     /// See [`Pool::set_cleaning_limits`] and [`Pool::set_prefetch_depths`].
     pub(super) max_dirty_percent: AtomicU32,
-    pub(super) max_age_percent: AtomicU32,
+    pub(super) max_checkpoint_age_percent: AtomicU32,
     pub(super) prefetch_depth: AtomicU32,
     pub(super) prefetch_depth_total: AtomicU32,
     /// See [`Pool::set_prefetch_window`].
@@ -205,7 +205,7 @@ impl Pool {
             io_capacity: AtomicU32::new(config.io_capacity),
             io_capacity_burst: AtomicU32::new(config.io_capacity_burst),
             max_dirty_percent: AtomicU32::new(config.max_dirty_percent),
-            max_age_percent: AtomicU32::new(config.max_age_percent),
+            max_checkpoint_age_percent: AtomicU32::new(config.max_checkpoint_age_percent),
             prefetch_depth: AtomicU32::new(config.prefetch_depth),
             prefetch_depth_total: AtomicU32::new(config.prefetch_depth_total),
             prefetch_window: AtomicU32::new(0),
@@ -278,10 +278,10 @@ impl Pool {
         self.io_capacity_burst.store(burst, Ordering::Relaxed);
     }
 
-    /// Sets [`PoolConfig::max_dirty_percent`] and [`PoolConfig::max_age_percent`] from now on.
+    /// Sets [`PoolConfig::max_dirty_percent`] and [`PoolConfig::max_checkpoint_age_percent`] from now on.
     pub fn set_cleaning_limits(&self, dirty_percent: u32, age_percent: u32) {
         self.max_dirty_percent.store(dirty_percent, Ordering::Relaxed);
-        self.max_age_percent.store(age_percent, Ordering::Relaxed);
+        self.max_checkpoint_age_percent.store(age_percent, Ordering::Relaxed);
     }
 
     /// As [`PoolConfig::max_dirty_percent`], now.

@@ -235,7 +235,7 @@ impl Opening {
             io_capacity: options.io_capacity(),
             io_capacity_burst: options.io_capacity_burst(),
             max_dirty_percent: options.max_dirty_percent(),
-            max_age_percent: options.max_checkpoint_age_percent(),
+            max_checkpoint_age_percent: options.max_checkpoint_age_percent(),
             prefetch_depth: options.prefetch_depth(),
             prefetch_depth_total: options.prefetch_depth_total(),
             patience: match env.background {

@@ -70,7 +70,7 @@ impl Machine {
             io_capacity: 1000,
             io_capacity_burst: 10000,
             max_dirty_percent: 75,
-            max_age_percent: 75,
+            max_checkpoint_age_percent: 75,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
             patience: Duration::from_secs(5),

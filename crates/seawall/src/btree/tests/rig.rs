@@ -73,7 +73,7 @@ impl Rig {
             io_capacity: 2000,
             io_capacity_burst: 20000,
             max_dirty_percent: 90,
-            max_age_percent: 75,
+            max_checkpoint_age_percent: 75,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
             patience: Duration::from_secs(20),

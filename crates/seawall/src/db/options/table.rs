@@ -265,13 +265,13 @@ options! {
     max_dirty_percent, with_max_dirty_percent: u32 as Percent = 90,
         Limits::Between(1, 99), Running, "percent", ["max_dirty_pages_pct"],
         "The largest share of the pool that may be dirty.",
-        "A ceiling: at it, background work writes at `io_capacity_burst`. Cleaning begins at half of it.";
+        "Cleaning begins at half of this share; from 80% of it on it may write at `io_capacity_burst`.";
 
     max_checkpoint_age_percent, with_max_checkpoint_age_percent: u32 as Percent = 75,
         Limits::Between(5, 90), Running, "percent", [],
         "The largest share of `log_capacity` that the checkpoint may be behind the log's end.",
-        "Cleaning begins at half of it, and at 80% of it hurries as `io_capacity_burst` allows. More: a page that changes \
-         often is written less often. Less: recovery is shorter.";
+        "Cleaning begins at half of this share; from 80% of it on it may write at `io_capacity_burst`. Higher: a page that \
+         changes often is written less often. Lower: recovery after a crash is shorter.";
 
     prefetch_depth, with_prefetch_depth: u32 as Count = 32,
         Limits::Between(0, 1024), Running, "reads", [],
