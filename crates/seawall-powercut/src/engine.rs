@@ -162,7 +162,7 @@ fn disturb(db: &Database, trees: &[(String, Tree)], mut rng: SeededRng) -> Resul
     let often = rng.pick(&[1, 30]);
     loop {
         std::thread::sleep(Duration::from_millis(often * rng.scale(60)));
-        match rng.below(9) {
+        match rng.below(10) {
             0 => db.set("log_flush_method", rng.pick(&METHODS))?,
             1 => db.set("flush_interval", rng.pick(&["5ms", "50ms", "1s"]))?,
             2 => db.set("pool_size", rng.pick(&["2M", "3M", "4M"]))?,
@@ -170,7 +170,8 @@ fn disturb(db: &Database, trees: &[(String, Tree)], mut rng: SeededRng) -> Resul
             4 => db.set("max_dirty_percent", rng.pick(&["5", "50", "90"]))?,
             5 => db.set("io_capacity", rng.pick(&["200", "2000", "20000"]))?,
             6 => db.set("max_checkpoint_age_percent", rng.pick(&["10", "50", "75"]))?,
-            7 => db.checkpoint()?,
+            7 => db.set("deferred_percent_min", rng.pick(&["1", "20", "50"]))?,
+            8 => db.checkpoint()?,
             _ => drop(db.compact(rows)?),
         }
     }

@@ -627,6 +627,8 @@ pub enum Stop {
     Load(PageId),
     /// A frame has to be freed first.
     Frames,
+    /// Another thread reads or merges this page: it has to be done first.
+    Loading(PageId),
     /// The structure changed under a latch that was given up: begin again.
     Again,
     /// It cannot be done.

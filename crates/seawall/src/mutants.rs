@@ -49,12 +49,20 @@ pub enum Mutant {
     PageUnchecked,
     /// The log ends at its first broken entry, though a later one proves that it was flushed.
     UnprovenEnd,
+    /// Of the deferred changes of a page only the first is applied.
+    DeferredCutOff,
+    /// Deferred changes are applied twice.
+    DeferredTwice,
+    /// Deferred changes are applied from the newest to the oldest.
+    DeferredBackward,
+    /// A checkpoint passes pages with deferred changes.
+    CheckpointPassesDeferred,
 }
 
 impl Mutant {
     /// All there are.
     #[cfg(feature = "mutants")]
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::PageBeforeLog,
         Self::WrittenIsFlushed,
         Self::NoDoublewrite,
@@ -73,6 +81,10 @@ impl Mutant {
         Self::GhostTail,
         Self::PageUnchecked,
         Self::UnprovenEnd,
+        Self::DeferredCutOff,
+        Self::DeferredTwice,
+        Self::DeferredBackward,
+        Self::CheckpointPassesDeferred,
     ];
 }
 

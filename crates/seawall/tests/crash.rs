@@ -37,6 +37,11 @@ mod api {
         Ok(db.check()?.into_iter().map(|finding| format!("{finding:?}")).collect())
     }
 
+    /// Dirty pages that left memory without a write.
+    pub(crate) fn pages_deferred(db: &Database) -> u64 {
+        db.stats().pool.evictions_deferred
+    }
+
     /// Compacts until `go_on` returns false or fails; returns how many leaves it moved.
     pub(crate) fn compact(
         db: &Database,
@@ -329,6 +334,9 @@ fn some_mutants_are_found() {
         Mutant::PurgeEarly,
         Mutant::RevivedPurged,
         Mutant::GhostTail,
+        Mutant::DeferredCutOff,
+        Mutant::DeferredTwice,
+        Mutant::DeferredBackward,
     ] {
         assert!(until_found(mutant, 0, 100).is_some(), "{mutant:?} is not found");
     }

@@ -53,7 +53,9 @@ fn filled(seed: u64) -> (Arc<SimDisk>, Database, Tree, Model) {
         .with_data_growth_step(1 << 20)
         .with_log_segment_size(128 << 10)
         .with_log_capacity(4 << 20)
-        .with_log_buffer_size(1 << 20);
+        .with_log_buffer_size(1 << 20)
+        // The tests count on all frames of so small a pool.
+        .with_deferred_percent(0);
     let db = Database::open_in(env, "/db", options).unwrap();
     let tree = db.create_tree("t").unwrap();
     let (mut model, mut dice) = (Model::new(), Dice::new(seed));

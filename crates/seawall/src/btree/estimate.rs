@@ -239,7 +239,7 @@ impl Tree {
         }
         match count() {
             Ok(counted) => Ok(Some(counted)),
-            Err(Stop::Load(_) | Stop::Frames | Stop::Again) => Ok(None),
+            Err(Stop::Load(_) | Stop::Frames | Stop::Loading(_) | Stop::Again) => Ok(None),
             Err(Stop::Fail(error)) => Err::<_, Error>(error),
         }
     }

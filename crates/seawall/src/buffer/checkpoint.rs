@@ -8,6 +8,7 @@
 //!    seen by the second. (Trap 2: in the other order, neither step sees one that marks and publishes between
 //!    the two.) `writing` is set before `rec_lsn` is cleared, so a page on its way home is seen in one of the
 //!    two, or its write has returned.
+//!    Pages whose changes are deferred are asked with the dirty ones, at one moment (`deferred.rs`, 3).
 //! 3. Then comes the data file's barrier, which covers every write that had returned; then the control block.
 //!    Only then may the log before the checkpoint be reused.
 //! 4. One checkpoint at a time. It holds no latch and blocks no other thread.
@@ -45,8 +46,10 @@ impl Pool {
     /// The start of the oldest mini-transaction that recovery would need now (2).
     fn oldest_needed(&self) -> Lsn {
         let unpublished = self.log().oldest_unpublished();
+        let away = self.deferred.away();
         let dirty = self.ordered(|ordered| ordered.oldest(|frame| self.frames.dirt(frame)));
-        dirty.map_or(unpublished, |dirty| unpublished.min(Lsn(dirty)))
+        let away = away.oldest().filter(|_| !self.health().has(Mutant::CheckpointPassesDeferred));
+        dirty.into_iter().chain(away).map(Lsn).fold(unpublished, Lsn::min)
     }
 
     fn write_checkpoint(&self, lsn: Lsn, clean: bool) -> Result<()> {

@@ -19,10 +19,12 @@
 //!    in this opening and the page was not in memory before in this opening.
 //! 6. The cleaner holds no latch, and may wait for one: threads that hold latches never wait for the cleaner.
 
+use super::deferred::Merged;
 use super::dirty::Ordered;
 use super::doublewrite::BATCH;
-use super::frame::{REMADE, RETIRED};
+use super::frame::{REMADE, RETIRED, WHOLE};
 use super::pool::Pool;
+use super::read::Loading;
 use super::role::Role;
 use super::stats::count;
 use super::unfinished::Unfinished;
@@ -70,8 +72,8 @@ pub(super) struct Cleaner {
     copies: Arc<Arena>,
     /// The eviction clock's hand, frames; it only grows.
     pub(super) hand: AtomicU64,
-    /// Frames of the last scan for old pages that are still to be written, by falling page number.
-    round: Mutex<Vec<u32>>,
+    /// Those of the last scan for old pages that are still to be written, by falling page number.
+    round: Mutex<Old>,
     ordered: Mutex<Ordered>,
 }
 
@@ -90,13 +92,34 @@ impl Cleaner {
 
 /// A page on its way home.
 struct Copied {
-    frame: u32,
+    /// Where it comes from.
+    from: From,
     page: PageId,
-    /// Its `rec_lsn` when the write began.
-    since: u64,
     /// It needs no doublewrite (5).
     bare: bool,
     bytes: IoBuf,
+}
+
+enum From {
+    /// A frame, and its `rec_lsn` when the write began.
+    Frame(u64, u32),
+    /// No frame.
+    Away(Merged),
+}
+
+/// Pages whose oldest change lies before some position, by rising number.
+#[derive(Debug, Default)]
+struct Old {
+    frames: Vec<u32>,
+    away: Vec<PageId>,
+    /// Others are in frames that do not show their page yet.
+    in_transit: bool,
+}
+
+impl Old {
+    fn is_empty(&self) -> bool {
+        self.frames.is_empty() && self.away.is_empty() && !self.in_transit
+    }
 }
 
 impl Pool {
@@ -108,6 +131,11 @@ impl Pool {
     pub fn clean_step(&self) -> Result<Progress> {
         self.health().check()?;
         self.finish_prefetches(false);
+        self.adapt_deferred();
+        let written = self.fit_frames()?;
+        if written > 0 {
+            return Ok(Progress { written, freed: 0, more: true, pause: self.pause_after(written, None) });
+        }
         let short = self.free_wanted().saturating_sub(self.frames.free_count());
         if short > 0 {
             let freed = self.evict(short, false);
@@ -117,11 +145,22 @@ impl Pool {
                 return Ok(Progress { written, freed, more: true, pause: self.pause_after(written, None) });
             }
         }
-        let pressure = self.pressure_percent();
+        if self.deferred.is_over() {
+            // A page that cannot be read must not stop the rest of cleaning.
+            let written = self.merge_oldest();
+            self.health().check()?;
+            let written = written.unwrap_or(0);
+            self.deferred.forced.fetch_add(written as u64, Ordering::Relaxed);
+            if written > 0 {
+                return Ok(Progress { written, freed: 0, more: true, pause: self.pause_after(written, None) });
+            }
+        }
+        let (aged, dirty) = self.pressure_percent();
+        let pressure = aged.max(dirty);
         if pressure < CALM_PERCENT {
             return Ok(Progress::default());
         }
-        let written = self.clean_oldest()?;
+        let written = self.clean_oldest(aged >= CALM_PERCENT)?;
         // From a tenth of the capacity to all of it.
         let share = (pressure - CALM_PERCENT).max(3) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
         let pause = self.pause_after(written, (pressure < URGENT_PERCENT).then_some(share));
@@ -141,36 +180,56 @@ impl Pool {
         (self.frames.limit() as usize / 16).clamp(1, 1024)
     }
 
-    /// How near the checkpoint's age or the dirty pages are to their limits, percent.
-    fn pressure_percent(&self) -> u64 {
+    /// How near to their limits the checkpoint's age is, and the dirty pages that cannot leave without a write; percent.
+    fn pressure_percent(&self) -> (u64, u64) {
         let age = self.log().head().0.saturating_sub(self.checkpoint_lsn().0);
         let dirty_max = u64::from(self.frames.limit()) * u64::from(self.max_dirty_percent()) / 100;
         let age_max = self.log().capacity() * u64::from(self.max_checkpoint_age_percent.load(Ordering::Relaxed)) / 100;
         let aged = age.saturating_mul(100) / age_max.max(1);
-        aged.max(self.dirty_count() * 100 / dirty_max.max(1))
+        let dirty = self.dirty_count().saturating_sub(self.deferred.listed_frames());
+        (aged, dirty * 100 / dirty_max.max(1))
     }
 
-    /// Writes a batch of the oldest dirty pages, in file order.
-    fn clean_oldest(&self) -> Result<usize> {
+    /// Writes a batch of the oldest dirty pages, in file order. `aged`: so that the checkpoint can move; else so that
+    /// fewer frames are dirty, and pages with deferred changes stay as they are.
+    fn clean_oldest(&self, aged: bool) -> Result<usize> {
         let _role = self.cleaner.role.take();
-        let mut batch = Vec::with_capacity(BATCH);
+        let (mut batch, mut away) = (Vec::with_capacity(BATCH), Vec::new());
         {
             let mut round = self.cleaner.round.lock();
             if round.is_empty() {
                 let (checkpoint, head) = (self.checkpoint_lsn().0, self.log().head().0);
                 let oldest = checkpoint + head.saturating_sub(checkpoint).div_ceil(AGE_PARTS);
-                *round = self.older_than(Lsn(oldest));
-                if round.is_empty() {
-                    *round = self.older_than(Lsn(u64::MAX));
+                if aged {
+                    round.frames = self.frames_older_than(Lsn(oldest)).0;
+                    round.away = self.deferred.away().older_than(oldest);
                 }
-                round.reverse();
+                for lsn in [oldest, u64::MAX] {
+                    if round.is_empty() {
+                        round.frames = self.frames_older_than(Lsn(lsn)).0;
+                        round.frames.retain(|&frame| !self.may_leave(frame));
+                    }
+                }
+                round.frames.reverse();
+                round.away.reverse();
             }
             while batch.len() < BATCH {
-                let Some(frame) = round.pop() else { break };
+                let Some(frame) = round.frames.pop() else { break };
                 batch.push(frame);
             }
+            while batch.is_empty() && away.len() < BATCH {
+                let Some(page) = round.away.pop() else { break };
+                away.push(page);
+            }
         }
-        self.write_batch(&batch, false, Cause::Clean)
+        if batch.is_empty() { self.merge(&away, Cause::Clean) } else { self.write_batch(&batch, false, Cause::Clean) }
+    }
+
+    /// Merges a batch of the pages that left memory first.
+    fn merge_oldest(&self) -> Result<usize> {
+        let _role = self.cleaner.role.take();
+        let pages = self.deferred.away().oldest_pages(BATCH);
+        self.merge(&pages, Cause::Clean)
     }
 
     /// Runs `work` on the dirty pages as of now, ordered by `rec_lsn`.
@@ -185,21 +244,27 @@ impl Pool {
         done
     }
 
-    /// Frames whose oldest change without a write in flight lies before `lsn`, by rising page number.
-    fn older_than(&self, lsn: Lsn) -> Vec<u32> {
-        let mut old: Vec<(u32, u32)> = Vec::new();
-        self.ordered(|ordered| {
-            ordered.dirty_before(
-                lsn.0,
-                |frame| self.frames.dirt(frame),
-                |frame| {
-                    old.extend(self.frames.get(frame).page().map(|page| (page, frame)));
-                    true
-                },
-            )
-        });
+    /// Frames whose oldest change without a write in flight lies before `lsn`, by rising page number; and whether there
+    /// are others, which do not show their page yet.
+    fn frames_older_than(&self, lsn: Lsn) -> (Vec<u32>, bool) {
+        let (mut old, mut in_transit): (Vec<(u32, u32)>, bool) = (Vec::new(), false);
+        let visit = |frame| {
+            match self.frames.get(frame).page() {
+                Some(page) => old.push((page, frame)),
+                None => in_transit = true,
+            }
+            true
+        };
+        self.ordered(|ordered| ordered.dirty_before(lsn.0, |frame| self.frames.dirt(frame), visit));
         old.sort_unstable();
-        old.into_iter().map(|(_, frame)| frame).collect()
+        (old.into_iter().map(|(_, frame)| frame).collect(), in_transit)
+    }
+
+    /// All pages that are not at home with changes before `lsn`, but for writes in flight.
+    fn older_than(&self, lsn: Lsn) -> Old {
+        let away = self.deferred.away();
+        let (frames, in_transit) = self.frames_older_than(lsn);
+        Old { frames, away: away.older_than(lsn.0), in_transit }
     }
 
     /// Writes every page home whose oldest change lies before `lsn`. No latch may be held.
@@ -212,9 +277,31 @@ impl Pool {
             if old.is_empty() {
                 return Ok(());
             }
-            for batch in old.chunks(BATCH) {
+            for batch in old.frames.chunks(BATCH) {
                 let _role = self.cleaner.role.take();
                 self.write_batch(batch, true, cause)?;
+            }
+            let mut failed = None;
+            for batch in old.away.chunks(BATCH) {
+                let role = self.cleaner.role.take();
+                let merged = self.merge(batch, cause);
+                drop(role);
+                match merged {
+                    Ok(0) => {
+                        // They come back: perhaps by reads that nobody has finished.
+                        self.finish_prefetches(true);
+                        std::thread::yield_now();
+                    }
+                    Ok(_) => {}
+                    // The other pages go home.
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if old.in_transit {
+                std::thread::yield_now();
             }
         }
     }
@@ -234,7 +321,8 @@ impl Pool {
         let mut batch: Vec<(u32, u32)> = Vec::with_capacity(BATCH);
         let mut take = |frame: u32| {
             let known = self.frames.get(frame);
-            if self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0 && !known.is_pinned() {
+            let dirty = self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0;
+            if dirty && !known.is_pinned() && !self.may_leave(frame) {
                 batch.extend(known.page().map(|page| (page, frame)));
             }
             batch.len()
@@ -248,7 +336,7 @@ impl Pool {
             found = take(((hand + step) % span) as u32);
         }
         count(&self.counters.dirty_looked, looks as usize);
-        if found == 0 {
+        if found == 0 && self.dirty_count() > self.deferred.listed_frames() {
             // None near the hand: any will do.
             self.ordered(|ordered| {
                 ordered.dirty_before(u64::MAX, |frame| self.frames.dirt(frame), |frame| take(frame) < BATCH)
@@ -259,9 +347,9 @@ impl Pool {
         self.write_batch(&batch, wait, Cause::Clean)
     }
 
-    /// Writes the dirty pages in these frames; returns how many.
-    pub(super) fn clean_frames(&self, frames: Range<u32>) -> Result<usize> {
-        let all: Vec<u32> = frames.filter(|&f| !self.frames.dirt(f).is_clean()).collect();
+    /// Writes the dirty pages in these frames, at most so many; returns how many.
+    pub(super) fn clean_frames(&self, frames: Range<u32>, most: usize) -> Result<usize> {
+        let all: Vec<u32> = frames.filter(|&f| !self.frames.dirt(f).is_clean()).take(most).collect();
         let mut written = 0;
         for batch in all.chunks(BATCH) {
             let _role = self.cleaner.role.take();
@@ -291,6 +379,13 @@ impl Pool {
         // A mini-transaction that was dropped half-way poisons before it unlatches: had one of its pages been
         // copied, the poison would show here.
         self.health().check()?;
+        let written = self.write_out(batch, newest, cause)?;
+        unfinished.done();
+        Ok(written)
+    }
+
+    /// Writes copies of pages home, none newer than `newest`. Only with the cleaner's role; returns how many.
+    fn write_out(&self, mut batch: Vec<Copied>, newest: Lsn, cause: Cause) -> Result<usize> {
         batch.sort_unstable_by_key(|copied| copied.page);
         let early = self.health().has(Mutant::PageBeforeLog);
         let level = if self.health().has(Mutant::WrittenIsFlushed) { Durability::Written } else { Durability::Flushed };
@@ -307,17 +402,72 @@ impl Pool {
                 doublewrite.write(self, &protected).map_err(|e| self.failed(e))?;
             }
         }
-        let frames: Vec<(u64, u32)> = batch.iter().map(|copied| (copied.since, copied.frame)).collect();
-        self.write_home(batch, cause)?;
+        let (mut frames, mut merged, mut home) = (Vec::new(), Vec::new(), Vec::with_capacity(batch.len()));
+        for Copied { from, page, bytes, .. } in batch {
+            match from {
+                From::Frame(since, frame) => frames.push((since, frame)),
+                From::Away(page) => merged.push(page),
+            }
+            home.push((page, bytes));
+        }
+        self.write_home(home, cause)?;
         for &(_, frame) in &frames {
             self.frames.dirt(frame).end_write();
         }
         self.ordered(|ordered| ordered.written(&frames, |frame| self.frames.dirt(frame)));
-        unfinished.done();
+        merged.iter().for_each(|merged| self.merged(merged));
         self.cleaned.fetch_add(frames.len() as u64, Ordering::Release);
-        count(&self.counters.pages_written, frames.len());
+        let written = frames.len() + merged.len();
+        count(&self.counters.pages_written, written);
         count(&self.counters.batches, 1);
-        Ok(frames.len())
+        Ok(written)
+    }
+
+    /// Writes pages home that are away: reads them all at once, and applies their records. Only with the cleaner's
+    /// role; at most [`BATCH`]. Returns how many were written: not those that are no longer away, or that another
+    /// thread brings back.
+    ///
+    /// # Errors
+    /// A page that cannot be read or is damaged, after the others are written: its records stay. A failed write, which
+    /// poisons.
+    fn merge(&self, pages: &[PageId], cause: Cause) -> Result<usize> {
+        debug_assert!(pages.len() <= BATCH, "a batch");
+        self.health().check()?;
+        let (mut loading, mut requests) = (Vec::new(), Vec::new());
+        for &page in pages {
+            let Some(bytes) = self.cleaner.copies.claim() else { break };
+            let Some(load) = Loading::begin(self, page) else { continue };
+            requests.push(FileRequest { write: false, offset: self.offset_of(page), bufs: vec![bytes], cause });
+            loading.push((page, load));
+        }
+        if requests.is_empty() {
+            return Ok(0);
+        }
+        let pending = self.data.submit(requests)?;
+        let read: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
+        let unfinished = Unfinished::begin(self.health(), "merging deferred changes");
+        let (mut batch, mut newest, mut failed) = (Vec::with_capacity(read.len()), Lsn::ZERO, None);
+        for (&(page, _), read) in loading.iter().zip(read) {
+            let merged = read.map_err(crate::Error::from).and_then(|mut bufs| {
+                let mut bytes = bufs.pop().expect("a buffer was given");
+                self.check_read(&bytes, page)?;
+                Ok(self.merge_into(page, &mut bytes)?.map(|merged| (merged, bytes)))
+            });
+            match merged {
+                Ok(Some((merged, mut bytes))) => {
+                    newest = newest.max(page::lsn(&bytes));
+                    page::seal(&mut bytes, page);
+                    batch.push(Copied { from: From::Away(merged), page, bare: false, bytes });
+                }
+                Ok(None) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        let written = if batch.is_empty() { 0 } else { self.write_out(batch, newest, cause)? };
+        unfinished.done();
+        // Threads that wait for one of the pages read what was written.
+        drop(loading);
+        failed.map_or(Ok(written), Err)
     }
 
     /// Begins the write of one page: a sealed copy, and its LSN.
@@ -326,21 +476,22 @@ impl Pool {
         let mut bytes = self.cleaner.copies.claim()?;
         let latched = self.shared_frame(frame, wait)?;
         let since = self.frames.dirt(frame).begin_write()?;
+        self.deferred.forget(frame);
         bytes.copy_from_slice(&latched);
         let number = latched.id();
-        let flags = self.frames.get(frame).flags.fetch_and(!REMADE, Ordering::AcqRel);
+        let flags = self.frames.get(frame).flags.fetch_and(!(REMADE | WHOLE), Ordering::AcqRel);
         debug_assert!(flags & RETIRED == 0, "a retired frame holds no page");
         drop(latched);
         page::seal(&mut bytes, number);
         let bare = flags & REMADE != 0 && self.checkpoint_lsn() >= self.opened_at;
-        Some((page::lsn(&bytes), Copied { frame, page: number, since, bare, bytes }))
+        Some((page::lsn(&bytes), Copied { from: From::Frame(since, frame), page: number, bare, bytes }))
     }
 
     /// Writes a batch, sorted by page, home; contiguous pages in one write, all writes at once.
-    fn write_home(&self, batch: Vec<Copied>, cause: Cause) -> Result<()> {
+    fn write_home(&self, batch: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<()> {
         let mut requests: Vec<FileRequest> = Vec::new();
         let mut next = None;
-        for Copied { page, bytes, .. } in batch {
+        for (page, bytes) in batch {
             match requests.last_mut() {
                 Some(request) if next == Some(page.0) => request.bufs.push(bytes),
                 _ => {
@@ -362,7 +513,7 @@ impl Pool {
 
     /// Whether pages go through the doublewrite file. (It is opened to restore pages even when new ones do
     /// not use it.)
-    fn protects(&self) -> bool {
+    pub(super) fn protects(&self) -> bool {
         self.config.torn == crate::format::control::Torn::Doublewrite && !self.health().has(Mutant::NoDoublewrite)
     }
 

@@ -1,7 +1,7 @@
 //! Finding a frame for a page: the clock with second chance.
 //!
-//! 1. Eviction takes clean, unpinned, unlatched pages only ([`super::frame::Frame::claim`]) and does no I/O,
-//!    so latched code may call it.
+//! 1. Eviction takes unpinned, unlatched pages that are clean ([`super::frame::Frame::claim`]) or whose changes stay in
+//!    memory (`deferred.rs`), and does no I/O, so latched code may call it.
 //! 2. A page used since the hand last passed is passed over once. A prefetched page enters without that mark
 //!    and its first use does not set it: a scan goes through the pool without displacing pages that are used
 //!    twice.
@@ -13,6 +13,7 @@ use super::guard::Owned;
 use super::pool::Pool;
 use super::stats::count;
 use crate::error::Result;
+use crate::format::PageId;
 use std::sync::atomic::Ordering;
 
 /// The most frames an eviction takes from the clock at once.
@@ -38,9 +39,12 @@ impl Pool {
                 // A frame beyond the limit is being retired: no second chance.
                 if frame < limit && known.flags.load(Ordering::Relaxed) & REFERENCED != 0 {
                     known.flags.fetch_and(!REFERENCED, Ordering::Relaxed);
-                } else if let Some(owned) = self.claim(frame) {
+                } else if let page = known.page()
+                    && let Some(owned) = self.claim(frame).or_else(|| self.send_away(frame))
+                {
                     drop(owned);
                     freed += 1;
+                    page.into_iter().for_each(|page| self.deferred.note_eviction(PageId(page), limit.into()));
                 }
             }
             looked += stretch;

@@ -52,6 +52,8 @@ pub(super) const NEVER_LOGGED: u32 = 32;
 pub(super) const RETIRED: u32 = 16;
 /// Read beside the latch (`bravo.rs`).
 pub(super) const BIASED: u32 = 64;
+/// Its changes since it was written last are not all listed (`deferred.rs`).
+pub(super) const WHOLE: u32 = 128;
 /// A frame becomes biased after this many shared latches since its last exclusive latch.
 const READS_TO_BIAS: u32 = 32;
 
@@ -219,12 +221,18 @@ impl Frame {
     /// Takes the exclusive latch of a frame if its page is unused (5); returns the page. `unread` checks,
     /// under the latch, that no thread reads beside it (`bravo.rs`).
     pub(super) fn claim(&self, dirt: &Dirt, unread: impl FnOnce() -> bool) -> Option<u32> {
+        self.claim_if(|| dirt.is_clean(), unread)
+    }
+
+    /// The same with another condition than that there is nothing to write: it is checked twice, the second time under
+    /// the latch.
+    pub(super) fn claim_if(&self, ready: impl Fn() -> bool, unread: impl FnOnce() -> bool) -> Option<u32> {
         // Checked without the latch first: this rejects most frames cheaply.
-        if self.is_pinned() || !dirt.is_clean() || self.page().is_none() || !self.latch.try_lock_exclusive() {
+        if self.is_pinned() || !ready() || self.page().is_none() || !self.latch.try_lock_exclusive() {
             return None;
         }
         match self.page() {
-            Some(page) if unread() && !self.is_pinned() && dirt.is_clean() => Some(page),
+            Some(page) if unread() && !self.is_pinned() && ready() => Some(page),
             _ => {
                 // SAFETY: taken above.
                 unsafe { self.latch.unlock_exclusive() };

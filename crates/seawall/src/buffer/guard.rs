@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::bravo::ReaderSlot;
+use super::deferred::Change;
 use super::frame::{COLD, NEVER_LOGGED, REMADE, UNINITIALISED, Where};
 use super::pool::Pool;
 use super::stats::count;
@@ -207,6 +208,31 @@ impl Pool {
         Some(Owned { pool: self, frame })
     }
 
+    /// Evicts an unused page that may be dirty: when `ready`, and if `keep`, under the page's exclusive latch, takes over
+    /// what is not at home.
+    pub(super) fn claim_dirty(
+        &self,
+        frame: u32,
+        ready: impl Fn() -> bool,
+        keep: impl FnOnce(PageId) -> bool,
+    ) -> Option<Owned<'_>> {
+        let known = self.frames.get(frame);
+        let page = PageId(known.claim_if(ready, || self.readers.has_no_readers(frame, known))?);
+        if !keep(page) {
+            // SAFETY: `claim_if` has just latched it for us.
+            unsafe { known.latch.unlock_exclusive() };
+            return None;
+        }
+        // SAFETY: as above.
+        unsafe { known.vacate(self.map.entry(page)) };
+        Some(Owned { pool: self, frame })
+    }
+
+    /// Notes that a mark has made this frame dirty.
+    pub(super) fn push_dirty(&self, frame: u32) {
+        self.dirtied.push(ROW.with(|row| *row), frame, self.frames.dirt(frame));
+    }
+
     /// A free frame, if there is one.
     pub(super) fn pop_free(&self) -> Option<Owned<'_>> {
         self.frames.pop().map(|frame| Owned { pool: self, frame })
@@ -291,12 +317,14 @@ impl<'p> PageWrite<'p> {
     /// Marks the page as changed by the mini-transaction that lies in the log from `start` to `end`, which
     /// recovery has applied.
     pub fn redone(&mut self, start: Lsn, end: Lsn) {
-        self.mark_changed(start, end, false);
+        self.mark_changed(start, end, false, None);
     }
 
     /// Marks the page as changed by the mini-transaction that lies in the log from `start` to `end`.
-    /// `remade`: its first record initialised the whole page.
-    pub(super) fn mark_changed(&mut self, start: Lsn, end: Lsn, remade: bool) {
+    /// `remade`: its first record initialised the whole page. `records`: those of the mini-transaction, if it was not
+    /// recovery that applied them.
+    pub(super) fn mark_changed(&mut self, start: Lsn, end: Lsn, remade: bool, records: Option<&[u8]>) {
+        let before = page::lsn(self);
         page::set_u64(self.bytes_mut(), page::LSN, end.0);
         let known = self.pool.frames.get(self.frame);
         let flags = known.flags.load(Ordering::Relaxed);
@@ -306,10 +334,12 @@ impl<'p> PageWrite<'p> {
                 known.flags.fetch_or(REMADE, Ordering::Relaxed);
             }
         }
-        let dirt = self.pool.frames.dirt(self.frame);
-        if dirt.mark(start.0) {
-            self.pool.dirtied.push(ROW.with(|row| *row), self.frame, dirt);
+        let first = self.pool.frames.dirt(self.frame).mark(start.0);
+        if first {
+            self.pool.push_dirty(self.frame);
         }
+        let records = records.filter(|_| !remade);
+        self.pool.list_change(self.frame, self.id(), Change { start, end, before, first, records });
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
@@ -384,6 +414,10 @@ impl Drop for Pin<'_> {
 }
 
 impl<'p> Owned<'p> {
+    pub(super) fn frame(&self) -> u32 {
+        self.frame
+    }
+
     /// The frame's bytes: what its last page left there.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());

@@ -5,6 +5,7 @@
 //!   the guards on it.
 //! - `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are
 //!   needed. `mtr`: changes.
+//! - `deferred`: dirty pages that left memory as their redo records.
 //! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
 //! - `spill`: pages that are in no pool and no data file, of temporary trees.
 //!
@@ -19,6 +20,7 @@ mod bravo;
 mod checkpoint;
 mod clean;
 mod control;
+mod deferred;
 mod dirty;
 mod doublewrite;
 mod evict;
@@ -45,6 +47,8 @@ pub use control::{CONTROL_FILE, Control};
 pub use doublewrite::DOUBLEWRITE_FILE;
 pub use guard::{KeptPin, PageRead};
 pub use mtr::{LatchedPage, MTR_BYTES_SMALL, Mtr, MtrSize};
+#[cfg(test)]
+pub use pool::ApplyRecord;
 pub use pool::{DATA_FILE, Pool, PoolConfig};
 pub use prefetcher::Prefetcher;
 pub use read::lend;

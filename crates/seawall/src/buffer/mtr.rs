@@ -249,7 +249,7 @@ impl<'p> Mtr<'p> {
         debug_assert!(start > Lsn::ZERO, "position 0 means never");
         for slot in &mut self.pages {
             if let Slot { page: Some(page), changed: true, remade, .. } = slot {
-                page.mark_changed(start, end, *remade);
+                page.mark_changed(start, end, *remade, Some(&self.body));
             }
         }
         reservation.publish(&self.body);

@@ -11,6 +11,7 @@ use super::arena::Frames;
 use super::bravo::VisibleReaders;
 use super::clean::Cleaner;
 use super::control::{Control, open_error};
+use super::deferred::Deferred;
 use super::dirty::Stripes;
 use super::doublewrite::Doublewrite;
 use super::read::{AllocationToken, Loads};
@@ -19,7 +20,7 @@ use super::stats::{Counters, PoolStats, count};
 use super::translate::Translation;
 use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::{Torn, page_bytes_are_valid};
-use crate::format::{Lsn, PageId};
+use crate::format::{Lsn, Malformed, PageId};
 use crate::log::Log;
 use seawall_io::{Cause, Clock, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,9 @@ pub const FRAMES_MIN: u64 = 16;
 const IDS_NOTED: u64 = 63;
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
+
+/// Applies a redo record, given by its tag and body, to the bytes of its page.
+pub type ApplyRecord = fn(u8, &[u8], &mut [u8]) -> std::result::Result<(), Malformed>;
 
 /// How a pool is made.
 #[derive(Debug, Clone)]
@@ -64,6 +68,11 @@ pub struct PoolConfig {
     /// The most of the log's capacity that the checkpoint may be behind the head, percent, before cleaning hurries. The
     /// rest is for what is written until cleaning catches up.
     pub max_checkpoint_age_percent: u32,
+    /// Limits of the share of the pool that is kept for deferred changes once the pool has to evict, percent.
+    pub deferred_percent_min: u32,
+    pub deferred_percent: u32,
+    /// How a redo record changes a page, by its tag.
+    pub redo: ApplyRecord,
     /// The most prefetches that one [`Pool::prefetch`] begins.
     pub prefetch_depth: u32,
     /// The most prefetches in flight at one time.
@@ -84,6 +93,9 @@ pub struct Pool {
     pub(super) dirtied: Stripes,
     pub(super) cleaned: AtomicU64,
     pub(super) cleaner: Cleaner,
+    pub(super) deferred: Deferred,
+    /// The size it was given, bytes: frames, and what is kept for deferred changes.
+    pub(super) given_bytes: AtomicU64,
     pub(super) doublewrite: Option<Doublewrite>,
     pub(super) control: Control,
     pub(super) checkpoint: AtomicU64,
@@ -196,6 +208,8 @@ impl Pool {
             readers: VisibleReaders::new(),
             loads: Loads::new(page_bytes, max),
             cleaner: Cleaner::new(page_bytes, max),
+            deferred: Deferred::new(page_bytes, config.deferred_percent_min, config.deferred_percent),
+            given_bytes: AtomicU64::new(config.pool_bytes),
             token: AllocationToken::default(),
             counters: Counters::default(),
             dirtied: Stripes::new(),
@@ -342,11 +356,16 @@ impl Pool {
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let checkpoint = self.checkpoint_lsn().0;
+        let [deferred_pages, deferred_bytes, deferred_bytes_max] = self.deferred.sizes();
         let mut stats = PoolStats {
             frames: u64::from(self.frames.limit()),
             free: self.frames.free_count() as u64,
             dirty: self.dirty_count(),
             checkpoint,
+            deferrable: self.deferred.listed_frames(),
+            deferred_pages,
+            deferred_bytes,
+            deferred_bytes_max,
             metadata_bytes: (self.frames.descriptor_bytes() + self.map.bytes()) as u64,
             checkpoint_age: self.log().head().0.saturating_sub(checkpoint),
             ..PoolStats::default()

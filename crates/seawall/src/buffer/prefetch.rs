@@ -411,8 +411,9 @@ impl Pool {
         let frames = std::mem::take(&mut part.frames);
         for (i, (frame, checked)) in frames.into_iter().zip(checked).enumerate() {
             let page = PageId(first.0 + i as u32);
-            let owned = self.unpark(frame);
-            match checked {
+            let mut owned = self.unpark(frame);
+            self.deferred.note_miss(page);
+            match checked.and_then(|()| self.bring_back(&mut owned, page).map_err(|e| e.to_string())) {
                 Ok(()) => drop(owned.publish(page, COLD)),
                 Err(error) => {
                     drop(owned);

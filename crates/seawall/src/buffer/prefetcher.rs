@@ -174,7 +174,7 @@ impl Prefetcher {
         if pool.loads.are_demanded() {
             reads_max = reads_max.div_ceil(YIELDS);
         }
-        let in_memory_max = (pool.bytes() as usize / pool.page_bytes() / 8 / sharers).max(1);
+        let in_memory_max = (pool.frames() as usize / 8 / sharers).max(1);
         let contiguous = self.named.len() > 1 && self.named[0].0.abs_diff(self.named[1].0) == 1;
         let run = pool.loads.prefetches.run_pages();
         if contiguous {

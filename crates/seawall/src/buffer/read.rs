@@ -63,7 +63,7 @@ impl Drop for Demanded<'_> {
 
 /// A page that this thread loads. Dropped before it is published, the page is nowhere again. The threads that
 /// wait for it are woken either way.
-struct Loading<'p> {
+pub(super) struct Loading<'p> {
     pool: &'p Pool,
     page: PageId,
     published: bool,
@@ -71,7 +71,7 @@ struct Loading<'p> {
 
 impl<'p> Loading<'p> {
     /// `None` when the page is somewhere, or another thread loads it.
-    fn begin(pool: &'p Pool, page: PageId) -> Option<Self> {
+    pub(super) fn begin(pool: &'p Pool, page: PageId) -> Option<Self> {
         // Not `then_some`: it would make a value and drop it.
         pool.map.entry(page).begin_load().then(|| Self { pool, page, published: false })
     }
@@ -189,6 +189,10 @@ impl<'p> Warm<'p> {
         match stop {
             Stop::Load(page) => self.load(page),
             Stop::Frames => self.free_frames(),
+            Stop::Loading(page) => {
+                self.pool.wait_for(page);
+                Ok(())
+            }
             Stop::Again => {
                 std::thread::yield_now();
                 Ok(())
@@ -397,10 +401,11 @@ impl Pool {
         let read = self.data.read_at(self.offset_of(page), owned.bytes_mut(), cause);
         drop(demanded);
         let read = match read {
-            Ok(()) => self.check_read(owned.bytes_mut(), page),
+            Ok(()) => self.check_read(owned.bytes_mut(), page).and_then(|()| self.bring_back(&mut owned, page)),
             Err(e) => Err(e.into()),
         };
         count(&self.counters.misses, 1);
+        self.deferred.note_miss(page);
         Some(read.map(|()| loading.publish(owned)))
     }
 
@@ -459,7 +464,7 @@ impl Pool {
                 },
                 // Another thread loads the page's previous contents. That ends soon, but code that holds
                 // latches must not wait for it.
-                Where::Loading => return Err(Stop::Frames),
+                Where::Loading => return Err(Stop::Loading(page)),
                 Where::Nowhere => {
                     let owned = self.frame_at_once().ok_or(Stop::Frames)?;
                     if let Ok(made) = owned.make(page) {

@@ -29,6 +29,13 @@ macro_rules! counters {
             pub metadata_bytes: u64,
             /// How far the checkpoint is behind the log's head, bytes.
             pub checkpoint_age: u64,
+            /// Of these, pages that can leave without a write, approximately.
+            pub deferrable: u64,
+            /// Pages that are in no frame and have deferred changes.
+            pub deferred_pages: u64,
+            /// Memory of deferred changes, those of pages in frames included, bytes; and the most.
+            pub deferred_bytes: u64,
+            pub deferred_bytes_max: u64,
             $($(#[$meta])* pub $name: u64),+
         }
 
@@ -60,6 +67,14 @@ counters! {
     scan_leaves_apart,
     /// Pages dropped from memory to make room.
     evictions,
+    /// Of these, dirty ones whose changes stayed in memory as redo records.
+    pages_deferred,
+    /// Of these, pages that were read again before they were merged.
+    deferred_read_again,
+    /// Pages that were read, given their deferred changes and written home without a frame.
+    pages_merged,
+    /// Records applied to these.
+    merged_records,
     /// Pages written home.
     pages_written,
     /// Of these, those that needed no copy in the doublewrite area.

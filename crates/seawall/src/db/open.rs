@@ -236,6 +236,9 @@ impl Opening {
             io_capacity_burst: options.io_capacity_burst(),
             max_dirty_percent: options.max_dirty_percent(),
             max_checkpoint_age_percent: options.max_checkpoint_age_percent(),
+            deferred_percent_min: options.deferred_percent_min(),
+            deferred_percent: options.deferred_percent(),
+            redo: crate::recovery::apply,
             prefetch_depth: options.prefetch_depth(),
             prefetch_depth_total: options.prefetch_depth_total(),
             patience: match env.background {

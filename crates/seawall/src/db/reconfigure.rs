@@ -61,6 +61,9 @@ impl Database {
             "max_dirty_percent" | "max_checkpoint_age_percent" => {
                 engine.pool().set_cleaning_limits(changed.max_dirty_percent(), changed.max_checkpoint_age_percent());
             }
+            "deferred_percent" | "deferred_percent_min" => {
+                engine.pool().set_deferred_percent(changed.deferred_percent_min(), changed.deferred_percent());
+            }
             "prefetch_depth" | "prefetch_depth_total" => {
                 engine.pool().set_prefetch_depths(changed.prefetch_depth(), changed.prefetch_depth_total());
             }

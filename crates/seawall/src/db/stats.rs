@@ -169,7 +169,8 @@ impl Counts {
             page_bytes: pool.page_bytes() as u64,
             frames: stats.frames,
             frames_free: stats.free,
-            frames_dirty: stats.dirty,
+            frames_dirty: stats.dirty.saturating_sub(stats.deferrable),
+            frames_deferrable: stats.deferrable,
             frames_dirty_max: stats.frames * u64::from(pool.max_dirty_percent()) / 100,
             metadata_bytes: stats.metadata_bytes,
             misses: stats.misses,
@@ -183,8 +184,15 @@ impl Counts {
             scan_leaves: stats.scan_leaves,
             scan_leaves_apart: stats.scan_leaves_apart,
             evictions: stats.evictions,
+            evictions_deferred: stats.pages_deferred,
+            deferred_read_again: stats.deferred_read_again,
+            deferred_pages: stats.deferred_pages,
+            deferred_bytes: stats.deferred_bytes,
+            deferred_bytes_max: stats.deferred_bytes_max,
             evict_waits: stats.frame_waits,
             pages_written: stats.pages_written,
+            pages_merged: stats.pages_merged,
+            merged_records: stats.merged_records,
             doublewrite_pages: if doublewrite {
                 stats.pages_written.saturating_sub(stats.pages_written_bare)
             } else {

@@ -131,14 +131,7 @@ impl Batch {
                 continue;
             }
             for record in of_one {
-                let (body, bytes) = (&self.bodies[record.body.clone()], page.redo_bytes());
-                let redone = match tag::layer(record.tag) {
-                    Some(Layer::Space) => space::redo(record.tag, body, bytes),
-                    Some(Layer::Btree) => btree::redo(record.tag, body, bytes),
-                    Some(Layer::Txn) => undo::redo(record.tag, body, bytes),
-                    None => Err(Malformed("no layer has this tag")),
-                };
-                redone.map_err(|why| {
+                apply(record.tag, &self.bodies[record.body.clone()], page.redo_bytes()).map_err(|why| {
                     damaged(start, &format!("record {:#04x} of page {}: {why}", record.tag, record.page))
                 })?;
             }
@@ -146,6 +139,19 @@ impl Batch {
             applied += of_one.len() as u64;
         }
         Ok((applied, skipped))
+    }
+}
+
+/// Applies a record to its page, by its tag.
+///
+/// # Errors
+/// A record that is none, or does not fit the page.
+pub fn apply(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
+    match tag::layer(tag) {
+        Some(Layer::Space) => space::redo(tag, body, page),
+        Some(Layer::Btree) => btree::redo(tag, body, page),
+        Some(Layer::Txn) => undo::redo(tag, body, page),
+        None => Err(Malformed("no layer has this tag")),
     }
 }
 

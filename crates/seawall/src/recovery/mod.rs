@@ -26,6 +26,7 @@ use crate::error::Result;
 use crate::format::Lsn;
 use crate::log::LogReader;
 use batch::Batch;
+pub use batch::apply;
 use std::sync::mpsc;
 
 /// What redo did.

@@ -2,7 +2,7 @@
 //! above the pool.
 
 use super::Space;
-use crate::buffer::{CONTROL_FILE, Control, Pool, PoolConfig};
+use crate::buffer::{ApplyRecord, CONTROL_FILE, Control, Pool, PoolConfig};
 use crate::error::{Health, Result};
 use crate::format::control::{ControlBlock, Torn};
 use crate::format::{TxnId, page, tag};
@@ -21,6 +21,8 @@ pub(crate) struct Machine {
     pub(crate) disk: Arc<SimDisk>,
     pub(crate) page_bytes: usize,
     pub(crate) frames: u64,
+    /// How a record of the log changes a page.
+    pub(crate) redo: ApplyRecord,
 }
 
 /// A database that runs on it.
@@ -31,9 +33,9 @@ pub(crate) struct Running {
 }
 
 impl Machine {
-    pub(crate) fn new(seed: u64, frames: u64) -> Self {
+    pub(crate) fn new(seed: u64, frames: u64, redo: ApplyRecord) -> Self {
         let options = SimOptions { seed, trace_entries_max: 0, ..SimOptions::default() };
-        Self { disk: SimDisk::new(options), page_bytes: 4096, frames }
+        Self { disk: SimDisk::new(options), page_bytes: 4096, frames, redo }
     }
 
     /// Another machine, in the state this one would have after a crash now.
@@ -71,6 +73,9 @@ impl Machine {
             io_capacity_burst: 10000,
             max_dirty_percent: 75,
             max_checkpoint_age_percent: 75,
+            deferred_percent_min: 20,
+            deferred_percent: 20,
+            redo: self.redo,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
             patience: Duration::from_secs(5),
@@ -102,8 +107,8 @@ impl Machine {
         Running { process, pool: Arc::new(pool) }
     }
 
-    /// Opens the database, replaying its log by `redo`.
-    pub(crate) fn recover(&self, redo: fn(u8, &[u8], &mut [u8])) -> Result<Running> {
+    /// Opens the database and replays its log.
+    pub(crate) fn recover(&self) -> Result<Running> {
         let process = Arc::new(Process::new(&self.disk));
         let path = Path::new(DIR).join(CONTROL_FILE);
         let control = Control::open(process.clone(), &path, &Arc::default())?;
@@ -129,7 +134,10 @@ impl Machine {
                 let initialises = own.peek().is_some_and(|record| tag::initialises(record.tag));
                 let mut latched = pool.redo_page(number, initialises)?;
                 if page::lsn(&latched) < *end {
-                    own.for_each(|record| redo(record.tag, record.body, latched.redo_bytes()));
+                    for record in own {
+                        (self.redo)(record.tag, record.body, latched.redo_bytes())
+                            .expect("what was logged can be replayed");
+                    }
                     latched.redone(*start, *end);
                 }
             }
@@ -143,11 +151,6 @@ impl Running {
     pub(crate) fn flush_log(&self) {
         self.pool.log().flush_to(self.pool.log().head()).expect("the log is flushed");
     }
-}
-
-/// Replays records of space.
-pub(crate) fn redo_space(tag: u8, body: &[u8], page: &mut [u8]) {
-    super::redo(tag, body, page).expect("what was logged can be replayed");
 }
 
 /// Asserts that a check of the space finds nothing.

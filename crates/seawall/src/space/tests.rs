@@ -58,7 +58,7 @@ proptest! {
 
 // --- on a pool ---------------------------------------------------------------------------------------------
 
-use super::testing::{Machine, Running, assert_sound, redo_space};
+use super::testing::{Machine, Running, assert_sound};
 use crate::buffer::MtrSize;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng, SeedableRng};
@@ -83,13 +83,14 @@ impl Redo for Stamp {
     }
 }
 
-fn redo_stamped(tag: u8, body: &[u8], page: &mut [u8]) {
+fn redo_stamped(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     if tag != Stamp::TAG {
-        return redo_space(tag, body, page);
+        return super::redo(tag, body, page);
     }
     let mut body = crate::format::Reader::new(body);
     let (number, tree) = (PageId(body.u32().expect("four bytes")), TreeId(body.u32().expect("four bytes")));
     Stamp(number, tree).apply(page);
+    Ok(())
 }
 
 /// A space in which the ids of the trees used here are allocated.
@@ -156,7 +157,7 @@ fn in_a_row(pages: &[PageId]) -> bool {
 
 #[test]
 fn runs_are_pages_in_a_row_and_single_free_pages_are_none() {
-    let machine = Machine::new(12, 64);
+    let machine = Machine::new(12, 64, redo_stamped);
     let running = machine.create();
     let space = create(&running, 2048);
     let (large, small) = (TreeId(16), TreeId(17));
@@ -280,7 +281,7 @@ fn change(space: &Space, model: &mut Model, dice: &mut Dice) {
 #[test]
 fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
     for seed in 0..6 {
-        let machine = Machine::new(seed, 48);
+        let machine = Machine::new(seed, 48, redo_stamped);
         let running = machine.create();
         let space = create(&running, 1);
         space.set_grow_step(1 << 20);
@@ -303,7 +304,7 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
                 4 => {
                     let crashed = machine.fork(seed << 32 | step);
                     crashed.disk.power_cut();
-                    let again = crashed.recover(redo_stamped).expect("it is recovered");
+                    let again = crashed.recover().expect("it is recovered");
                     let reopened = Space::open(again.pool.clone()).expect("it opens");
                     assert_sound(&reopened);
                     let found = owned(&reopened);
@@ -319,7 +320,7 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
         assert_eq!(owned(&space), model, "seed {seed}");
         running.pool.flush_all().expect("the disk is well");
         running.process.crash_by(SimDisk::power_cut);
-        let again = machine.recover(redo_stamped).expect("it is recovered");
+        let again = machine.recover().expect("it is recovered");
         let space = Space::open(again.pool.clone()).expect("it opens");
         assert_sound(&space);
         assert_eq!(owned(&space), model, "seed {seed}");
@@ -331,7 +332,7 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
 #[test]
 fn maps_that_are_read_later_say_what_those_read_early_would() {
     for seed in 0..4 {
-        let machine = Machine::new(seed, 96);
+        let machine = Machine::new(seed, 96, redo_stamped);
         let running = machine.create();
         let pages = 20_000;
         let space = create(&running, pages);
@@ -380,7 +381,7 @@ fn maps_that_are_read_later_say_what_those_read_early_would() {
 /// A map that cannot be read is a finding, and its pages have none; also if a check is the first to read it.
 #[test]
 fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
-    let machine = Machine::new(1, 96);
+    let machine = Machine::new(1, 96, redo_stamped);
     let running = machine.create();
     let space = create(&running, 20_000);
     for near in (0..20_000).step_by(1000).map(PageId) {
@@ -388,7 +389,7 @@ fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
     }
     running.pool.flush_all().expect("the disk is well");
     running.process.crash_by(SimDisk::power_cut);
-    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let again = machine.recover().expect("it is recovered");
     let space = Space::open_reading(again.pool.clone(), 1).expect("it opens");
     machine.disk.inject(Fault::eio().on(Op::Read));
     let mut check = space.check().expect("the header can be read");
@@ -403,7 +404,7 @@ fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
 /// Background work can make the file longer at any time.
 #[test]
 fn the_file_may_grow_while_a_check_looks_at_it() {
-    let running = Machine::new(1, 64).create();
+    let running = Machine::new(1, 64, redo_stamped).create();
     let space = create(&running, 256);
     let mut check = space.check().expect("the header can be read");
     let taken = take(&space, TreeId(16), PageId(0), 3000, Purpose::Grow).expect("it grows");
@@ -414,7 +415,7 @@ fn the_file_may_grow_while_a_check_looks_at_it() {
 
 #[test]
 fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
-    let machine = Machine::new(1, 64);
+    let machine = Machine::new(1, 64, redo_stamped);
     let running = machine.create();
     let space = create(&running, 2000);
     let (mut mine, mut other) = (BTreeSet::new(), BTreeSet::new());
@@ -429,7 +430,7 @@ fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
     assert_eq!(space.free_pages(), free_before + 250);
     running.flush_log();
     running.process.crash_by(SimDisk::power_cut);
-    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let again = machine.recover().expect("it is recovered");
     let space = Space::open(again.pool.clone()).expect("it opens");
     let mut steps = 0;
     while !space.free_tree_step(TreeId(16), PageId::NONE, 100).expect("the maps are read") {
@@ -445,7 +446,7 @@ fn a_dropped_tree_is_freed_in_pieces_whatever_comes_between() {
 
 #[test]
 fn a_full_disk_leaves_a_reserve_for_rollback_and_everything_as_it_was() {
-    let machine = Machine::new(3, 48);
+    let machine = Machine::new(3, 48, redo_stamped);
     let running = machine.create();
     let space = create(&running, 700);
     machine.fill_disk();
@@ -475,7 +476,7 @@ fn a_full_disk_leaves_a_reserve_for_rollback_and_everything_as_it_was() {
 
 #[test]
 fn threads_never_get_the_same_page() {
-    let machine = Machine::new(5, 128);
+    let machine = Machine::new(5, 128, redo_stamped);
     let running = machine.create();
     let space = create(&running, 1);
     space.set_grow_step(1 << 20);
@@ -517,7 +518,7 @@ fn threads_never_get_the_same_page() {
 
 #[test]
 fn tree_ids_are_given_once_and_fields_are_kept() {
-    let machine = Machine::new(6, 32);
+    let machine = Machine::new(6, 32, redo_stamped);
     let running = machine.create();
     let space = Space::create(running.pool.clone(), 1).expect("room");
     assert_eq!(
@@ -539,7 +540,7 @@ fn tree_ids_are_given_once_and_fields_are_kept() {
     assert_eq!(new(&space, true).expect("an id"), TreeId(17));
     running.flush_log();
     running.process.crash_by(SimDisk::power_cut);
-    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let again = machine.recover().expect("it is recovered");
     let space = Space::open(again.pool.clone()).expect("it opens");
     assert_eq!(new(&space, true).expect("an id"), TreeId(18));
     assert_eq!(
@@ -550,7 +551,7 @@ fn tree_ids_are_given_once_and_fields_are_kept() {
 
 #[test]
 fn misuse_and_damage_are_errors_that_change_nothing() {
-    let machine = Machine::new(7, 32);
+    let machine = Machine::new(7, 32, redo_stamped);
     let space = create(&machine.create(), 1);
     let mine = take(&space, TreeId(16), PageId(0), 3, Purpose::Grow).expect("room");
     let before = owned(&space);
@@ -580,7 +581,7 @@ fn misuse_and_damage_are_errors_that_change_nothing() {
 
 #[test]
 fn an_owner_beyond_the_end_of_the_file_is_damage() {
-    let machine = Machine::new(8, 32);
+    let machine = Machine::new(8, 32, redo_stamped);
     let space = create(&machine.create(), 1);
     assert!(space.pages() < space.shape.group_pages, "the group goes on behind the file");
     assert!(Space::open(space.pool().clone()).is_ok());
@@ -598,14 +599,14 @@ fn an_owner_beyond_the_end_of_the_file_is_damage() {
 
 #[test]
 fn a_crash_between_growing_and_saying_so_loses_nothing() {
-    let machine = Machine::new(11, 48);
+    let machine = Machine::new(11, 48, redo_stamped);
     let running = machine.create();
     let space = create(&running, 1);
     let pages = space.pages();
     running.flush_log();
     running.pool.grow_file(pages + 3 * space.shape.extent_pages).expect("room");
     running.process.crash_by(SimDisk::power_cut);
-    let again = machine.recover(redo_stamped).expect("it is recovered");
+    let again = machine.recover().expect("it is recovered");
     let space = Space::open(again.pool.clone()).expect("it opens");
     assert_eq!(space.pages(), pages);
     assert!(again.pool.file_pages() > pages);
@@ -616,7 +617,7 @@ fn a_crash_between_growing_and_saying_so_loses_nothing() {
     assert_sound(&space);
     again.flush_log();
     again.process.crash_by(SimDisk::power_cut);
-    let last = machine.recover(redo_stamped).expect("it is recovered");
+    let last = machine.recover().expect("it is recovered");
     let space = Space::open(last.pool.clone()).expect("it opens");
     assert_eq!(owned(&space).len(), 600);
     assert_sound(&space);
@@ -624,7 +625,7 @@ fn a_crash_between_growing_and_saying_so_loses_nothing() {
 
 #[test]
 fn growth_keeps_ahead_of_what_is_used_up() {
-    let machine = Machine::new(12, 48);
+    let machine = Machine::new(12, 48, redo_stamped);
     let running = machine.create();
     let space = create(&running, 1);
     space.set_grow_step(4 << 20);

@@ -408,6 +408,10 @@ impl Inner {
     }
 }
 
+pub(crate) fn pages_deferred(_db: &Database) -> u64 {
+    0
+}
+
 pub(crate) fn check(_db: &Database) -> Result<Vec<String>> {
     Ok(Vec::new())
 }

@@ -254,7 +254,11 @@ impl Rig {
         }
         // Half of the seeds clean early, as all did when the first were kept.
         let (age, dirty) = if size.kept || seed % 2 == 0 { (25, 45) } else { (75, 90) };
+        // A fixed share, but for a third.
+        let (least, most) = if size.kept { (0, 0) } else { [(1, 50), (20, 20), (60, 60)][(seed / 2 % 3) as usize] };
         let fixed = vec![
+            ("deferred_percent_min", least.to_string()),
+            ("deferred_percent", most.to_string()),
             ("max_checkpoint_age_percent", age.to_string()),
             ("max_dirty_percent", dirty.to_string()),
             ("page_size", page_bytes.to_string()),
@@ -618,6 +622,7 @@ impl Rig {
         self.sim.clear_faults();
         self.faulty = false;
         self.hear(&live);
+        self.tally.deferred += crate::api::pages_deferred(&live.db);
         let goes_on = match stop {
             Some(Stop::Failed(why)) => return Err(why),
             Some(Stop::Named(what)) => {

@@ -19,6 +19,8 @@ pub(crate) struct Tally {
     pub(crate) stuck: u64,
     /// Leaves moved by compactions.
     pub(crate) moved: u64,
+    /// Pages that left memory as their redo records.
+    pub(crate) deferred: u64,
     /// Pages moved so that the data file can be truncated.
     pub(crate) moved_down: u64,
     /// Rows written again for that purpose.
@@ -83,6 +85,7 @@ impl Tally {
         self.conflicts += other.conflicts;
         self.stuck += other.stuck;
         self.moved += other.moved;
+        self.deferred += other.deferred;
         self.moved_down += other.moved_down;
         self.rewritten += other.rewritten;
         self.shrunk += other.shrunk;

@@ -229,6 +229,17 @@ fn page(s: &Stats) -> String {
         rate(p.evictions),
         rate(p.pages_written)
     ));
+    if p.evictions_deferred > 0 {
+        line(format_args!(
+            "deferred changes: of {} pages, {} of at most {}; {:.0} pages/s evicted with them, {:.0}/s read again, {:.0}/s merged",
+            p.deferred_pages,
+            units::bytes(p.deferred_bytes),
+            units::bytes(p.deferred_bytes_max),
+            rate(p.evictions_deferred),
+            rate(p.deferred_read_again),
+            rate(p.pages_merged)
+        ));
+    }
     line(format_args!(
         "log: {}/s, {:.0} writes/s, {:.0} flushes/s; {} of {} needed for recovery, {} not durable",
         units::bytes(rate(l.bytes) as u64),

@@ -1,16 +1,14 @@
 //! Compactions beside a `BTreeMap`: after each step the tree is whole and holds the same entries.
 
 use super::long::{begin_long_for, write_long};
-use super::rig::{Model, Rig, log_config, plain};
+use super::rig::{Model, Rig, apply, log_config, plain};
 use crate::btree::{
     Compaction, Cursor, Entry, Fragmentation, Node, OVERFLOW, Seek, entry_bytes_max, key_bytes_max, read_overflow_into,
-    redo,
 };
 use crate::error::Error;
-use crate::format::tag::{Layer, layer};
 use crate::format::{PageId, TreeId, TxnId, UndoPtr, page};
 use crate::log::{FIRST_LSN, LogReader, Records};
-use crate::space::{self, Purpose};
+use crate::space::Purpose;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -296,11 +294,7 @@ fn the_log_up_to_any_step_makes_a_whole_tree_with_all_entries() {
         for record in Records::new(frame.body) {
             let record = record.unwrap();
             let bytes = pages.entry(record.page).or_insert_with(|| vec![0; 4096]);
-            match layer(record.tag) {
-                Some(Layer::Space) => space::redo(record.tag, record.body, bytes).unwrap(),
-                Some(Layer::Btree) => redo(record.tag, record.body, bytes).unwrap(),
-                other => panic!("{other:?}"),
-            }
+            apply(record.tag, record.body, bytes).unwrap();
             page::set_u64(bytes, page::LSN, end.0);
         }
         if start >= from {

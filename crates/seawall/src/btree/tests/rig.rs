@@ -1,13 +1,14 @@
 //! A tree on a pool on a simulated disk, changed the way transactions change it.
 
 use super::super::node::Position;
-use crate::btree::{Cursor, Insert, Node, Remove, Replace, Seek, Tree, TreeDefect, check};
+use crate::btree::{Cursor, Insert, Node, Remove, Replace, Seek, Tree, TreeDefect, check, redo};
 use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig};
 use crate::error::{Health, Result};
 use crate::format::control::{ControlBlock, Torn};
-use crate::format::{Lsn, PageId, TreeId, TxnId};
+use crate::format::tag::{Layer, layer};
+use crate::format::{Lsn, Malformed, PageId, TreeId, TxnId};
 use crate::log::{FIRST_LSN, Log, LogConfig, MTR_BYTES_MAX};
-use crate::space::{Purpose, Space};
+use crate::space::{self, Purpose, Space};
 use seawall_io::{FlushMethod, SystemClock};
 use seawall_sim::{Process, SimDisk, SimOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,15 @@ pub(super) const TREE: TreeId = TreeId::FIRST_USER;
 const DIR: &str = "/db";
 
 pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Applies a record of the log to its page.
+pub(super) fn apply(tag: u8, body: &[u8], page: &mut [u8]) -> std::result::Result<(), Malformed> {
+    match layer(tag) {
+        Some(Layer::Space) => space::redo(tag, body, page),
+        Some(Layer::Btree) => redo(tag, body, page),
+        other => panic!("{other:?}"),
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Rig {
@@ -74,6 +84,9 @@ impl Rig {
             io_capacity_burst: 20000,
             max_dirty_percent: 90,
             max_checkpoint_age_percent: 75,
+            deferred_percent_min: 20,
+            deferred_percent: 20,
+            redo: apply,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
             patience: Duration::from_secs(20),

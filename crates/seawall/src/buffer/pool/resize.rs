@@ -1,9 +1,11 @@
 //! Changing the size of the data file and of the pool.
 
-use super::{Patience, Pool, frames_of};
+use super::{FRAMES_MIN, Patience, Pool, frames_of};
+use crate::buffer::doublewrite::BATCH;
 use crate::buffer::unfinished::Unfinished;
 use crate::error::{Error, Result};
 use seawall_io::{Allocate, Cause};
+use std::sync::atomic::Ordering;
 
 impl Pool {
     /// Makes the data file `pages` pages long, durably; never shorter. No latch may be held.
@@ -59,9 +61,19 @@ impl Pool {
         self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))
     }
 
-    /// Size of the pool, bytes.
+    /// Size of the pool, bytes: its frames, and what is kept for deferred changes.
     pub fn bytes(&self) -> u64 {
-        u64::from(self.frames.limit()) * self.page_bytes as u64
+        self.given_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Frames for pages.
+    pub fn frames(&self) -> u64 {
+        self.frames.limit().into()
+    }
+
+    /// Sets the limits of the share that is kept for deferred changes once the pool has to evict, percent.
+    pub fn set_deferred_percent(&self, least: u32, most: u32) {
+        self.deferred.set_share(least, most);
     }
 
     /// Changes the size of the pool while it is used. Growing is done at once; shrinking writes and drops the
@@ -80,23 +92,73 @@ impl Pool {
             return Err(refused(format!("at most pool_size_max = {most}, which is set when the database is opened")));
         }
         let _role = self.resizing.take();
-        if limit >= self.frames.limit() {
-            self.frames.grow(limit);
+        self.given_bytes.store(bytes, Ordering::Relaxed);
+        if self.set_frames() {
             return Ok(());
         }
-        self.frames.shrink(limit);
         let patience = Patience::new(self);
-        loop {
-            self.finish_prefetches(true);
-            for frame in limit..self.frames.span() {
-                drop(self.claim(frame));
-            }
-            if self.frames.settle() {
-                return Ok(());
-            }
-            if self.clean_frames(limit..self.frames.span())? == 0 && !patience.nap() {
+        while !self.retire_frames(true, usize::MAX)?.1 {
+            if !patience.nap() {
                 return Err(refused("pages beyond that size are pinned; they go as soon as they are let go".into()));
             }
         }
+        self.give_rest();
+        Ok(())
+    }
+
+    /// Divides the pool's size between frames and deferred changes; whether that is done at once. Under the role of
+    /// resizing.
+    fn set_frames(&self) -> bool {
+        let (bytes, page_bytes) = (self.bytes(), self.page_bytes as u64);
+        // Never so much that the frames do not suffice.
+        let kept = self.deferred.kept_of(bytes).min(bytes.saturating_sub(FRAMES_MIN * page_bytes));
+        let limit = ((bytes - kept) / page_bytes) as u32;
+        let grows = limit >= self.frames.limit();
+        if grows {
+            self.frames.grow(limit);
+        } else {
+            self.frames.shrink(limit);
+        }
+        self.give_rest();
+        grows
+    }
+
+    /// Lists may have what frames do not: those that go keep theirs until they are gone.
+    fn give_rest(&self) {
+        let (bytes, frames) = (self.bytes(), u64::from(self.frames.span()) * self.page_bytes as u64);
+        let any = self.deferred.kept_of(bytes) > 0;
+        self.deferred.set_bytes_max(if any { bytes.saturating_sub(frames) } else { 0 });
+    }
+
+    /// Drops the pages of frames beyond the limit, and writes at most so many of them before; returns how many were
+    /// written, and whether all frames are gone. Under the role of resizing.
+    fn retire_frames(&self, wait: bool, most: usize) -> Result<(usize, bool)> {
+        self.finish_prefetches(wait);
+        let beyond = self.frames.limit()..self.frames.span();
+        for frame in beyond.clone() {
+            drop(self.claim(frame).or_else(|| self.send_away(frame)));
+        }
+        if self.frames.settle() {
+            return Ok((0, true));
+        }
+        let written = self.clean_frames(beyond.clone(), most)?;
+        for frame in beyond {
+            drop(self.claim(frame));
+        }
+        Ok((written, self.frames.settle()))
+    }
+
+    /// A step towards the number of frames that goes with the share for deferred changes; returns how many pages it
+    /// wrote.
+    pub(in crate::buffer) fn fit_frames(&self) -> Result<usize> {
+        if !self.deferred.is_unfit() && self.frames.span() == self.frames.limit() {
+            return Ok(0);
+        }
+        let Some(_role) = self.resizing.try_take() else { return Ok(0) };
+        self.deferred.fit();
+        self.set_frames();
+        let retired = self.retire_frames(false, BATCH);
+        self.give_rest();
+        retired.map(|(written, _)| written)
     }
 }

@@ -70,7 +70,7 @@ fn work(db: &Db, rng: &mut Pcg64Mcg, history: &mut History, steps: usize) -> Res
             14 => {
                 let frames = db.frames.span();
                 let from = rng.random_range(0..frames);
-                db.clean_frames(from..frames.min(from + 20))?;
+                db.clean_frames(from..frames.min(from + 20), usize::MAX)?;
             }
             15 => drop(db.evict(rng.random_range(1..20), true)),
             16 => drop(db.checkpoint()?),
@@ -153,7 +153,8 @@ fn a_seed_replays_every_operation() {
 fn a_crash_anywhere_leaves_what_the_log_says() {
     // More of them by hand: SEAWALL_SEEDS=1000.
     let seeds = std::env::var("SEAWALL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(16);
-    for seed in 0..seeds {
+    // 239, 346: a page made anew lost the log that it had needed when it was away.
+    for seed in (0..seeds).chain([44, 239, 345, 346]) {
         crash_and_recover(seed);
     }
 }
@@ -176,7 +177,7 @@ fn a_change_during_the_write_is_not_forgotten() {
         let end = during.set(0, 1, 101);
         during.log().flush_to(end).unwrap();
     });
-    assert_eq!(db.clean_frames(0..64).unwrap(), 1);
+    assert_eq!(db.clean_frames(0..64, usize::MAX).unwrap(), 1);
     assert_eq!(db.stats().dirty, 1, "changed since the copy");
     assert!(db.checkpoint().unwrap() < db.log().head(), "the second change is not home");
     assert_eq!(db.evict(100, true), 0, "nor is the page dropped");

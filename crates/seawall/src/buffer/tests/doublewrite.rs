@@ -102,7 +102,7 @@ fn an_area_is_reused_only_after_its_pages_are_flushed() {
             for number in round..round + 4 {
                 db.set(number, 0, u64::from(round));
             }
-            assert_eq!(db.clean_frames(0..64).unwrap(), 4);
+            assert_eq!(db.clean_frames(0..64, usize::MAX).unwrap(), 4);
         }
         assert_eq!(db.stats().pages_written - db.stats().pages_written_bare, 9 * 4);
         let (mut batches, mut owed) = (0, [false; 2]);
@@ -134,7 +134,7 @@ fn pages_made_anew_need_no_copy_and_survive_every_crash() {
             end = db.set(number, 9, 99);
         }
         db.log().flush_to(end).unwrap();
-        assert_eq!(db.clean_frames(0..64).unwrap(), 20);
+        assert_eq!(db.clean_frames(0..64, usize::MAX).unwrap(), 20);
         let stats = db.stats();
         assert_eq!((stats.pages_written_bare, stats.doublewrite_flushes), (20, 0));
         // Some are changed again and written with a copy; their homes may be torn from either write.
@@ -144,9 +144,9 @@ fn pages_made_anew_need_no_copy_and_survive_every_crash() {
         db.log().flush_to(end).unwrap();
         if seed % 2 == 0 {
             machine.disk.inject(Fault::eio().on(Op::Write).path(data()).once());
-            assert!(db.clean_frames(0..64).is_err());
+            assert!(db.clean_frames(0..64, usize::MAX).is_err());
         } else {
-            assert_eq!(db.clean_frames(0..64).unwrap(), 10);
+            assert_eq!(db.clean_frames(0..64, usize::MAX).unwrap(), 10);
         }
         db.process.crash_by(SimDisk::power_cut);
         drop(db);

@@ -3,6 +3,7 @@
 mod basics;
 mod control;
 mod crash;
+mod deferred;
 mod doublewrite;
 mod faults;
 mod hook;
@@ -14,7 +15,7 @@ mod threads;
 use super::*;
 use crate::error::{Health, Result};
 use crate::format::control::{ControlBlock, Torn};
-use crate::format::{Lsn, PageId, TreeId, TxnId, page, tag};
+use crate::format::{Lsn, Malformed, PageId, TreeId, TxnId, page, tag};
 use crate::log::{FIRST_LSN, Log, LogConfig, LogReader, MTR_BYTES_MAX, Record, Records};
 use seawall_io::{Clock, Disk, FlushMethod};
 use seawall_sim::{Process, SimDisk, SimOptions};
@@ -63,6 +64,17 @@ impl Redo for Set {
     fn apply(&self, page: &mut [u8]) {
         page::set_u64(page, page::HEADER_BYTES + 8 * self.cell, self.value);
     }
+}
+
+/// Applies a record by its tag.
+fn apply_record(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    match tag {
+        Make::TAG => Make(number(body)).apply(page),
+        Set::TAG => Set { cell: number(&body[..8]) as usize, value: number(&body[8..]) }.apply(page),
+        other => panic!("no test logs {other}"),
+    }
+    Ok(())
 }
 
 pub(super) fn cell(page: &[u8], cell: usize) -> u64 {
@@ -165,6 +177,9 @@ impl Machine {
             io_capacity_burst: 20000,
             max_dirty_percent: 90,
             max_checkpoint_age_percent: 75,
+            deferred_percent_min: 20,
+            deferred_percent: 20,
+            redo: apply_record,
             prefetch_depth: 32,
             prefetch_depth_total: 256,
             patience: self.patience,
@@ -241,7 +256,6 @@ fn replay(pool: &Pool, start: Lsn, end: Lsn, body: &[u8]) -> Result<()> {
     let mut pages: Vec<PageId> = records.iter().map(|record| record.page).collect();
     pages.sort_unstable();
     pages.dedup();
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     for page in pages {
         let of_page = || records.iter().filter(|record| record.page == page);
         let mut latched = pool.redo_page(page, of_page().next().is_some_and(|first| tag::initialises(first.tag)))?;
@@ -249,13 +263,7 @@ fn replay(pool: &Pool, start: Lsn, end: Lsn, body: &[u8]) -> Result<()> {
             continue;
         }
         for Record { tag, body, .. } in of_page() {
-            match *tag {
-                Make::TAG => Make(number(body)).apply(latched.redo_bytes()),
-                Set::TAG => {
-                    Set { cell: number(&body[..8]) as usize, value: number(&body[8..]) }.apply(latched.redo_bytes());
-                }
-                other => panic!("no test logs {other}"),
-            }
+            apply_record(*tag, body, latched.redo_bytes()).unwrap();
         }
         latched.redone(start, end);
     }

@@ -78,7 +78,8 @@ numbers! {
         page_bytes Gauge "The size of a page, bytes.",
         frames Gauge "Frames in the pool.",
         frames_free Gauge "Frames that hold no page.",
-        frames_dirty Gauge "Frames with a dirty page.",
+        frames_dirty Gauge "Frames with a dirty page that must be written before it is evicted.",
+        frames_deferrable Gauge "Frames with a dirty page that can be evicted as it is: its changes would be deferred.",
         frames_dirty_max Gauge "The limit of dirty frames, by max_dirty_percent.",
         metadata_bytes Gauge "Memory of the page table and the frame states, bytes.",
         misses Counter "Pages read while a thread waited for them.",
@@ -94,8 +95,16 @@ numbers! {
         scan_leaves_apart Counter "Of these, leaves that are not adjacent to it in the file: a high share means that \
             trees are fragmented (`seawall compact`).",
         evictions Counter "Pages evicted.",
+        evictions_deferred Counter "Of these, dirty pages that were not written: their changes are deferred, in memory as \
+            redo records.",
+        deferred_read_again Counter "Of these, pages that were read again before they were merged: writes saved.",
+        deferred_pages Gauge "Pages on disk that lack deferred changes.",
+        deferred_bytes Gauge "Memory of deferred changes, bytes.",
+        deferred_bytes_max Gauge "The limit of that memory, by deferred_percent and what saves most I/O.",
         evict_waits Counter "Times a thread waited because no frame was free.",
         pages_written Counter "Pages written home.",
+        pages_merged Counter "Of these, pages that were read to apply their deferred changes.",
+        merged_records Counter "Redo records applied to these.",
         doublewrite_pages Counter "Pages written to the doublewrite area first.",
     }
 

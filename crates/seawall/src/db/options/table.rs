@@ -264,7 +264,7 @@ options! {
 
     max_dirty_percent, with_max_dirty_percent: u32 as Percent = 90,
         Limits::Between(1, 99), Running, "percent", ["max_dirty_pages_pct"],
-        "The largest share of the pool that may be dirty.",
+        "The largest share of the pool that may be dirty, but for pages whose changes can be deferred.",
         "Cleaning begins at half of this share; from 80% of it on it may write at `io_capacity_burst`.";
 
     max_checkpoint_age_percent, with_max_checkpoint_age_percent: u32 as Percent = 75,
@@ -272,6 +272,17 @@ options! {
         "The largest share of `log_capacity` that the checkpoint may be behind the log's end.",
         "Cleaning begins at half of this share; from 80% of it on it may write at `io_capacity_burst`. Higher: a page that \
          changes often is written less often. Lower: recovery after a crash is shorter.";
+
+    deferred_percent, with_deferred_percent: u32 as Percent = 50,
+        Limits::Between(0, 80), Running, "percent", [],
+        "The largest share of the pool for deferred changes; 0 for none.",
+        "A page with few changes leaves memory as their redo records and is written once for many of them. The share \
+         follows what saves most I/O: it is 0 until a page must be evicted.";
+
+    deferred_percent_min, with_deferred_percent_min: u32 as Percent = 1,
+        Limits::Between(0, 80), Running, "percent", [],
+        "The least such share once pages are evicted.",
+        "The same as `deferred_percent`: a fixed share. At most `deferred_percent` counts.";
 
     prefetch_depth, with_prefetch_depth: u32 as Count = 32,
         Limits::Between(0, 1024), Running, "reads", [],

@@ -38,7 +38,7 @@ impl UndoStore {
     /// The most commits that can be kept ready at one time.
     pub fn kept_max(&self) -> usize {
         let pool = self.space.pool();
-        let share = pool.bytes() / pool.page_bytes() as u64 / POOL_SHARE;
+        let share = pool.frames() / POOL_SHARE;
         usize::try_from(share).unwrap_or(KEPT_MAX).clamp(1, KEPT_MAX)
     }
 

@@ -119,18 +119,18 @@ use crate::buffer::{Mtr, MtrSize};
 use crate::error::Stop;
 use crate::format::TreeId;
 use crate::space::Space;
-use crate::space::testing::{Machine, Running, redo_space};
+use crate::space::testing::{Machine, Running};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg as Dice;
 use seawall_sim::SimDisk;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn redo_all(tag: u8, body: &[u8], page: &mut [u8]) {
+fn redo_all(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     if crate::format::tag::layer(tag) == Some(crate::format::tag::Layer::Txn) {
-        redo(tag, body, page).expect("what was logged can be replayed");
+        redo(tag, body, page)
     } else {
-        redo_space(tag, body, page);
+        crate::space::redo(tag, body, page)
     }
 }
 
@@ -346,7 +346,7 @@ fn commits(contents: &Contents) -> u64 {
 
 /// Opens a crashed machine's database, compares it with the model, and ends its open transactions.
 fn recover(machine: &Machine, allowed: &[Contents], next_txn: u64) {
-    let running = machine.recover(redo_all).expect("it is recovered");
+    let running = machine.recover().expect("it is recovered");
     let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
     let (store, open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
     let found = contents(&store);
@@ -377,7 +377,7 @@ fn recover(machine: &Machine, allowed: &[Contents], next_txn: u64) {
 #[test]
 fn undo_logs_equal_the_model_also_after_a_crash() {
     for seed in 0..8 {
-        let machine = Machine::new(seed, 64);
+        let machine = Machine::new(seed, 64, redo_all);
         let mut run = Run::new(&machine, seed);
         for step in 0..160 {
             run.step();
@@ -400,7 +400,7 @@ fn undo_logs_equal_the_model_also_after_a_crash() {
 #[test]
 fn prepared_survives_and_can_go_either_way() {
     for commit in [false, true] {
-        let machine = Machine::new(9, 64);
+        let machine = Machine::new(9, 64, redo_all);
         let running = machine.create();
         let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
         let store = UndoStore::create(space.clone()).expect("room");
@@ -413,7 +413,7 @@ fn prepared_survives_and_can_go_either_way() {
         running.flush_log();
         running.process.crash_by(SimDisk::power_cut);
 
-        let running = machine.recover(redo_all).expect("it is recovered");
+        let running = machine.recover().expect("it is recovered");
         let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
         let (store, mut open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
         assert_eq!(txn_max, TxnId(41));
@@ -444,7 +444,7 @@ fn prepared_survives_and_can_go_either_way() {
 
 #[test]
 fn rollback_and_commit_need_no_space() {
-    let machine = Machine::new(3, 64);
+    let machine = Machine::new(3, 64, redo_all);
     let running = machine.create();
     let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
     let store = UndoStore::create(space.clone()).expect("room");
@@ -483,7 +483,7 @@ fn rollback_and_commit_need_no_space() {
 
 #[test]
 fn undo_logs_go_on_to_further_directory_pages_and_come_back_last_first() {
-    let machine = Machine::new(4, 64);
+    let machine = Machine::new(4, 64, redo_all);
     let running = machine.create();
     let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
     let store = UndoStore::create(space.clone()).expect("room");
@@ -494,7 +494,7 @@ fn undo_logs_go_on_to_further_directory_pages_and_come_back_last_first() {
     assert_eq!(store.acquire().expect("an undo log").number(), per_page + 2);
     running.flush_log();
     running.process.crash_by(SimDisk::power_cut);
-    let running = machine.recover(redo_all).expect("it is recovered");
+    let running = machine.recover().expect("it is recovered");
     let space = Arc::new(Space::open(running.pool.clone()).expect("it opens"));
     let (store, open, txn_max) = UndoStore::open(space.clone()).expect("it opens");
     assert_eq!((open.len(), txn_max, store.undo_logs()), (0, TxnId::NONE, per_page + 3));
@@ -504,7 +504,7 @@ fn undo_logs_go_on_to_further_directory_pages_and_come_back_last_first() {
 
 #[test]
 fn misuse_is_an_error_that_changes_nothing() {
-    let machine = Machine::new(4, 64);
+    let machine = Machine::new(4, 64, redo_all);
     let running = machine.create();
     let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
     let store = UndoStore::create(space.clone()).expect("room");
@@ -534,7 +534,7 @@ fn misuse_is_an_error_that_changes_nothing() {
 
 #[test]
 fn writers_and_purge_meet_in_pages_only() {
-    let machine = Machine::new(8, 96);
+    let machine = Machine::new(8, 96, redo_all);
     let running = machine.create();
     let space = Arc::new(Space::create(running.pool.clone(), 1).expect("room"));
     let store = UndoStore::create(space.clone()).expect("room");

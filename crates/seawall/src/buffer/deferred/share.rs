@@ -1,0 +1,244 @@
+//! The share of the pool that deferred changes get: what pays.
+//!
+//! A page that leaves memory with its records comes to one of two ends. It is *read again* while they are in memory:
+//! that has spared a write (with doublewrite two). Or it is *merged*: that has cost a read. And what lists have, frames
+//! lack: a page that was evicted a short time ago (a *ghost*) and is missed would be in memory if there were more frames.
+//!
+//! ```text
+//!   0 ──first eviction──> least ──a window in which it pays──> a quarter more, up to most
+//!                           ^                                      │
+//!                           └──── a quarter less: it does not ─────┘
+//! ```
+//!
+//! 1. A window ends when as many pages have been evicted as there are frames.
+//! 2. Lists that hold a page's worth of memory gain `(writes * read again - merged) / pages of lists`; a frame more would
+//!    gain `ghosts missed / ghosts`. The larger gets the memory.
+//! 3. The share never falls below `least`: the ends of those few pages tell when it pays again.
+//! 4. Ghosts are counted for one page in 16, so that evictions and misses seldom meet at the mutex.
+
+use crate::counted::Mutex;
+use crate::format::PageId;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// One page in so many is counted as a ghost.
+const SAMPLED: u32 = 16;
+/// Ghosts are remembered for this part of the frames.
+const GHOST_PART: usize = 16;
+
+/// What has happened since the pool was opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::buffer) struct Ends {
+    pub(in crate::buffer) evicted: u64,
+    pub(in crate::buffer) read_again: u64,
+    pub(in crate::buffer) merged: u64,
+}
+
+/// What the pool is like now.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::buffer) struct Sizes {
+    pub(in crate::buffer) frames: u64,
+    pub(in crate::buffer) page_bytes: u64,
+    pub(in crate::buffer) list_bytes: u64,
+    pub(in crate::buffer) list_bytes_max: u64,
+    /// Whether the frames that the share has taken are all gone.
+    pub(in crate::buffer) may_grow: bool,
+    /// Writes that a page costs which goes home.
+    pub(in crate::buffer) writes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Ghosts {
+    /// With the number of its eviction.
+    order: VecDeque<(PageId, u64)>,
+    known: HashMap<PageId, u64>,
+    evicted: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Share {
+    least: AtomicU32,
+    most: AtomicU32,
+    /// Percent; 0 before the first eviction.
+    now: AtomicU32,
+    /// At the end of the last window.
+    seen: Mutex<(Ends, u64)>,
+    ghosts: Mutex<Ghosts>,
+    ghosts_missed: AtomicU64,
+}
+
+fn is_sampled(page: PageId) -> bool {
+    page.0.wrapping_mul(0x9E37_79B1) >> 16 & (SAMPLED - 1) == 0
+}
+
+impl Share {
+    pub(super) fn new(least: u32, most: u32) -> Self {
+        Self {
+            least: AtomicU32::new(least.min(most)),
+            most: AtomicU32::new(most),
+            now: AtomicU32::new(0),
+            seen: Mutex::default(),
+            ghosts: Mutex::default(),
+            ghosts_missed: AtomicU64::new(0),
+        }
+    }
+
+    /// The share, percent.
+    pub(super) fn percent(&self) -> u32 {
+        self.now.load(Ordering::Relaxed).min(self.most.load(Ordering::Relaxed))
+    }
+
+    /// New limits, percent; whether the share has changed.
+    pub(super) fn set_limits(&self, least: u32, most: u32) -> bool {
+        let (least, now) = (least.min(most), self.percent());
+        self.least.store(least, Ordering::Relaxed);
+        self.most.store(most, Ordering::Relaxed);
+        now > 0 && self.set(now.clamp(least, most).max(u32::from(most > 0)))
+    }
+
+    fn set(&self, percent: u32) -> bool {
+        self.now.swap(percent, Ordering::Relaxed) != percent
+    }
+
+    /// Notes that a page was evicted of a pool of so many frames; whether the share has changed: it was the first.
+    pub(super) fn note_eviction(&self, page: PageId, frames: u64) -> bool {
+        if is_sampled(page) {
+            let most = ghosts_of(frames);
+            let Ghosts { order, known, evicted } = &mut *self.ghosts.lock();
+            *evicted += 1;
+            order.push_back((page, *evicted));
+            known.insert(page, *evicted);
+            while order.len() > most
+                && let Some((oldest, nth)) = order.pop_front()
+            {
+                if known.get(&oldest) == Some(&nth) {
+                    known.remove(&oldest);
+                }
+            }
+        }
+        self.percent() == 0
+            && self.set(self.least.load(Ordering::Relaxed).max(1).min(self.most.load(Ordering::Relaxed)))
+    }
+
+    pub(super) fn note_miss(&self, page: PageId) {
+        if is_sampled(page) {
+            let missed = self.ghosts.lock().known.remove(&page);
+            self.ghosts_missed.fetch_add(u64::from(missed.is_some()), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the share has changed because a window has ended.
+    pub(super) fn adapt(&self, ends: Ends, sizes: Sizes) -> bool {
+        let mut seen = self.seen.lock();
+        let (before, ghosts_before) = *seen;
+        if ends.evicted.saturating_sub(before.evicted) < sizes.frames {
+            return false;
+        }
+        let ghosts_missed = self.ghosts_missed.load(Ordering::Relaxed);
+        *seen = (ends, ghosts_missed);
+        drop(seen);
+        let spared = sizes.writes * ends.read_again.saturating_sub(before.read_again);
+        let gained = spared as f64 - ends.merged.saturating_sub(before.merged) as f64;
+        let of_lists = gained / (sizes.list_bytes / sizes.page_bytes).max(1) as f64;
+        let of_frames = ghosts_missed.saturating_sub(ghosts_before) as f64 / ghosts_of(sizes.frames) as f64;
+        let (least, most) = (self.least.load(Ordering::Relaxed), self.most.load(Ordering::Relaxed));
+        let now = self.percent();
+        let step = (now / 4).max(1);
+        let wanted = if of_lists <= of_frames || sizes.list_bytes < sizes.list_bytes_max / 2 {
+            now.saturating_sub(step).max(least).max(1)
+        } else if sizes.may_grow && sizes.list_bytes >= sizes.list_bytes_max / 4 * 3 {
+            now + step
+        } else {
+            now
+        };
+        self.set(wanted.min(most))
+    }
+}
+
+/// Sampled ghosts of a pool of so many frames.
+fn ghosts_of(frames: u64) -> usize {
+    (frames as usize / GHOST_PART / SAMPLED as usize).max(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(list_bytes: u64) -> Sizes {
+        Sizes { frames: 1000, page_bytes: 100, list_bytes, list_bytes_max: 10_000, may_grow: true, writes: 2 }
+    }
+
+    /// A share after its first eviction.
+    fn share(least: u32, most: u32) -> Share {
+        let share = Share::new(least, most);
+        assert_eq!(share.percent(), 0);
+        share.note_eviction(PageId(1), 1000);
+        share
+    }
+
+    /// Ends windows in each of which so many pages were read again and merged.
+    fn windows(share: &Share, from: u64, read_again: u64, merged: u64, list_bytes: u64) -> u64 {
+        for nth in from + 1..=from + 40 {
+            let ends = Ends { evicted: nth * 1000, read_again: nth * read_again, merged: nth * merged };
+            share.adapt(ends, sizes(list_bytes));
+        }
+        from + 40
+    }
+
+    #[test]
+    fn it_grows_while_pages_are_read_again_and_shrinks_when_they_are_merged() {
+        let share = share(2, 30);
+        assert_eq!(share.percent(), 2);
+        let at = windows(&share, 0, 400, 100, 9_000);
+        assert_eq!(share.percent(), 30, "to the most");
+        share.adapt(Ends { evicted: at * 1000 + 999, read_again: 0, merged: 0 }, sizes(9_000));
+        assert_eq!(share.percent(), 30, "the window has not ended");
+        windows(&share, at, 100, 201, 9_000);
+        assert_eq!(share.percent(), 2, "to the least");
+    }
+
+    #[test]
+    fn frames_that_would_spare_more_misses_get_the_memory() {
+        let share = share(1, 30);
+        windows(&share, 0, 400, 0, 9_000);
+        assert_eq!(share.percent(), 30);
+        let ghosts: Vec<PageId> = (0..100).map(PageId).filter(|&page| is_sampled(page)).collect();
+        assert!(ghosts.len() > 2);
+        for nth in 1000..1040 {
+            for _ in 0..100 {
+                share.note_eviction(ghosts[0], 1000);
+                share.note_miss(ghosts[0]);
+            }
+            share.adapt(Ends { evicted: nth * 1000, read_again: nth * 400, merged: 0 }, sizes(9_000));
+        }
+        assert_eq!(share.percent(), 1);
+    }
+
+    #[test]
+    fn lists_that_are_not_needed_give_their_memory_back() {
+        let share = share(5, 30);
+        windows(&share, 0, 400, 0, 9_000);
+        windows(&share, 100, 400, 0, 4_000);
+        assert_eq!(share.percent(), 5);
+        assert!(share.set_limits(0, 0));
+        assert_eq!(share.percent(), 0);
+        share.note_eviction(PageId(2), 1000);
+        assert_eq!(share.percent(), 0, "none is allowed");
+    }
+
+    #[test]
+    fn ghosts_are_bounded_and_counted_once() {
+        let share = share(1, 10);
+        let ghosts: Vec<PageId> = (0..1000).map(PageId).filter(|&page| is_sampled(page)).collect();
+        for &page in &ghosts {
+            share.note_eviction(page, 1000);
+            share.note_eviction(page, 1000);
+        }
+        let last = *ghosts.last().unwrap();
+        share.note_miss(last);
+        share.note_miss(last);
+        share.note_miss(ghosts[0]);
+        assert_eq!(share.ghosts_missed.load(Ordering::Relaxed), 1);
+        assert!(share.ghosts.lock().order.len() <= 4);
+    }
+}

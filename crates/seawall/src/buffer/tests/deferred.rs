@@ -1,0 +1,252 @@
+//! Dirty pages that leave memory as their redo records, and come back.
+
+use super::*;
+use crate::error::{Corruption, Error};
+use seawall_io::{Op, OpenHow, WriteHow};
+use seawall_sim::Fault;
+use std::io::IoSlice;
+use std::path::PathBuf;
+
+const PAGES: u32 = 40;
+
+fn data() -> PathBuf {
+    Path::new(DIR).join(DATA_FILE)
+}
+
+/// A database of clean pages, none in memory, whose pool has had to evict.
+fn away_db(machine: &Machine) -> Db {
+    let db = machine.create();
+    db.grow_file(PAGES).unwrap();
+    for number in 0..PAGES {
+        db.make(number, 1);
+    }
+    db.drop_all();
+    db.clean_step().unwrap();
+    assert_eq!(db.stats().frames, 64 * 4 / 5, "a fifth is kept for deferred changes");
+    db
+}
+
+/// Changes a cell of some pages, each to its own value, and evicts them.
+fn send_away(db: &Db, pages: std::ops::Range<u32>) {
+    for number in pages.clone() {
+        db.set(number, 3, 1000 + u64::from(number));
+    }
+    let before = db.stats();
+    db.pool.evict(usize::MAX, true);
+    let stats = db.stats();
+    assert_eq!(stats.deferred_pages - before.deferred_pages, pages.len() as u64, "{stats:?}");
+    assert_eq!(stats.pages_written, before.pages_written, "nothing is written");
+}
+
+fn all_changed(db: &Db, pages: std::ops::Range<u32>) {
+    for number in pages {
+        assert_eq!(db.get(number, 3), 1000 + u64::from(number), "page {number}");
+        assert_eq!(db.get(number, 4), made(number, 1), "page {number}");
+    }
+}
+
+/// A page of the data file as it is there now.
+fn at_home(machine: &Machine, number: u32) -> Vec<u8> {
+    let handle = machine.disk.open(&data(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+    let mut page = vec![0; PAGE_BYTES];
+    machine.disk.read_at(&handle, u64::from(number) * PAGE_BYTES as u64, &mut page).unwrap();
+    page
+}
+
+fn put_home(machine: &Machine, number: u32, page: &[u8]) {
+    let handle = machine.disk.open(&data(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+    let offset = u64::from(number) * PAGE_BYTES as u64;
+    machine.disk.write_at(&handle, offset, &[IoSlice::new(page)], WriteHow::default()).unwrap();
+}
+
+#[test]
+fn a_page_leaves_dirty_and_comes_back_changed() {
+    let machine = Machine::new(1);
+    let db = away_db(&machine);
+    send_away(&db, 0..10);
+    all_changed(&db, 0..10);
+    let stats = db.stats();
+    assert_eq!((stats.deferred_pages, stats.pages_deferred), (0, 10));
+    assert_eq!(stats.dirty, 10, "they are dirty as before");
+    // And again, with more changes.
+    db.set(2, 5, 77);
+    db.pool.evict(usize::MAX, true);
+    assert_eq!(db.stats().deferred_pages, 10);
+    all_changed(&db, 0..10);
+    assert_eq!(db.get(2, 5), 77);
+    db.drop_all();
+    assert_eq!((db.stats().deferred_pages, db.stats().deferred_bytes), (0, 0));
+    assert_eq!(cell(&at_home(&machine, 2), 5), 77);
+    all_changed(&db, 0..10);
+}
+
+#[test]
+fn a_merge_writes_a_page_home_without_a_frame() {
+    let machine = Machine::new(2);
+    let db = away_db(&machine);
+    send_away(&db, 5..25);
+    let before = db.stats();
+    db.flush_all().unwrap();
+    let stats = db.stats();
+    assert_eq!((stats.pages_merged, stats.deferred_pages, stats.deferred_bytes), (20, 0, 0));
+    assert_eq!(stats.pages_written - before.pages_written, 20);
+    assert_eq!(stats.free, before.free, "no frame was used");
+    for number in 5..25 {
+        assert_eq!(cell(&at_home(&machine, number), 3), 1000 + u64::from(number));
+    }
+    all_changed(&db, 5..25);
+}
+
+#[test]
+fn no_checkpoint_passes_a_page_that_is_away_and_a_crash_loses_nothing() {
+    let machine = Machine::new(3);
+    let db = away_db(&machine);
+    let before = db.log().head();
+    send_away(&db, 0..20);
+    db.log().flush_to(db.log().head()).unwrap();
+    assert!(db.checkpoint().unwrap() <= before, "their changes are in the log only");
+    db.process.crash_by(SimDisk::power_cut);
+    drop(db);
+    let db = machine.open().unwrap();
+    all_changed(&db, 0..20);
+}
+
+#[test]
+fn a_page_made_anew_does_not_get_what_it_lacked_before() {
+    let machine = Machine::new(4);
+    let db = away_db(&machine);
+    send_away(&db, 0..4);
+    db.make(1, 9);
+    assert_eq!(db.stats().deferred_pages, 3);
+    db.drop_all();
+    assert_eq!(db.get(1, 3), made(1, 9));
+    assert_eq!(cell(&at_home(&machine, 0), 3), 1000);
+}
+
+#[test]
+fn a_prefetch_brings_pages_back() {
+    let machine = Machine::new(5);
+    let db = away_db(&machine);
+    send_away(&db, 0..10);
+    let before = db.stats();
+    for pages in [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]] {
+        db.prefetch(&pages.map(PageId));
+        db.finish_prefetches(true);
+    }
+    all_changed(&db, 0..10);
+    let stats = db.stats();
+    assert_eq!((stats.deferred_pages, stats.misses), (0, before.misses), "{stats:?}");
+}
+
+/// The change that made a page anew is lost with the log's tail; the older one, which was acknowledged, is not.
+#[test]
+fn a_page_made_anew_holds_back_the_checkpoint_for_what_it_lacked() {
+    let machine = Machine::new(10);
+    let db = away_db(&machine);
+    send_away(&db, 0..4);
+    db.log().flush_to(db.log().head()).unwrap();
+    let flushed = db.log().head();
+    db.make(1, 9);
+    assert!(db.checkpoint().unwrap() < flushed);
+    assert_eq!(db.stats().dirty, 1);
+    db.process.crash_by(SimDisk::power_cut);
+    drop(db);
+    let db = machine.open().unwrap();
+    if db.recovered == flushed {
+        all_changed(&db, 0..4);
+    } else {
+        assert_eq!(db.get(1, 3), made(1, 9));
+    }
+}
+
+/// The device gives an older copy of the page than the one that was written: no record is applied to it.
+#[test]
+fn a_lost_write_is_found() {
+    let machine = Machine::new(6);
+    let db = away_db(&machine);
+    let old = at_home(&machine, 2);
+    db.set(2, 1, 5);
+    db.drop_all();
+    let new = at_home(&machine, 2);
+    send_away(&db, 2..3);
+    put_home(&machine, 2, &old);
+    let error = db.load(PageId(2)).unwrap_err().to_string();
+    assert!(error.contains("page 2") && error.contains("LSN"), "{error}");
+    let error = db.flush_all().unwrap_err().to_string();
+    assert!(error.contains("page 2") && error.contains("LSN"), "{error}");
+    put_home(&machine, 2, &new);
+    db.health().check().unwrap();
+    assert_eq!((db.get(2, 1), db.get(2, 3)), (5, 1002));
+}
+
+/// A page that cannot be read keeps its records, and the others of its batch go home.
+#[test]
+fn a_failed_read_keeps_the_records() {
+    let machine = Machine::new(7);
+    let db = away_db(&machine);
+    send_away(&db, 0..10);
+    machine.disk.inject(Fault::eio().on(Op::Read).path(data()).once());
+    assert!(matches!(db.flush_all().unwrap_err(), Error::Io(_)));
+    assert_eq!(db.stats().deferred_pages, 1);
+    db.flush_all().unwrap();
+    assert_eq!(db.stats().deferred_pages, 0);
+    all_changed(&db, 0..10);
+    // Damage that stays: each attempt says so, and no checkpoint passes it.
+
+    send_away(&db, 20..25);
+    machine.disk.inject(Fault::bit_rot().on(Op::Read).path(data()).once());
+    for _ in 0..2 {
+        match db.flush_all().unwrap_err() {
+            Error::Corrupt(found) => assert!(matches!(*found, Corruption::ChecksumMismatch { .. }), "{found}"),
+            other => panic!("{other}"),
+        }
+        assert_eq!(db.stats().deferred_pages, 1);
+        assert!(db.checkpoint().unwrap() < db.log().head());
+    }
+}
+
+/// Pages with many changes are written; so are all when the share is used up, and when there is none.
+#[test]
+fn lists_keep_within_their_share() {
+    let machine = Machine::new(8);
+    let db = away_db(&machine);
+    for round in 0..200 {
+        db.set(0, round % 4, round as u64);
+    }
+    assert_eq!(db.pool.evict(usize::MAX, true), 0, "its list is too long");
+    assert_eq!(db.stats().deferred_bytes, 0);
+    let most = 13 * PAGE_BYTES as u64;
+    let mut stayed = 0;
+    for round in 0..400_u32 {
+        db.set(round * 7 % PAGES, 6, u64::from(round));
+        db.pool.evict(usize::MAX, true);
+        stayed = stayed.max(db.stats().deferred_pages);
+        assert!(db.stats().deferred_bytes <= most);
+    }
+    assert!(stayed > 5);
+    db.set_deferred_percent(0, 0);
+    while db.clean_step().unwrap().more {}
+    let stats = db.stats();
+    assert_eq!((stats.deferred_pages, stats.deferred_bytes, stats.frames), (0, 0, 64));
+    db.set(3, 6, 9);
+    assert_eq!(db.pool.evict(usize::MAX, true), 0);
+    assert_eq!(db.get(3, 6), 9);
+}
+
+/// A write that fails poisons; pages of its batch that are home already are read as they are there.
+#[test]
+fn after_a_failed_merge_pages_that_are_home_are_readable() {
+    let machine = Machine::new(9);
+    let db = away_db(&machine);
+    // Apart, so that each is a write of its own.
+    for number in [0, 4, 8] {
+        db.set(number, 3, 1000 + u64::from(number));
+    }
+    db.pool.evict(usize::MAX, true);
+    machine.disk.inject(Fault::eio().on(Op::Write).path(data()).nth(2).once());
+    db.flush_all().unwrap_err();
+    db.health().check().unwrap_err();
+    for number in [0, 4, 8] {
+        assert_eq!(db.get(number, 3), 1000 + u64::from(number), "page {number}");
+    }
+}
