@@ -112,9 +112,9 @@ impl Deferred {
         self.away.lock()
     }
 
-    /// Memory of a list with room for so many bytes of records, with what the allocator adds: a quarter, measured.
+    /// Memory of a list with room for so many bytes of records, with what the allocator adds: an eighth, measured.
     fn bytes_of(room: usize) -> usize {
-        (room + LIST_BYTES) / 4 * 5
+        (room + LIST_BYTES) / 8 * 9
     }
 
     /// A list is no more.
@@ -313,16 +313,13 @@ impl Pool {
                 && known.flags.load(Ordering::Relaxed) & WHOLE == 0
         };
         let owned = self.claim_dirty(frame, ready, |page| {
-            let Some(mut list) =
+            let Some(list) =
                 self.deferred.take_listed(frame).filter(|list| list.since == dirt.rec_lsn.load(Ordering::Acquire))
             else {
                 debug_assert!(false, "a dirty page that is not whole has its list");
                 known.flags.fetch_or(WHOLE, Ordering::Relaxed);
                 return false;
             };
-            let before = Deferred::bytes_of(list.records.capacity());
-            list.records.shrink_to_fit();
-            self.deferred.bytes.fetch_sub(before - Deferred::bytes_of(list.records.capacity()), Ordering::Relaxed);
             let mut away = self.deferred.away.lock();
             away.send(page, list);
             self.deferred.pages.fetch_add(1, Ordering::Release);

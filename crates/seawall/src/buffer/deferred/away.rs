@@ -6,6 +6,9 @@
 use crate::format::{Lsn, PageId};
 use std::collections::{BTreeSet, HashMap};
 
+/// Lists grow by so many bytes, so that the allocator has few sizes to keep apart.
+const STEP: usize = 256;
+
 /// The records that a page on the disk lacks.
 #[derive(Debug)]
 pub(in crate::buffer) struct List {
@@ -21,6 +24,10 @@ pub(in crate::buffer) struct List {
 
 impl List {
     pub(in crate::buffer) fn push(&mut self, tag: u8, body: &[u8]) {
+        let len = self.records.len() + 1 + size_of::<u32>() + body.len();
+        if len > self.records.capacity() {
+            self.records.reserve_exact(len.next_multiple_of(STEP) - self.records.len());
+        }
         self.records.push(tag);
         self.records.extend_from_slice(&(body.len() as u32).to_le_bytes());
         self.records.extend_from_slice(body);
