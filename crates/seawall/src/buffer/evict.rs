@@ -39,9 +39,10 @@ impl Pool {
                 // A frame beyond the limit is being retired: no second chance.
                 if frame < limit && known.flags.load(Ordering::Relaxed) & REFERENCED != 0 {
                     known.flags.fetch_and(!REFERENCED, Ordering::Relaxed);
-                } else if let page = known.page()
-                    && let Some(owned) = self.claim(frame).or_else(|| self.send_away(frame))
-                {
+                    continue;
+                }
+                let page = known.page();
+                if let Some(owned) = self.claim(frame).or_else(|| self.send_away(frame)) {
                     drop(owned);
                     freed += 1;
                     page.into_iter().for_each(|page| self.deferred.note_eviction(PageId(page), limit.into()));

@@ -108,9 +108,8 @@ impl Share {
             *evicted += 1;
             order.push_back((page, *evicted));
             known.insert(page, *evicted);
-            while order.len() > most
-                && let Some((oldest, nth)) = order.pop_front()
-            {
+            let over = order.len().saturating_sub(most);
+            for (oldest, nth) in order.drain(..over) {
                 if known.get(&oldest) == Some(&nth) {
                     known.remove(&oldest);
                 }
