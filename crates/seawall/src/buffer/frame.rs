@@ -30,12 +30,17 @@
 //! 6. The entry is cleared before the frame's page, and set after it: a thread that sees the entry but not
 //!    the page reads the entry again and finds it changed. In between the page is pinned or its latch is
 //!    held, so that no thread claims the frame before the entry leads to it.
-//! 7. A page is marked dirty under its exclusive latch. The thread that copies it moves it to "being written"
+//! 7. A thread that waits for a latch of a frame may hold others, so it must not wait for the latch of another
+//!    page than its own: latches are taken in an order of pages, and it could wait for a thread that waits for
+//!    it. It counts itself among the pins, checks (1), and only then waits. A frame is claimed in between all
+//!    the same (the count came after the check of (5)); so a page is put into a frame only when no count is
+//!    left there. Those who are counted soon find that the frame holds no page.
+//! 8. A page is marked dirty under its exclusive latch. The thread that copies it moves it to "being written"
 //!    under its shared latch. It is done when its write has returned. It is clean when neither is set.
 
 #![allow(unsafe_code)]
 
-use super::sync::{AtomicU32, AtomicU64, Latch, Ordering};
+use super::sync::{AtomicU32, AtomicU64, Latch, Ordering, pause};
 
 /// Used since the clock hand last passed.
 pub(super) const REFERENCED: u32 = 1;
@@ -179,6 +184,58 @@ impl Frame {
         self.pins.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Waits until no thread waits for the latch because of a page that the frame held before (7). The caller owns
+    /// the frame, and has not latched it.
+    pub(super) fn wait_for_strays(&self) {
+        // Read-modify-write: a thread that counts itself later sees that the frame holds no page.
+        for turn in 0.. {
+            if self.pins.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                break;
+            }
+            pause(turn);
+        }
+    }
+
+    /// Latches the frame shared, if it holds the page (1); may wait, but not for the latch of another page (7).
+    #[inline]
+    pub(super) fn latch_shared(&self, page: u32) -> bool {
+        if !self.latch.try_lock_shared() && !self.wait(page, Latch::lock_shared) {
+            return false;
+        }
+        let holds = self.holds(page);
+        if !holds {
+            // SAFETY: taken above.
+            unsafe { self.latch.unlock_shared() };
+        }
+        holds
+    }
+
+    /// The same exclusively.
+    #[inline]
+    pub(super) fn latch_exclusive(&self, page: u32) -> bool {
+        if !self.latch.try_lock_exclusive() && !self.wait(page, Latch::lock_exclusive) {
+            return false;
+        }
+        let holds = self.holds(page);
+        if !holds {
+            // SAFETY: taken above.
+            unsafe { self.latch.unlock_exclusive() };
+        }
+        holds
+    }
+
+    /// Waits for the latch by `lock`; `false` if the frame does not hold the page (7).
+    #[cold]
+    fn wait(&self, page: u32, lock: impl FnOnce(&Latch)) -> bool {
+        self.pins.fetch_add(1, Ordering::AcqRel);
+        let holds = self.holds(page);
+        if holds {
+            lock(&self.latch);
+        }
+        self.unpin();
+        holds
+    }
+
     /// Releases a pin.
     pub(super) fn unpin(&self) {
         self.pins.fetch_sub(1, Ordering::Release);
@@ -242,7 +299,7 @@ impl Frame {
     }
 
     /// Takes the page out of a frame that the caller has latched exclusively; afterwards the caller owns the
-    /// frame. By (5) no thread has pinned it.
+    /// frame. By (5) no pin keeps it: a thread that waits (7) may be counted among them.
     ///
     /// # Safety
     /// The caller has the exclusive latch and gives it up.
@@ -257,6 +314,7 @@ impl Frame {
     /// Publishes the page that the owner has put into the frame, and pins it: without the pin the frame could
     /// be claimed before its entry is set, and the entry would then lead to a frame that has moved on.
     pub(super) fn publish(&self, entry: &Entry, frame: u32, page: u32, flags: u32) {
+        self.wait_for_strays();
         self.pin();
         self.flags.store(flags, Ordering::Relaxed);
         self.page.store(page + 1, Ordering::Release);

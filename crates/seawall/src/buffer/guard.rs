@@ -59,33 +59,6 @@ thread_local! {
     };
 }
 
-/// Finds a resident page and latches it by `lock`; releases the latch by `unlock` if the frame has changed
-/// hands meanwhile. Counts as a use of the page.
-#[inline]
-fn find(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
-    let found = find_untouched(pool, page, lock, unlock);
-    if let Some(Some(frame)) = found {
-        pool.frames.get(frame).touch();
-    }
-    found
-}
-
-/// The same, not counted as a use of the page.
-#[inline]
-fn find_untouched(pool: &Pool, page: PageId, lock: impl Fn(u32) -> bool, unlock: impl Fn(u32)) -> Option<Option<u32>> {
-    loop {
-        let Where::In(frame) = pool.map.get(page) else { return None };
-        if !lock(frame) {
-            return Some(None);
-        }
-        let known = pool.frames.get(frame);
-        if known.holds(page.0) {
-            return Some(Some(frame));
-        }
-        unlock(frame);
-    }
-}
-
 impl Pool {
     /// Latches a resident page for reading; may wait for a latch, never for the disk.
     ///
@@ -97,18 +70,18 @@ impl Pool {
             let Where::In(frame) = self.map.get(page) else { return Err(Stop::Load(page)) };
             let known = self.frames.get(frame);
             let slot = if known.is_biased() { self.readers.enter(ROW.with(|row| *row), frame, known) } else { None };
-            if slot.is_none() {
-                known.latch.lock_shared();
+            let held = if slot.is_some() { known.holds(page.0) } else { known.latch_shared(page.0) };
+            if !held {
+                // The frame has changed hands meanwhile.
+                slot.map(|slot| self.readers.leave(slot));
+                continue;
             }
-            // Releases the latch if the frame has changed hands meanwhile.
+            known.touch();
             let read = PageRead { pool: self, frame, slot };
-            if known.holds(page.0) {
-                known.touch();
-                if read.slot.is_none() && read[page::KIND] == PageKind::Branch as u8 {
-                    known.lean();
-                }
-                return Ok(read);
+            if read.slot.is_none() && read[page::KIND] == PageKind::Branch as u8 {
+                known.lean();
             }
+            return Ok(read);
         }
     }
 
@@ -120,12 +93,12 @@ impl Pool {
 
     /// The same, not counted as a use; `None` when the page is not resident.
     pub(super) fn shared_untouched(&self, page: PageId) -> Option<PageRead<'_>> {
-        let lock = |frame| {
-            self.frames.get(frame).latch.lock_shared();
-            true
-        };
-        let frame = find_untouched(self, page, lock, |frame| self.unlock_shared(frame))?;
-        frame.map(|frame| PageRead { pool: self, frame, slot: None })
+        loop {
+            let Where::In(frame) = self.map.get(page) else { return None };
+            if self.frames.get(frame).latch_shared(page.0) {
+                return Some(PageRead { pool: self, frame, slot: None });
+            }
+        }
     }
 
     /// The same without waiting for anything; `None` when it is latched exclusively.
@@ -134,10 +107,17 @@ impl Pool {
     /// [`Stop::Load`] when it is not resident.
     #[inline]
     pub fn try_shared(&self, page: PageId) -> Result<Option<PageRead<'_>>, Stop> {
-        let lock = |frame| self.frames.get(frame).latch.try_lock_shared();
-        match find(self, page, lock, |frame| self.unlock_shared(frame)) {
-            Some(frame) => Ok(frame.map(|frame| PageRead { pool: self, frame, slot: None })),
-            None => Err(Stop::Load(page)),
+        loop {
+            let Where::In(frame) = self.map.get(page) else { return Err(Stop::Load(page)) };
+            let known = self.frames.get(frame);
+            if !known.latch.try_lock_shared() {
+                return Ok(None);
+            }
+            let read = PageRead { pool: self, frame, slot: None };
+            if known.holds(page.0) {
+                known.touch();
+                return Ok(Some(read));
+            }
         }
     }
 
@@ -147,15 +127,14 @@ impl Pool {
     /// [`Stop::Load`] when it is not resident.
     #[inline]
     pub fn exclusive(&self, page: PageId) -> Result<PageWrite<'_>, Stop> {
-        let lock = |frame| {
+        loop {
+            let Where::In(frame) = self.map.get(page) else { return Err(Stop::Load(page)) };
             let known = self.frames.get(frame);
-            known.latch.lock_exclusive();
-            self.readers.wait_for_readers(frame, known);
-            true
-        };
-        match find(self, page, lock, |frame| self.unlock_exclusive(frame)) {
-            Some(Some(frame)) => Ok(PageWrite { pool: self, frame }),
-            _ => Err(Stop::Load(page)),
+            if known.latch_exclusive(page.0) {
+                self.readers.wait_for_readers(frame, known);
+                known.touch();
+                return Ok(PageWrite { pool: self, frame });
+            }
         }
     }
 
@@ -165,18 +144,22 @@ impl Pool {
     /// [`Stop::Load`] when it is not resident.
     #[inline]
     pub fn try_exclusive(&self, page: PageId) -> Result<Option<PageWrite<'_>>, Stop> {
-        let lock = |frame| {
+        loop {
+            let Where::In(frame) = self.map.get(page) else { return Err(Stop::Load(page)) };
             let known = self.frames.get(frame);
-            let free = known.latch.try_lock_exclusive();
-            if free && !self.readers.has_no_readers(frame, known) {
-                self.unlock_exclusive(frame);
-                return false;
+            if !known.latch.try_lock_exclusive() {
+                return Ok(None);
             }
-            free
-        };
-        match find(self, page, lock, |frame| self.unlock_exclusive(frame)) {
-            Some(frame) => Ok(frame.map(|frame| PageWrite { pool: self, frame })),
-            None => Err(Stop::Load(page)),
+            let holds = known.holds(page.0);
+            if holds && self.readers.has_no_readers(frame, known) {
+                known.touch();
+                return Ok(Some(PageWrite { pool: self, frame }));
+            }
+            // SAFETY: taken above, and no guard was made.
+            unsafe { known.latch.unlock_exclusive() };
+            if holds {
+                return Ok(None);
+            }
         }
     }
 
@@ -190,7 +173,8 @@ impl Pool {
             return None;
         }
         if known.page().is_none() {
-            self.unlock_shared(frame);
+            // SAFETY: latched above.
+            unsafe { known.latch.unlock_shared() };
             return None;
         }
         Some(PageRead { pool: self, frame, slot: None })
@@ -241,18 +225,6 @@ impl Pool {
     /// Takes up a frame that was parked in this pool.
     pub(super) fn unpark(&self, Parked(frame): Parked) -> Owned<'_> {
         Owned { pool: self, frame }
-    }
-
-    /// Only for `find`, whose latch this is.
-    fn unlock_shared(&self, frame: u32) {
-        // SAFETY: called where `lock` has just succeeded and no guard was made.
-        unsafe { self.frames.get(frame).latch.unlock_shared() }
-    }
-
-    /// Only for `find`, whose latch this is.
-    fn unlock_exclusive(&self, frame: u32) {
-        // SAFETY: called where `lock` has just succeeded and no guard was made.
-        unsafe { self.frames.get(frame).latch.unlock_exclusive() }
     }
 }
 
@@ -440,7 +412,8 @@ impl<'p> Owned<'p> {
     pub(super) fn make(mut self, page: PageId) -> Result<PageWrite<'p>, Self> {
         page::clear_header(self.bytes_mut());
         let known = self.pool.frames.get(self.frame);
-        // Waits at most for a thread that came for the frame's last page and is about to see that it is gone.
+        known.wait_for_strays();
+        // Waits at most for a thread that is about to see that the frame's last page is gone.
         known.latch.lock_exclusive();
         if known.publish_new(self.pool.map.entry(page), self.frame, page.0) {
             let (pool, frame) = self.into_parts();

@@ -50,6 +50,15 @@ mod sync {
             *holders = EXCLUSIVE;
         }
 
+        pub(super) fn try_lock_shared(&self) -> bool {
+            let mut holders = self.holders();
+            let free = *holders != EXCLUSIVE;
+            if free {
+                *holders += 1;
+            }
+            free
+        }
+
         pub(super) fn try_lock_exclusive(&self) -> bool {
             let mut holders = self.holders();
             let free = *holders == 0;
@@ -137,22 +146,19 @@ impl Pool {
         Arc::new(pool)
     }
 
-    /// As `guard::find`, shared: the bytes read, if the page was resident.
+    /// As `Pool::shared`: the bytes read, if the page was resident.
     fn read(&self, page: u32, pin: bool) -> Option<u64> {
         loop {
             let Where::In(0) = self.entries[page as usize].get() else { return None };
-            self.frame.latch.lock_shared();
-            let found = self.frame.holds(page).then(|| {
+            if self.frame.latch_shared(page) {
                 if pin {
                     self.frame.pin();
                 }
                 // SAFETY: under the shared latch, and the frame holds the page; loom checks.
-                self.bytes.with(|bytes| unsafe { *bytes })
-            });
-            // SAFETY: latched above.
-            unsafe { self.frame.latch.unlock_shared() };
-            if found.is_some() {
-                return found;
+                let bytes = self.bytes.with(|bytes| unsafe { *bytes });
+                // SAFETY: latched above.
+                unsafe { self.frame.latch.unlock_shared() };
+                return Some(bytes);
             }
         }
     }
@@ -271,6 +277,50 @@ fn a_biased_reader_outlasts_many_who_try() {
         pool.replace_by(1);
         reader.join().unwrap();
     });
+}
+
+/// Pages are latched in their order: 1 (in the frame, later), 5 (somewhere else), 0 (in the frame, at first).
+fn order_model(exclusive: bool) {
+    explore(3, move || {
+        let pool = Pool::new();
+        let fifth = Arc::new(sync::Latch::new());
+        let other = loom::thread::spawn({
+            let (pool, fifth) = (pool.clone(), fifth.clone());
+            move || {
+                fifth.lock_exclusive();
+                if exclusive {
+                    if pool.entries[0].get() == Where::In(0) && pool.frame.latch_exclusive(0) {
+                        // SAFETY: latched above.
+                        unsafe { pool.frame.latch.unlock_exclusive() };
+                    }
+                } else {
+                    assert!(pool.read(0, false).is_none_or(|bytes| bytes == 10));
+                }
+                // SAFETY: latched above.
+                unsafe { fifth.unlock_exclusive() };
+            }
+        });
+        pool.replace_by(1);
+        if pool.entries[1].get() == Where::In(0) && pool.frame.latch_exclusive(1) {
+            fifth.lock_exclusive();
+            // SAFETY: both are latched above.
+            unsafe {
+                fifth.unlock_exclusive();
+                pool.frame.latch.unlock_exclusive();
+            }
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_waits_for_no_other_page_than_its_own() {
+    order_model(false);
+}
+
+#[test]
+fn a_writer_waits_for_no_other_page_than_its_own() {
+    order_model(true);
 }
 
 #[test]
