@@ -535,7 +535,11 @@ impl fmt::Display for Corruption {
             ),
             Self::Log { at, why } => write!(f, "the log is damaged at {at}: {why}. Restore from a backup"),
             Self::Page { page, why } => {
-                write!(f, "page {page} makes no sense: {why}. This is a bug or memory damage: please report it")
+                write!(
+                    f,
+                    "page {page} makes no sense: {why}. The disk lost a write of it, memory is damaged, or this is a bug: \
+                     restore a backup, and please report it"
+                )
             }
             Self::File { path, why } => write!(f, "{path}: {why}", path = path.display()),
         }

@@ -497,8 +497,12 @@ fn seeds_that_failed_once_pass() {
             .unwrap_or_else(|why| panic!("{why}\nNEWER=0 MODE={mode:?} {}", replay(seed)));
     }
     // With everything that the rig does now.
-    const NEWER: [(u64, Mode); 3] =
-        [(2_026_112_239_729, Mode::Wild), (555_013_872, Mode::Crashes), (1_193_007_217, Mode::Faults)];
+    const NEWER: [(u64, Mode); 4] = [
+        (2_026_112_239_729, Mode::Wild),
+        (555_013_872, Mode::Crashes),
+        (1_193_007_217, Mode::Faults),
+        (91_501_189, Mode::Wild),
+    ];
     for (seed, mode) in NEWER {
         run(seed, mode, size(seed, compactions(seed)), &Options::default(), false)
             .unwrap_or_else(|why| panic!("{why}\nMODE={mode:?} {}", replay(seed)));

@@ -278,7 +278,7 @@ impl Builder {
     /// As many leaves as a step can gather in memory, each with a space map.
     fn at_once(&self, space: &Space) -> usize {
         let pool = space.pool();
-        let frames = pool.bytes() as usize / pool.page_bytes();
+        let frames = pool.frames() as usize;
         let gathered = (frames / 4).saturating_sub(OTHERS_LATCHED) / 2;
         leaves_at_once(pool.page_bytes()).min(gathered).max(1)
     }

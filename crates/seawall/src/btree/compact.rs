@@ -282,7 +282,7 @@ impl<'s> Compaction<'s> {
                 space.reserve_run(self.tree.id, self.run_end, pages)?
             }
         };
-        let frames = pool.bytes() as usize / pool.page_bytes();
+        let frames = pool.frames() as usize;
         // As many as fit in memory at once, each with a space map, beside the path and the other latched
         // pages.
         let gathered = (frames / 4).saturating_sub(OTHERS_LATCHED) / 2;

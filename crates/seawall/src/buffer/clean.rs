@@ -19,7 +19,6 @@
 //!    in this opening and the page was not in memory before in this opening.
 //! 6. The cleaner holds no latch, and may wait for one: threads that hold latches never wait for the cleaner.
 
-use super::deferred::Merged;
 use super::dirty::Ordered;
 use super::doublewrite::BATCH;
 use super::frame::{REMADE, RETIRED, WHOLE};
@@ -92,19 +91,12 @@ impl Cleaner {
 
 /// A page on its way home.
 struct Copied {
-    /// Where it comes from.
-    from: From,
+    /// Its frame, and the frame's `rec_lsn` when the write began; `None` for a page that is merged without one.
+    frame: Option<(u64, u32)>,
     page: PageId,
     /// It needs no doublewrite (5).
     bare: bool,
     bytes: IoBuf,
-}
-
-enum From {
-    /// A frame, and its `rec_lsn` when the write began.
-    Frame(u64, u32),
-    /// No frame.
-    Away(Merged),
 }
 
 /// Pages whose oldest change lies before some position, by rising number.
@@ -127,7 +119,8 @@ impl Pool {
     /// falls behind or much is dirty. No latch may be held.
     ///
     /// # Errors
-    /// A failed write or flush, which poisons; or the first failure, when there was one.
+    /// A failed write or flush, which poisons; or the first failure, when there was one. A page with deferred changes
+    /// that cannot be read, which does not: the other pages of its batch are written.
     pub fn clean_step(&self) -> Result<Progress> {
         self.health().check()?;
         self.finish_prefetches(false);
@@ -200,15 +193,19 @@ impl Pool {
             if round.is_empty() {
                 let (checkpoint, head) = (self.checkpoint_lsn().0, self.log().head().0);
                 let oldest = checkpoint + head.saturating_sub(checkpoint).div_ceil(AGE_PARTS);
+                let stuck = |lsn| {
+                    let mut frames = self.frames_older_than(Lsn(lsn)).0;
+                    frames.retain(|&frame| !self.may_leave(frame));
+                    frames
+                };
                 if aged {
                     round.frames = self.frames_older_than(Lsn(oldest)).0;
                     round.away = self.deferred.away().older_than(oldest);
+                } else {
+                    round.frames = stuck(oldest);
                 }
-                for lsn in [oldest, u64::MAX] {
-                    if round.is_empty() {
-                        round.frames = self.frames_older_than(Lsn(lsn)).0;
-                        round.frames.retain(|&frame| !self.may_leave(frame));
-                    }
+                if round.is_empty() {
+                    round.frames = stuck(u64::MAX);
                 }
                 round.frames.reverse();
                 round.away.reverse();
@@ -288,7 +285,7 @@ impl Pool {
                 drop(role);
                 match merged {
                     Ok(0) => {
-                        // They come back: perhaps by reads that nobody has finished.
+                        // Other threads load them: perhaps by prefetches that are not finished.
                         self.finish_prefetches(true);
                         std::thread::yield_now();
                     }
@@ -403,10 +400,10 @@ impl Pool {
             }
         }
         let (mut frames, mut merged, mut home) = (Vec::new(), Vec::new(), Vec::with_capacity(batch.len()));
-        for Copied { from, page, bytes, .. } in batch {
-            match from {
-                From::Frame(since, frame) => frames.push((since, frame)),
-                From::Away(page) => merged.push(page),
+        for Copied { frame, page, bytes, .. } in batch {
+            match frame {
+                Some(frame) => frames.push(frame),
+                None => merged.push(page),
             }
             home.push((page, bytes));
         }
@@ -415,7 +412,7 @@ impl Pool {
             self.frames.dirt(frame).end_write();
         }
         self.ordered(|ordered| ordered.written(&frames, |frame| self.frames.dirt(frame)));
-        merged.iter().for_each(|merged| self.merged(merged));
+        merged.iter().for_each(|&page| self.merged(page));
         self.cleaned.fetch_add(frames.len() as u64, Ordering::Release);
         let written = frames.len() + merged.len();
         count(&self.counters.pages_written, written);
@@ -451,16 +448,19 @@ impl Pool {
             let merged = read.map_err(crate::Error::from).and_then(|mut bufs| {
                 let mut bytes = bufs.pop().expect("a buffer was given");
                 self.check_read(&bytes, page)?;
-                Ok(self.merge_into(page, &mut bytes)?.map(|merged| (merged, bytes)))
+                Ok(self.merge_into(page, &mut bytes)?.then_some(bytes))
             });
             match merged {
-                Ok(Some((merged, mut bytes))) => {
+                Ok(Some(mut bytes)) => {
                     newest = newest.max(page::lsn(&bytes));
                     page::seal(&mut bytes, page);
-                    batch.push(Copied { from: From::Away(merged), page, bare: false, bytes });
+                    batch.push(Copied { frame: None, page, bare: false, bytes });
                 }
                 Ok(None) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    self.note_unmerged(page, &error);
+                    failed = Some(error);
+                }
             }
         }
         let written = if batch.is_empty() { 0 } else { self.write_out(batch, newest, cause)? };
@@ -468,6 +468,17 @@ impl Pool {
         // Threads that wait for one of the pages read what was written.
         drop(loading);
         failed.map_or(Ok(written), Err)
+    }
+
+    /// Counts a page that could not be merged, and warns of the first, the second, the fourth and so on.
+    fn note_unmerged(&self, page: PageId, why: &crate::Error) {
+        let failed = self.counters.merge_failed.fetch_add(1, Ordering::Relaxed) + 1;
+        if failed.is_power_of_two() {
+            ::log::warn!(
+                "page {page} has deferred changes and could not be read ({failed} attempts since the opening): {why}. \
+                 The log that has its changes is kept, and changes fail when the log is full"
+            );
+        }
     }
 
     /// Begins the write of one page: a sealed copy, and its LSN.
@@ -484,7 +495,7 @@ impl Pool {
         drop(latched);
         page::seal(&mut bytes, number);
         let bare = flags & REMADE != 0 && self.checkpoint_lsn() >= self.opened_at;
-        Some((page::lsn(&bytes), Copied { from: From::Frame(since, frame), page: number, bare, bytes }))
+        Some((page::lsn(&bytes), Copied { frame: Some((since, frame)), page: number, bare, bytes }))
     }
 
     /// Writes a batch, sorted by page, home; contiguous pages in one write, all writes at once.

@@ -15,7 +15,7 @@
 //!    them. It is changed under the page's exclusive latch, and given up under its shared latch by the copy that goes
 //!    home: from then on that write is responsible.
 //! 2. The entry of a page that is AWAY is nowhere, or loading. Only the thread that made it loading touches the
-//!    page's records, so they are applied once.
+//!    page's records, so they are applied once. If it fails or panics, they are there for the next ([`Taken`]).
 //! 3. A change that is not at home is at every moment in a frame (`rec_lsn`, `writing`) or in `Away::by_age`, and
 //!    goes from one to the other under the mutex of [`Away`]. Checkpoints and cleaners look at both under it: none
 //!    passes such a change. The mutex comes before that of the ordered dirty pages (`dirty.rs`); no latch is waited for
@@ -26,10 +26,9 @@
 //!    defect of ours; neither gets records.
 //! 6. A page whose first record since it was written initialises it is WHOLE: there may be nothing on the disk to
 //!    apply records to. So are pages that recovery changes.
-//! 7. Lists cost memory, which is counted and bounded by a share of the pool (`share.rs`); the pool has as many
-//!    frames less. The
-//!    fuller that share, the shorter a list may become: pages with longer ones go home, so that each write
-//!    carries many changes, and the pages that are listed can leave at once.
+//! 7. The memory of lists is counted and bounded by a share of the pool (`share.rs`), which the frames do not get. The
+//!    fuller that share, the shorter a list may become: pages with longer ones go home, so that each write carries many
+//!    changes, and the pages that are listed can leave at once.
 
 mod away;
 mod share;
@@ -38,13 +37,12 @@ use super::frame::WHOLE;
 use super::guard::Owned;
 use super::pool::Pool;
 use super::stats::count;
-use super::unfinished::Unfinished;
 use crate::counted::Mutex;
 use crate::error::{Corruption, Result};
 use crate::format::{Lsn, PageId, page};
 use crate::log::Records;
 use crate::mutants::Mutant;
-use away::{Away, List};
+use away::{Away, List, RECORD_BYTES};
 use parking_lot::MutexGuard;
 use share::{Ends, Share, Sizes};
 use std::collections::HashMap;
@@ -54,8 +52,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 const SHARDS: usize = 64;
 /// Memory of a list beside its records, bytes, about: the entries of the maps.
 const LIST_BYTES: usize = 160;
-/// A record in a list: its tag and the length of its body.
-const RECORD_BYTES: usize = 5;
 
 /// Lists of the pages in frames and of those that are away.
 #[derive(Debug)]
@@ -313,13 +309,8 @@ impl Pool {
                 && known.flags.load(Ordering::Relaxed) & WHOLE == 0
         };
         let owned = self.claim_dirty(frame, ready, |page| {
-            let Some(list) =
-                self.deferred.take_listed(frame).filter(|list| list.since == dirt.rec_lsn.load(Ordering::Acquire))
-            else {
-                debug_assert!(false, "a dirty page that is not whole has its list");
-                known.flags.fetch_or(WHOLE, Ordering::Relaxed);
-                return false;
-            };
+            let Some(list) = self.deferred.take_listed(frame) else { return false };
+            debug_assert_eq!(list.since, dirt.rec_lsn.load(Ordering::Acquire), "the list is complete (1)");
             let mut away = self.deferred.away.lock();
             away.send(page, list);
             self.deferred.pages.fetch_add(1, Ordering::Release);
@@ -332,15 +323,12 @@ impl Pool {
     }
 
     /// Takes the records of a page that this thread loads (2); `None` if it is not away.
-    fn take_list(&self, page: PageId) -> Option<List> {
+    fn take_list(&self, page: PageId) -> Option<Taken<'_>> {
         if self.deferred.pages.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.deferred.away.lock().take(page)
-    }
-
-    fn put_back(&self, page: PageId, list: List) {
-        self.deferred.away.lock().put_back(page, list);
+        let list = self.deferred.away.lock().take(page)?;
+        Some(Taken { pool: self, page, list, kept: false })
     }
 
     /// Applies a page's list to what was read of it.
@@ -381,14 +369,9 @@ impl Pool {
 
     /// Makes a page current that this thread has read into a frame of its own and checked.
     pub(super) fn bring_back(&self, owned: &mut Owned<'_>, page: PageId) -> Result<()> {
-        let Some(list) = self.take_list(page) else { return Ok(()) };
-        // A page whose list is gone must not be read again as it is on the disk.
-        let unfinished = Unfinished::begin(self.health(), "applying deferred changes");
-        if let Err(error) = self.apply(page, &list, owned.bytes_mut()) {
-            self.put_back(page, list);
-            unfinished.done();
-            return Err(error);
-        }
+        let Some(taken) = self.take_list(page) else { return Ok(()) };
+        self.apply(page, &taken.list, owned.bytes_mut())?;
+        let list = taken.keep();
         let (frame, since) = (owned.frame(), list.since);
         let none = self.deferred.shard(frame).lock().insert(frame, list);
         debug_assert!(none.is_none(), "a frame without a page has no list");
@@ -400,37 +383,46 @@ impl Pool {
         away.arrived(page, since);
         self.deferred.pages.fetch_sub(1, Ordering::Release);
         drop(away);
-        unfinished.done();
         count(&self.counters.deferred_read_again, 1);
         Ok(())
     }
 
-    /// Makes the copy of a page that is away current, for a write home; `None` if it is not away.
-    pub(super) fn merge_into(&self, page: PageId, bytes: &mut [u8]) -> Result<Option<Merged>> {
-        let Some(list) = self.take_list(page) else { return Ok(None) };
-        let applied = self.apply(page, &list, bytes);
-        let merged = Merged { page, end: list.end };
-        // Until it is home.
-        self.put_back(page, list);
-        applied.map(|()| Some(merged))
+    /// Makes the copy of a page that is away current, for a write home; whether it is away. Its list stays until
+    /// [`Pool::merged`].
+    pub(super) fn merge_into(&self, page: PageId, bytes: &mut [u8]) -> Result<bool> {
+        let Some(taken) = self.take_list(page) else { return Ok(false) };
+        self.apply(page, &taken.list, bytes).map(|()| true)
     }
 
-    /// The page is home with all its records.
-    pub(super) fn merged(&self, merged: &Merged) {
-        let list = self.deferred.away.lock().forget(merged.page);
-        debug_assert!(list.as_ref().is_some_and(|list| list.end == merged.end), "only its loader touches it");
+    /// The page, which this thread merged, is home.
+    pub(super) fn merged(&self, page: PageId) {
+        let Some(list) = self.deferred.away.lock().forget(page) else { return };
         self.deferred.pages.fetch_sub(1, Ordering::Release);
-        if let Some(list) = &list {
-            self.deferred.freed(list);
-        }
+        self.deferred.freed(&list);
         count(&self.counters.pages_merged, 1);
-        count(&self.counters.merged_records, list.map_or(0, |list| list.iter().count()));
+        count(&self.counters.merged_records, list.iter().count());
     }
 }
 
-/// A page on its way home without a frame.
-#[derive(Debug)]
-pub(super) struct Merged {
+/// The list of a page that this thread loads. Dropped before it is kept, the page is away as before.
+struct Taken<'p> {
+    pool: &'p Pool,
     page: PageId,
-    end: Lsn,
+    list: List,
+    kept: bool,
+}
+
+impl Taken<'_> {
+    fn keep(mut self) -> List {
+        self.kept = true;
+        std::mem::take(&mut self.list)
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.pool.deferred.away.lock().put_back(self.page, std::mem::take(&mut self.list));
+        }
+    }
 }

@@ -73,7 +73,9 @@ impl Pool {
             let held = if slot.is_some() { known.holds(page.0) } else { known.latch_shared(page.0) };
             if !held {
                 // The frame has changed hands meanwhile.
-                slot.map(|slot| self.readers.leave(slot));
+                if let Some(slot) = slot {
+                    self.readers.leave(slot);
+                }
                 continue;
             }
             known.touch();

@@ -303,11 +303,10 @@ fn order_model(exclusive: bool) {
         pool.replace_by(1);
         if pool.entries[1].get() == Where::In(0) && pool.frame.latch_exclusive(1) {
             fifth.lock_exclusive();
-            // SAFETY: both are latched above.
-            unsafe {
-                fifth.unlock_exclusive();
-                pool.frame.latch.unlock_exclusive();
-            }
+            // SAFETY: latched above.
+            unsafe { fifth.unlock_exclusive() };
+            // SAFETY: latched above.
+            unsafe { pool.frame.latch.unlock_exclusive() };
         }
         other.join().unwrap();
     });

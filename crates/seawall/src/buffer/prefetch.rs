@@ -26,6 +26,7 @@
 use super::frame::{COLD, Where};
 use super::guard::Parked;
 use super::pool::Pool;
+use super::read::Loading;
 use super::stats::count;
 use crate::counted::Mutex;
 use crate::format::PageId;
@@ -394,7 +395,7 @@ impl Pool {
 
     /// Publishes the pages that pass their checks, and frees the frames of the others.
     fn finish_pages(&self, mut part: Abandon<'_>, bufs: Result<Vec<IoBuf>, IoError>) {
-        let (first, pages) = (part.first, part.frames.len());
+        let first = part.first;
         let check = |i: usize| match &bufs {
             Ok(bufs) => {
                 let page = PageId(first.0 + i as u32);
@@ -405,25 +406,25 @@ impl Pool {
             }
             Err(error) => Err(error.to_string()),
         };
-        let checked: Vec<Result<(), String>> = (0..pages).map(check).collect();
+        let checked: Vec<Result<(), String>> = (0..part.frames.len()).map(check).collect();
         // From here on the device no longer has the frames' memory.
         drop(bufs);
-        let frames = std::mem::take(&mut part.frames);
-        for (i, (frame, checked)) in frames.into_iter().zip(checked).enumerate() {
+        part.lent = false;
+        for (i, checked) in checked.into_iter().enumerate().rev() {
+            let Some(frame) = part.frames.pop() else { break };
+            self.loads.prefetches.pages.fetch_sub(1, Ordering::AcqRel);
             let page = PageId(first.0 + i as u32);
+            let loading = Loading::of_prefetch(self, page);
             let mut owned = self.unpark(frame);
             self.deferred.note_miss(page);
             match checked.and_then(|()| self.bring_back(&mut owned, page).map_err(|e| e.to_string())) {
-                Ok(()) => drop(owned.publish(page, COLD)),
+                Ok(()) => drop(loading.publish(owned, COLD)),
                 Err(error) => {
                     drop(owned);
                     self.note_failed(page, &error);
-                    self.map.entry(page).abandon_load();
                 }
             }
-            self.loads.wake(page);
         }
-        self.loads.prefetches.pages.fetch_sub(pages, Ordering::AcqRel);
     }
 
     /// Counts a page that could not be prefetched. Logs the first, the second, the fourth and so on, so that

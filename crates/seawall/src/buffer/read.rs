@@ -76,9 +76,14 @@ impl<'p> Loading<'p> {
         pool.map.entry(page).begin_load().then(|| Self { pool, page, published: false })
     }
 
-    fn publish(mut self, owned: Owned<'p>) -> Pin<'p> {
+    /// Of a page that a prefetch of this thread loads.
+    pub(super) fn of_prefetch(pool: &'p Pool, page: PageId) -> Self {
+        Self { pool, page, published: false }
+    }
+
+    pub(super) fn publish(mut self, owned: Owned<'p>, flags: u32) -> Pin<'p> {
         self.published = true;
-        owned.publish(self.page, REFERENCED)
+        owned.publish(self.page, flags)
     }
 }
 
@@ -406,7 +411,7 @@ impl Pool {
         };
         count(&self.counters.misses, 1);
         self.deferred.note_miss(page);
-        Some(read.map(|()| loading.publish(owned)))
+        Some(read.map(|()| loading.publish(owned, REFERENCED)))
     }
 
     /// Checks that these bytes are the page.

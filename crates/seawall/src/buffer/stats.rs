@@ -75,6 +75,8 @@ counters! {
     pages_merged,
     /// Records applied to these.
     merged_records,
+    /// Attempts to merge a page that could not be read, or is damaged.
+    merge_failed,
     /// Pages written home.
     pages_written,
     /// Of these, those that needed no copy in the doublewrite area.

@@ -192,6 +192,7 @@ impl Counts {
             evict_waits: stats.frame_waits,
             pages_written: stats.pages_written,
             pages_merged: stats.pages_merged,
+            merge_failed: stats.merge_failed,
             merged_records: stats.merged_records,
             doublewrite_pages: if doublewrite {
                 stats.pages_written.saturating_sub(stats.pages_written_bare)

@@ -200,6 +200,33 @@ fn shape(cell: &CellSnapshot) -> String {
     columns.into_iter().map(bar).collect()
 }
 
+/// What the buffer pool does, one line or two.
+fn pool_lines(s: &Stats, rate: impl Fn(u64) -> f64) -> String {
+    let p = &s.pool;
+    let mut text = format!(
+        "pool: {} frames, {} free, {} dirty; {:.0} misses/s, {:.0} evictions/s, {:.0} pages/s written",
+        p.frames,
+        p.frames_free,
+        p.frames_dirty,
+        rate(p.misses),
+        rate(p.evictions),
+        rate(p.pages_written)
+    );
+    if p.evictions_deferred > 0 {
+        text += &format!(
+            "\ndeferred changes: of {} pages, {} of at most {}; {:.0} pages/s evicted with them, {:.0}/s read again, \
+             {:.0}/s merged",
+            p.deferred_pages,
+            units::bytes(p.deferred_bytes),
+            units::bytes(p.deferred_bytes_max),
+            rate(p.evictions_deferred),
+            rate(p.deferred_read_again),
+            rate(p.pages_merged)
+        );
+    }
+    text
+}
+
 /// All activity in a window, for people.
 fn page(s: &Stats) -> String {
     let seconds = s.elapsed_ns as f64 / 1e9;
@@ -208,7 +235,7 @@ fn page(s: &Stats) -> String {
     let mut line = |text: std::fmt::Arguments<'_>| {
         out += &format!("{text}\n");
     };
-    let (p, l, t) = (&s.pool, &s.log, &s.txn);
+    let (l, t) = (&s.log, &s.txn);
     let wait = l.commit_wait_ns.checked_div(l.commit_waits).map_or_else(|| "-".into(), time);
     line(format_args!(
         "{seconds:.1} s, {:.0} commits/s ({wait} each), {:.0} rollbacks/s, {} active, {} prepared, {} \
@@ -220,26 +247,7 @@ fn page(s: &Stats) -> String {
         t.conflicts,
         s.locks.deadlocks
     ));
-    line(format_args!(
-        "pool: {} frames, {} free, {} dirty; {:.0} misses/s, {:.0} evictions/s, {:.0} pages/s written",
-        p.frames,
-        p.frames_free,
-        p.frames_dirty,
-        rate(p.misses),
-        rate(p.evictions),
-        rate(p.pages_written)
-    ));
-    if p.evictions_deferred > 0 {
-        line(format_args!(
-            "deferred changes: of {} pages, {} of at most {}; {:.0} pages/s evicted with them, {:.0}/s read again, {:.0}/s merged",
-            p.deferred_pages,
-            units::bytes(p.deferred_bytes),
-            units::bytes(p.deferred_bytes_max),
-            rate(p.evictions_deferred),
-            rate(p.deferred_read_again),
-            rate(p.pages_merged)
-        ));
-    }
+    line(format_args!("{}", pool_lines(s, rate)));
     line(format_args!(
         "log: {}/s, {:.0} writes/s, {:.0} flushes/s; {} of {} needed for recovery, {} not durable",
         units::bytes(rate(l.bytes) as u64),

@@ -83,7 +83,7 @@ impl OverflowWriter {
         let whole = bytes.len() / full * full;
         let pieces: Vec<&[u8]> = bytes[..whole].chunks(full).collect();
         // A small pool must not be filled by one mini-transaction.
-        let frames = space.pool().bytes() as usize / space.pool().page_bytes();
+        let frames = space.pool().frames() as usize;
         let at_once = pages_at_once(space.pool().page_bytes()).min(frames / 8).max(1);
         for pieces in pieces.chunks(at_once) {
             self.write(space, pieces, purpose)?;

@@ -9,8 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 /// Lists grow by so many bytes, so that the allocator has few sizes to keep apart.
 const STEP: usize = 256;
 
+/// Bytes of a record in a list beside its body: its tag and the length of the body.
+pub(in crate::buffer) const RECORD_BYTES: usize = 1 + size_of::<u32>();
+
 /// The records that a page on the disk lacks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::buffer) struct List {
     /// Start of the oldest.
     pub(in crate::buffer) since: u64,
@@ -24,7 +27,7 @@ pub(in crate::buffer) struct List {
 
 impl List {
     pub(in crate::buffer) fn push(&mut self, tag: u8, body: &[u8]) {
-        let len = self.records.len() + 1 + size_of::<u32>() + body.len();
+        let len = self.records.len() + RECORD_BYTES + body.len();
         if len > self.records.capacity() {
             self.records.reserve_exact(len.next_multiple_of(STEP) - self.records.len());
         }
@@ -66,7 +69,7 @@ impl Away {
         self.lists.remove(&page)
     }
 
-    /// The caller could not load it.
+    /// The caller did not load it.
     pub(in crate::buffer) fn put_back(&mut self, page: PageId, list: List) {
         let none = self.lists.insert(page, list);
         debug_assert!(none.is_none(), "a page leaves once");

@@ -250,3 +250,27 @@ fn after_a_failed_merge_pages_that_are_home_are_readable() {
         assert_eq!(db.get(number, 3), 1000 + u64::from(number), "page {number}");
     }
 }
+
+/// A reader or a prefetch that panics while it applies changes loses none, and no thread waits for its pages.
+#[test]
+fn a_panic_while_changes_are_applied_loses_none() {
+    let machine = Machine::new(11);
+    let db = away_db(&machine);
+    send_away(&db, 0..5);
+    let free = db.stats().free;
+    let panics = |work: &dyn Fn()| {
+        PANICS.set(true);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        PANICS.set(false);
+        assert!(caught.is_err(), "it was planted");
+    };
+    panics(&|| drop(db.load(PageId(0))));
+    panics(&|| {
+        db.prefetch(&[0, 1, 2, 3, 4].map(PageId));
+        db.finish_prefetches(true);
+    });
+    let stats = db.stats();
+    assert_eq!((stats.deferred_pages, stats.free), (5, free), "{stats:?}");
+    assert_eq!(db.loads.prefetches.pages(), 0, "none is on its way");
+    all_changed(&db, 0..5);
+}

@@ -66,9 +66,15 @@ impl Redo for Set {
     }
 }
 
+thread_local! {
+    /// Whether this thread panics when it applies a record.
+    pub(super) static PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// Applies a record by its tag.
 fn apply_record(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    assert!(!PANICS.get(), "planted");
     match tag {
         Make::TAG => Make(number(body)).apply(page),
         Set::TAG => Set { cell: number(&body[..8]) as usize, value: number(&body[8..]) }.apply(page),

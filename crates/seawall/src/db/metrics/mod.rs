@@ -104,6 +104,7 @@ numbers! {
         evict_waits Counter "Times a thread waited because no frame was free.",
         pages_written Counter "Pages written home.",
         pages_merged Counter "Of these, pages that were read to apply their deferred changes.",
+        merge_failed Counter "Attempts to do that with a page that could not be read, or is damaged.",
         merged_records Counter "Redo records applied to these.",
         doublewrite_pages Counter "Pages written to the doublewrite area first.",
     }

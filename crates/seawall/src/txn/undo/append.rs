@@ -188,7 +188,9 @@ impl UndoStore {
         }
         let record = self.space.pool().retry(|| {
             let bytes = self.space.pool().shared(last.page())?;
-            let record = page::record_at(&bytes, last.offset()).and_then(|raw| OwnedRecord::new(raw.kind, raw.body));
+            let record = page::verify(&bytes)
+                .and_then(|()| page::record_at(&bytes, last.offset()))
+                .and_then(|raw| OwnedRecord::new(raw.kind, raw.body));
             Ok(record.map_err(|why| page::bad(last.page(), why))?)
         })?;
         Ok(Some((last, record)))
