@@ -6,8 +6,8 @@
 //!    under its scans.
 
 use seawall::{
-    Background, CursorOptions, Database, Env, Isolation, LockMode, Options, RangeOrder, Seek, Task, Transaction, Tree,
-    TxOptions,
+    Background, CursorOptions, Database, Env, Error, Isolation, LockMode, Options, RangeOrder, Seek, Task, Transaction,
+    Tree, TxOptions,
 };
 use seawall_io::Op;
 use seawall_sim::{Fault, SimDisk, SimOptions};
@@ -169,6 +169,51 @@ fn reads_of(db: &Database, scan: impl FnOnce()) -> (u64, u64) {
     scan();
     let after = db.stats().pool;
     (after.prefetched - before.prefetched, after.misses - before.misses)
+}
+
+#[test]
+fn batches_of_changes_read_ahead_in_the_order_given() {
+    let (_sim, db, tree, mut model) = filled(7);
+    let mut dice = Dice::new(8);
+    let between = |dice: &mut Dice| {
+        let mut rows: Vec<(Vec<u8>, [u8; 20])> = Vec::new();
+        while rows.len() < 300 {
+            // Behind a key of the model, so that no two are equal.
+            let new = [key(dice.below(KEYS)), vec![dice.below(256) as u8; 3]].concat();
+            if rows.iter().all(|(key, _)| *key != new) {
+                rows.push((new, [rows.len() as u8; 20]));
+            }
+        }
+        rows
+    };
+    for way in ["insert_many", "put_many", "put_rows"] {
+        let mut rows = between(&mut dice);
+        rows.retain(|(key, _)| !model.contains_key(key));
+        let mut tx = db.begin().unwrap();
+        let (ahead, alone) = reads_of(&db, || match way {
+            "insert_many" => tx.insert_many(&tree, rows.iter().map(|(key, value)| (key, value))).unwrap(),
+            "put_many" => tx.put_many(&tree, &rows).unwrap(),
+            _ => tx.put_rows(&tree, rows.iter().map(|(key, value)| (key, value))).unwrap(),
+        });
+        assert!(ahead > 60 && alone < ahead / 4, "{way}: {ahead} ahead, {alone} by itself");
+        tx.commit().unwrap();
+        model.extend(rows.into_iter().map(|(key, value)| (key, value.to_vec())));
+        tend(&db);
+    }
+    // One that exists, in the middle: those before it are inserted, in the order given.
+    let mut rows = between(&mut dice);
+    rows.retain(|(key, _)| !model.contains_key(key));
+    rows[150].0 = key(17);
+    let mut tx = db.begin().unwrap();
+    let refused = tx.insert_many(&tree, rows.iter().map(|(key, value)| (key, value))).unwrap_err();
+    assert!(matches!(refused, Error::DuplicateRow { index: 150, .. }), "{refused:?}");
+    for (i, (key, value)) in rows.iter().enumerate() {
+        let found = tx.get(&tree, key).unwrap();
+        assert_eq!(found.is_some_and(|found| found[..] == value[..]), i < 150, "row {i}");
+    }
+    drop(tx);
+    let tx = db.begin().unwrap();
+    assert_eq!(all(&tx, &tree), model.into_iter().collect::<Vec<_>>());
 }
 
 #[test]

@@ -13,8 +13,61 @@ use crate::btree::{Estimate, OverflowRef, read_overflow_many};
 use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result};
 use crate::format::PageId;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
+
+/// Prefetches the leaves of rows that are visited one after the other.
+struct LeavesAhead {
+    /// The leaf of each row, or none where it is not known.
+    leaves: Vec<PageId>,
+    prefetcher: Prefetcher,
+    /// The leaf of the last row that was passed.
+    last: PageId,
+}
+
+impl LeavesAhead {
+    /// For rows with these keys, in the order of the visits. The leaf of a single key is not prefetched.
+    fn of(tx: &Txn, tree: &TreeState, keys: &[&[u8]]) -> Result<Self> {
+        let mut leaves = vec![PageId::NONE; keys.len()];
+        if keys.is_sorted() {
+            if keys.len() > 1 {
+                leaves = tx.leaves_of(tree, keys)?;
+            }
+        } else {
+            let mut order: Vec<usize> = (0..keys.len()).collect();
+            order.sort_unstable_by_key(|&i| keys[i]);
+            let sorted: Vec<&[u8]> = order.iter().map(|&i| keys[i]).collect();
+            for (i, leaf) in order.into_iter().zip(tx.leaves_of(tree, &sorted)?) {
+                leaves[i] = leaf;
+            }
+        }
+        let prefetcher = Prefetcher::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
+        Ok(Self { leaves, prefetcher, last: PageId::NONE })
+    }
+
+    fn is_new(&self, at: usize) -> bool {
+        self.leaves[at] != self.last && self.leaves[at] != PageId::NONE
+    }
+
+    /// Before the visit of a row.
+    fn before(&mut self, tx: &Txn, at: usize) -> Result<()> {
+        if self.is_new(at) {
+            tx.go_on(MANY_ROWS)?;
+            self.prefetcher.next_is_due(tx.pool(), usize::MAX);
+        }
+        Ok(())
+    }
+
+    /// After the visit of these rows.
+    fn passed(&mut self, rows: Range<usize>) {
+        for at in rows {
+            if self.is_new(at) {
+                self.last = self.leaves[at];
+                self.prefetcher.came_to(self.last);
+            }
+        }
+    }
+}
 
 impl Txn {
     /// The pool, for callers that prefetch pages.
@@ -31,37 +84,11 @@ impl Txn {
         let mut order: Vec<usize> = (0..rows.len()).collect();
         // Stable: rows with one key stay in their order.
         order.sort_by(|&a, &b| rows[a].0.as_ref().cmp(rows[b].0.as_ref()));
-        let sorted: Vec<&[u8]> = order.iter().map(|&i| rows[i].0.as_ref()).collect();
-        let engine = self.engine.clone();
-        let pool = engine.pool();
-        let leaves = self.leaves_of(tree, &sorted)?;
-        let mut prefetcher = Prefetcher::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
         let rows: Vec<(&[u8], &[u8])> = order.iter().map(|&i| (rows[i].0.as_ref(), rows[i].1.as_ref())).collect();
-        let (mut at, mut last) = (0, PageId::NONE);
-        while at < rows.len() {
-            let leaf = leaves[at];
-            let is_new = leaf != last && leaf != PageId::NONE;
-            if is_new {
-                self.go_on(MANY_ROWS)?;
-                prefetcher.next_is_due(pool, usize::MAX);
-            }
-            let done = self.put_run(tree, &rows[at..])?;
-            if done == 0 {
-                self.change(tree, rows[at].0, rows[at].1, Change::Put)?;
-            }
-            // The prefetcher has passed every leaf that was expected for the run.
-            for &passed in &leaves[at..at + done.max(1)] {
-                if passed != last && passed != PageId::NONE {
-                    prefetcher.came_to(passed);
-                    last = passed;
-                }
-            }
-            at += done.max(1);
-        }
-        Ok(())
+        self.change_rows(tree, &rows, Change::Put).map_err(|(_, error)| error)
     }
 
-    /// Inserts rows in the given order. Ascending rows that belong to one leaf are inserted under one latch.
+    /// Inserts rows in the given order, as [`Txn::change_rows`] does.
     ///
     /// # Errors
     /// As a single insertion, with the index of the row that failed; those before it are inserted.
@@ -71,21 +98,43 @@ impl Txn {
         rows: &[(K, V)],
     ) -> Result<(), (usize, Error)> {
         let rows: Vec<(&[u8], &[u8])> = rows.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
+        self.change_rows(tree, &rows, Change::Insert)
+    }
+
+    /// Inserts or puts rows in the given order. Prefetches their leaves side by side; ascending rows that belong to
+    /// one leaf are changed under one latch.
+    ///
+    /// # Errors
+    /// As a single change, with the index of the row that failed; those before it are changed.
+    fn change_rows(
+        &mut self,
+        tree: &Arc<TreeState>,
+        rows: &[(&[u8], &[u8])],
+        change: Change,
+    ) -> Result<(), (usize, Error)> {
+        let keys: Vec<&[u8]> = rows.iter().map(|row| row.0).collect();
+        let mut ahead = LeavesAhead::of(self, tree, &keys).map_err(|error| (0, error))?;
         let mut at = 0;
         while at < rows.len() {
-            let ascending = 1 + rows[at..].windows(2).take_while(|pair| pair[0].0 < pair[1].0).count();
-            let end = at + ascending;
+            // Equal keys may follow each other only if the later one overwrites.
+            let in_order = |pair: &[(&[u8], &[u8])]| match change {
+                Change::Put => pair[0].0 <= pair[1].0,
+                _ => pair[0].0 < pair[1].0,
+            };
+            let end = at + 1 + rows[at..].windows(2).take_while(|pair| in_order(pair)).count();
             while at < end {
+                ahead.before(self, at).map_err(|error| (at, error))?;
                 let mut done = 0;
                 // A single row gains nothing, and its own change reports its errors.
                 if end - at > 1 {
-                    done = self.change_run(tree, &rows[at..end], Change::Insert).map_err(|error| (at, error))?;
+                    done = self.change_run(tree, &rows[at..end], change).map_err(|error| (at, error))?;
                 }
                 if done == 0 {
                     let (key, value) = rows[at];
-                    self.change(tree, key, value, Change::Insert).map_err(|error| (at, error))?;
+                    self.change(tree, key, value, change).map_err(|error| (at, error))?;
                     done = 1;
                 }
+                ahead.passed(at..at + done);
                 at += done;
             }
         }
@@ -134,19 +183,11 @@ impl Txn {
         let view = self.view();
         let reader = Reader { me: self.id(), view: &view };
         tree.usable(reader.me, reader.view)?;
-        let pool = self.engine.pool();
-        // The leaf of a single key is not prefetched.
-        let leaves = if keys.len() > 1 { tree.at.leaves_of(pool, &sorted)? } else { vec![PageId::NONE; keys.len()] };
-        let mut prefetcher = Prefetcher::of(leaves.iter().copied().filter(|&leaf| leaf != PageId::NONE));
+        let mut ahead = LeavesAhead::of(self, tree, &sorted)?;
         let mut values = vec![None; keys.len()];
         let mut long: Vec<(usize, OverflowRef)> = Vec::new();
-        let mut last = PageId::NONE;
-        for ((&i, key), leaf) in order.iter().zip(sorted).zip(leaves) {
-            let is_new = leaf != last && leaf != PageId::NONE;
-            if is_new {
-                self.go_on(MANY_ROWS)?;
-                prefetcher.next_is_due(pool, usize::MAX);
-            }
+        for (at, (&i, key)) in order.iter().zip(sorted).enumerate() {
+            ahead.before(self, at)?;
             if self.options.isolation == Isolation::Serializable {
                 values[i] = self.lock_row(tree, key, Mode::Shared)?;
             } else {
@@ -156,14 +197,11 @@ impl Txn {
                     Some(Stored::Overflow(reference)) => long.push((i, reference)),
                 }
             }
-            if is_new {
-                prefetcher.came_to(leaf);
-                last = leaf;
-            }
+            ahead.passed(at..at + 1);
         }
         let references: Vec<OverflowRef> = long.iter().map(|&(_, reference)| reference).collect();
         let mut places = long.into_iter().map(|(i, _)| i);
-        read_overflow_many(pool, tree.at.id, &references, |value| {
+        read_overflow_many(self.pool(), tree.at.id, &references, |value| {
             if let Some(i) = places.next() {
                 values[i] = Some(value);
             }

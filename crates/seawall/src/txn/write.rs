@@ -230,13 +230,9 @@ impl Txn {
         engine.undo.ensure_room(&mut Writing::of(&mut self.writing).undo_log, bytes)
     }
 
-    /// Puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no wait.
-    /// Returns their number. Zero is no error: the first one needs more than a latch.
-    pub(super) fn put_run(&mut self, tree: &Arc<TreeState>, rows: &[(&[u8], &[u8])]) -> Result<usize> {
-        self.change_run(tree, rows, Change::Put)
-    }
-
-    /// Like [`Txn::put_run`], for rows that are inserted or put, each key greater than the one before it.
+    /// Inserts or puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no wait.
+    /// Rows to insert have keys each greater than the one before it. Returns the number of rows changed. Zero is no
+    /// error: the first one needs more than a latch.
     pub(super) fn change_run(
         &mut self,
         tree: &Arc<TreeState>,
