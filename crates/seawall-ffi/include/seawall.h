@@ -758,6 +758,123 @@ seawall_status seawall_tree_info(const seawall_db *db,
 // `db` is a handle; `told` may be called with `context`.
 seawall_status seawall_metrics(const seawall_db *db, seawall_metric_fn told, void *context);
 
+// Inserts a row; `SEAWALL_STATUS_KEY_EXISTS` if the key exists.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_insert(seawall_tx *tx,
+                              const seawall_tree *tree,
+                              seawall_slice key,
+                              seawall_slice value);
+
+// Inserts a row, or replaces it.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_put(seawall_tx *tx,
+                           const seawall_tree *tree,
+                           seawall_slice key,
+                           seawall_slice value);
+
+// Inserts an entry of a unique index: `SEAWALL_STATUS_KEY_EXISTS` if an entry exists whose key begins with the first
+// `prefix_len` bytes of `key`.
+//
+// # Safety
+// `tx` is a handle of a transaction; what else is passed is valid.
+seawall_status seawall_insert_unique(seawall_tx *tx,
+                                     const seawall_tree *tree,
+                                     seawall_slice key,
+                                     size_t prefix_len,
+                                     seawall_slice value);
+
+// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` and `value` are readable.
+seawall_status seawall_update(seawall_tx *tx,
+                              const seawall_tree *tree,
+                              seawall_slice key,
+                              seawall_slice value);
+
+// Deletes a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable.
+seawall_status seawall_delete(seawall_tx *tx, const seawall_tree *tree, seawall_slice key);
+
+// Reads a row of the snapshot; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `value` is null or writable.
+seawall_status seawall_get(seawall_tx *tx,
+                           const seawall_tree *tree,
+                           seawall_slice key,
+                           seawall_slice *value);
+
+// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not
+// exist. `newly_locked`: `seawall_unlock_row` may return the lock.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `value` and `newly_locked` are null or writable.
+seawall_status seawall_lock_row(seawall_tx *tx,
+                                const seawall_tree *tree,
+                                seawall_slice key,
+                                uint32_t lock,
+                                uint32_t wait,
+                                uint64_t wait_ms,
+                                seawall_slice *value,
+                                bool *newly_locked);
+
+// Returns the lock of a row that a locking read of this statement took new; `unlocked` says whether it did.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `unlocked` is null or writable.
+seawall_status seawall_unlock_row(seawall_tx *tx,
+                                  const seawall_tree *tree,
+                                  seawall_slice key,
+                                  bool *unlocked);
+
+// A semi-consistent read, at read committed: locks the row if it is free (`locked`), otherwise reads its committed
+// version.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable; `value` and `locked` are null or writable.
+seawall_status seawall_lock_or_committed(seawall_tx *tx,
+                                         const seawall_tree *tree,
+                                         seawall_slice key,
+                                         seawall_slice *value,
+                                         bool *locked);
+
+// Whether the transaction's snapshot, if it has taken one, is as new as the tree: `SEAWALL_STATUS_TREE_TOO_NEW` if
+// the tree was made later, so that the snapshot would find it empty.
+//
+// # Safety
+// `tx` and `tree` are handles.
+seawall_status seawall_may_read(seawall_tx *tx,
+                                const seawall_tree *tree);
+
+// Requests the pages of rows that are going to be read soon, and waits for none of them. `absent`: how many are not in
+// memory yet.
+//
+// # Safety
+// `tx` and `tree` are handles; `keys` are `count` readable slices; `absent` is null or writable.
+seawall_status seawall_prefetch(seawall_tx *tx,
+                                const seawall_tree *tree,
+                                const seawall_slice *keys,
+                                size_t count,
+                                size_t *absent);
+
+// An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
+//
+// # Safety
+// `tx` and `tree` are handles; the bounds are readable; `rows` and `pages` are null or writable.
+seawall_status seawall_estimate_range(seawall_tx *tx,
+                                      const seawall_tree *tree,
+                                      seawall_bound lower,
+                                      seawall_bound upper,
+                                      uint64_t *rows,
+                                      uint64_t *pages);
+
 // The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
 // the next failure of the thread.
 const char *seawall_error(void);
@@ -930,128 +1047,11 @@ seawall_status seawall_drop_tree(seawall_tx *tx, const char *name);
 // `tx` is a handle of a transaction; what else is passed is valid.
 seawall_status seawall_rename_tree(seawall_tx *tx, const char *from, const char *to);
 
-// Inserts a row; `SEAWALL_STATUS_KEY_EXISTS` if the key exists.
-//
-// # Safety
-// `tx` is a handle of a transaction; what else is passed is valid.
-seawall_status seawall_insert(seawall_tx *tx,
-                              const seawall_tree *tree,
-                              seawall_slice key,
-                              seawall_slice value);
-
-// Inserts a row, or replaces it.
-//
-// # Safety
-// `tx` is a handle of a transaction; what else is passed is valid.
-seawall_status seawall_put(seawall_tx *tx,
-                           const seawall_tree *tree,
-                           seawall_slice key,
-                           seawall_slice value);
-
-// Inserts an entry of a unique index: `SEAWALL_STATUS_KEY_EXISTS` if an entry exists whose key begins with the first
-// `prefix_len` bytes of `key`.
-//
-// # Safety
-// `tx` is a handle of a transaction; what else is passed is valid.
-seawall_status seawall_insert_unique(seawall_tx *tx,
-                                     const seawall_tree *tree,
-                                     seawall_slice key,
-                                     size_t prefix_len,
-                                     seawall_slice value);
-
 // Frees the handle of a tree.
 //
 // # Safety
 // `tree` is null, or a handle that no call uses any more.
 void seawall_tree_free(seawall_tree *tree);
-
-// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
-//
-// # Safety
-// `tx` and `tree` are handles; `key` and `value` are readable.
-seawall_status seawall_update(seawall_tx *tx,
-                              const seawall_tree *tree,
-                              seawall_slice key,
-                              seawall_slice value);
-
-// Deletes a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
-//
-// # Safety
-// `tx` and `tree` are handles; `key` is readable.
-seawall_status seawall_delete(seawall_tx *tx, const seawall_tree *tree, seawall_slice key);
-
-// Reads a row of the snapshot; `SEAWALL_STATUS_NOT_FOUND` if there is none.
-//
-// # Safety
-// `tx` and `tree` are handles; `key` is readable; `value` is null or writable.
-seawall_status seawall_get(seawall_tx *tx,
-                           const seawall_tree *tree,
-                           seawall_slice key,
-                           seawall_slice *value);
-
-// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not
-// exist. `newly_locked`: `seawall_unlock_row` may return the lock.
-//
-// # Safety
-// `tx` and `tree` are handles; `key` is readable; `value` and `newly_locked` are null or writable.
-seawall_status seawall_lock_row(seawall_tx *tx,
-                                const seawall_tree *tree,
-                                seawall_slice key,
-                                uint32_t lock,
-                                uint32_t wait,
-                                uint64_t wait_ms,
-                                seawall_slice *value,
-                                bool *newly_locked);
-
-// Returns the lock of a row that a locking read of this statement took new; `unlocked` says whether it did.
-//
-// # Safety
-// `tx` and `tree` are handles; `key` is readable; `unlocked` is null or writable.
-seawall_status seawall_unlock_row(seawall_tx *tx,
-                                  const seawall_tree *tree,
-                                  seawall_slice key,
-                                  bool *unlocked);
-
-// A semi-consistent read, at read committed: locks the row if it is free (`locked`), otherwise reads its committed
-// version.
-//
-// # Safety
-// `tx` and `tree` are handles; `key` is readable; `value` and `locked` are null or writable.
-seawall_status seawall_lock_or_committed(seawall_tx *tx,
-                                         const seawall_tree *tree,
-                                         seawall_slice key,
-                                         seawall_slice *value,
-                                         bool *locked);
-
-// Whether the transaction's snapshot, if it has taken one, is as new as the tree: `SEAWALL_STATUS_TREE_TOO_NEW` if
-// the tree was made later, so that the snapshot would find it empty.
-//
-// # Safety
-// `tx` and `tree` are handles.
-seawall_status seawall_may_read(seawall_tx *tx,
-                                const seawall_tree *tree);
-
-// Requests the pages of rows that are going to be read soon, and waits for none of them. `absent`: how many are not in
-// memory yet.
-//
-// # Safety
-// `tx` and `tree` are handles; `keys` are `count` readable slices; `absent` is null or writable.
-seawall_status seawall_prefetch(seawall_tx *tx,
-                                const seawall_tree *tree,
-                                const seawall_slice *keys,
-                                size_t count,
-                                size_t *absent);
-
-// An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
-//
-// # Safety
-// `tx` and `tree` are handles; the bounds are readable; `rows` and `pages` are null or writable.
-seawall_status seawall_estimate_range(seawall_tx *tx,
-                                      const seawall_tree *tree,
-                                      seawall_bound lower,
-                                      seawall_bound upper,
-                                      uint64_t *rows,
-                                      uint64_t *pages);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,8 +1,8 @@
 //! What a server writes into its error log: the engine's messages, and findings with advice.
 
 use crate::database::Database;
-use crate::slice::{Slice, exclusive, free, hand_out, shared};
-use crate::status::{Status, call, usage};
+use crate::slice::{Slice, exclusive, free, hand_out, shared, usage};
+use crate::status::{Status, call};
 use seawall::MemoryLimit;
 use seawall_tools::doctor::{Finding, Severity, Watch, place};
 use std::ffi::c_void;

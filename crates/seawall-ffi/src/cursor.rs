@@ -1,8 +1,10 @@
 //! Cursors, which live as long as a statement or a prepared query does.
 
-use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store};
-use crate::status::{Status, call, usage};
-use crate::transaction::{Lock, Transaction, Tree, WaitMode};
+use crate::lock::{Lock, WaitMode};
+use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, usage};
+use crate::status::{Status, call};
+use crate::transaction::Transaction;
+use crate::tree::Tree;
 use seawall::{CursorOptions, OwnedCursor, Result, Seek};
 
 /// A cursor over a range of a tree. Each call that moves it is given the transaction.

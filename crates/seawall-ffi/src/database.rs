@@ -1,7 +1,7 @@
 //! Databases, their log, and the transactions that wait to be decided.
 
-use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, text};
-use crate::status::{Status, call, usage};
+use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, text, usage};
+use crate::status::{Status, call};
 use seawall::{Durability, LogPosition, Options, Xid};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};

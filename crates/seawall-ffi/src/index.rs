@@ -1,9 +1,9 @@
 //! Building indexes over a tree.
 
 use crate::database::Database;
-use crate::slice::{Slice, exclusive, free, hand_out, shared, text};
-use crate::status::{Status, call, usage};
-use crate::transaction::Tree;
+use crate::slice::{Slice, exclusive, free, hand_out, shared, text, usage};
+use crate::status::{Status, call};
+use crate::tree::Tree;
 use seawall::IndexOptions;
 use std::ffi::{c_char, c_void};
 

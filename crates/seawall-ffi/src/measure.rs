@@ -2,9 +2,10 @@
 
 use crate::cursor::Bound;
 use crate::database::Database;
-use crate::slice::{Slice, exclusive, shared, store};
-use crate::status::{Status, call, usage};
-use crate::transaction::{Transaction, Tree};
+use crate::slice::{Slice, exclusive, shared, store, usage};
+use crate::status::{Status, call};
+use crate::transaction::Transaction;
+use crate::tree::Tree;
 use seawall::CompactOptions;
 use std::ffi::{CString, c_char, c_void};
 use std::ops::ControlFlow;

@@ -5,9 +5,10 @@
 //! 2. A report is of one moment, or nearly so, and takes memory for what it lists only.
 
 use crate::database::Database;
-use crate::slice::{Slice, shared, store};
-use crate::status::{Status, call, usage};
-use crate::transaction::{Lock, Tree};
+use crate::lock::Lock;
+use crate::slice::{Slice, shared, store, usage};
+use crate::status::{Status, call};
+use crate::tree::Tree;
 use seawall::stats::{percentile_ns, total_ns};
 use seawall::{LockMode, TreeId, metrics::Meaning};
 use std::cell::RefCell;

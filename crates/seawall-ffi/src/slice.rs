@@ -1,7 +1,6 @@
 //! Bytes and handles that cross the interface.
 
-use crate::status::usage;
-use seawall::Result;
+use seawall::{Error, Result};
 use std::ffi::{CStr, c_char};
 
 /// Borrowed bytes. `data` may be null if `len` is 0.
@@ -12,6 +11,10 @@ pub struct Slice {
     pub data: *const u8,
     /// Their number.
     pub len: usize,
+}
+
+pub(crate) fn usage(why: &str) -> Error {
+    Error::Usage(why.into())
 }
 
 impl Slice {

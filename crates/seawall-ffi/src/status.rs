@@ -137,10 +137,6 @@ pub(crate) fn call(f: impl FnOnce() -> Result<Status>) -> Status {
     }
 }
 
-pub(crate) fn usage(why: &str) -> Error {
-    Error::Usage(why.into())
-}
-
 /// The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
 /// the next failure of the thread.
 #[unsafe(no_mangle)]

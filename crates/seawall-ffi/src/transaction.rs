@@ -1,25 +1,18 @@
-//! Transactions, trees, and rows by key.
+//! Transactions.
 
 use crate::database::{CommitLevel, Database};
-use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, text};
-use crate::status::{Status, call, usage};
-use seawall::{
-    InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait, OnConflict, Readable, Result, TxOptions, Xid,
-};
-use std::ffi::c_char;
-use std::time::Duration;
+use crate::lock::WaitMode;
+use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, usage};
+use crate::status::{Status, call};
+use seawall::{InterruptHandle, Isolation, OnConflict, Result, TxOptions, Xid};
 
 /// A transaction. After its end it is a new one with the same options: one object serves a connection.
 #[derive(Debug)]
 pub struct Transaction {
     pub(crate) tx: seawall::Transaction,
     /// What was handed out last.
-    lent: Vec<u8>,
+    pub(crate) lent: Vec<u8>,
 }
-
-/// A tree: an ordered map of keys to values.
-#[derive(Debug)]
-pub struct Tree(pub(crate) seawall::Tree);
 
 /// A point to which a transaction can be rolled back.
 #[derive(Debug)]
@@ -41,57 +34,9 @@ pub enum IsolationLevel {
     Serializable = 2,
 }
 
-/// What a call does when another transaction holds a lock.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitMode {
-    /// The transaction's setting; in the options of a transaction, as `Wait`.
-    Default = 0,
-    /// Wait, up to the option `lock_wait_timeout`.
-    Wait = 1,
-    /// Wait, up to `wait_ms`.
-    For = 2,
-    /// Fail at once.
-    No = 3,
-    /// Locking cursors skip the row; elsewhere as `No`.
-    SkipLocked = 4,
-}
-
-/// A lock.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lock {
-    /// None: the snapshot is read.
-    None = 0,
-    /// Others may read it with a lock, too.
-    Shared = 1,
-    /// No other transaction has it.
-    Exclusive = 2,
-}
-
-impl Enumeration for Lock {
-    const NAME: &'static str = "seawall_lock";
-    const VALUES: &'static [Self] = &[Self::None, Self::Shared, Self::Exclusive];
-}
-
-impl Enumeration for WaitMode {
-    const NAME: &'static str = "seawall_wait_mode";
-    const VALUES: &'static [Self] = &[Self::Default, Self::Wait, Self::For, Self::No, Self::SkipLocked];
-}
-
 impl Enumeration for IsolationLevel {
     const NAME: &'static str = "seawall_isolation";
     const VALUES: &'static [Self] = &[Self::ReadCommitted, Self::RepeatableRead, Self::Serializable];
-}
-
-impl Lock {
-    pub(crate) fn mode(self) -> Option<LockMode> {
-        match self {
-            Self::None => None,
-            Self::Shared => Some(LockMode::Shared),
-            Self::Exclusive => Some(LockMode::Exclusive),
-        }
-    }
 }
 
 /// How a transaction is to run.
@@ -111,18 +56,6 @@ pub struct TransactionOptions {
     pub fail_on_conflict: bool,
     /// A number that reports of lock waits show: a connection's, for example.
     pub tag: u64,
-}
-
-impl WaitMode {
-    pub(crate) fn wait(self, wait_ms: u64) -> Option<LockWait> {
-        match self {
-            Self::Default => None,
-            Self::Wait => Some(LockWait::Wait),
-            Self::For => Some(LockWait::For(Duration::from_millis(wait_ms))),
-            Self::No => Some(LockWait::NoWait),
-            Self::SkipLocked => Some(LockWait::SkipLocked),
-        }
-    }
 }
 
 impl IsolationLevel {
@@ -185,7 +118,7 @@ pub unsafe extern "C" fn seawall_transaction_free(tx: *mut Transaction) {
 ///
 /// # Safety
 /// `tx` is null, or a handle of a transaction that no other call uses.
-unsafe fn with(tx: *mut Transaction, f: impl FnOnce(&mut Transaction) -> Result<Status>) -> Status {
+pub(crate) unsafe fn with(tx: *mut Transaction, f: impl FnOnce(&mut Transaction) -> Result<Status>) -> Status {
     // SAFETY: as the function requires.
     call(|| f(unsafe { exclusive(tx) }?))
 }
@@ -462,368 +395,4 @@ pub unsafe extern "C" fn seawall_commit_ordered(tx: *mut Transaction, position: 
     };
     // SAFETY: as the function requires.
     unsafe { with(tx, commit) }
-}
-
-// --- trees -----------------------------------------------------------------------------------------------
-
-/// Makes a tree. It exists for others when the transaction has committed.
-///
-/// # Safety
-/// `tx` is a handle of a transaction; `name` is a text; `tree` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_create_tree(
-    tx: *mut Transaction,
-    name: *const c_char,
-    tree: *mut *mut Tree,
-) -> Status {
-    let create = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let made = tx.tx.create_tree(unsafe { text(name) }?)?;
-        // SAFETY: as the function requires.
-        unsafe { hand_out(tree, Tree(made)) }?;
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, create) }
-}
-
-/// Opens a tree; `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
-///
-/// # Safety
-/// `tx` is a handle of a transaction; `name` is a text; `tree` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_open_tree(tx: *mut Transaction, name: *const c_char, tree: *mut *mut Tree) -> Status {
-    let open = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let opened = tx.tx.open_tree(unsafe { text(name) }?)?;
-        // SAFETY: as the function requires.
-        unsafe { hand_out(tree, Tree(opened)) }?;
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, open) }
-}
-
-/// Drops a tree; `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
-///
-/// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_drop_tree(tx: *mut Transaction, name: *const c_char) -> Status {
-    let run = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let name = unsafe { text(name) }?;
-        tx.tx.drop_tree(name)?;
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, run) }
-}
-
-/// Renames a tree.
-///
-/// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_rename_tree(tx: *mut Transaction, from: *const c_char, to: *const c_char) -> Status {
-    let run = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (from, to) = unsafe { (text(from)?, text(to)?) };
-        tx.tx.rename_tree(from, to)?;
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, run) }
-}
-
-/// Inserts a row; `SEAWALL_STATUS_KEY_EXISTS` if the key exists.
-///
-/// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_insert(tx: *mut Transaction, tree: *const Tree, key: Slice, value: Slice) -> Status {
-    let run = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key, value) = unsafe { (shared(tree)?, key.bytes()?, value.bytes()?) };
-        tx.tx.insert(&tree.0, key, value)?;
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, run) }
-}
-
-/// Inserts a row, or replaces it.
-///
-/// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_put(tx: *mut Transaction, tree: *const Tree, key: Slice, value: Slice) -> Status {
-    let run = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key, value) = unsafe { (shared(tree)?, key.bytes()?, value.bytes()?) };
-        tx.tx.put(&tree.0, key, value)?;
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, run) }
-}
-
-/// Inserts an entry of a unique index: `SEAWALL_STATUS_KEY_EXISTS` if an entry exists whose key begins with the first
-/// `prefix_len` bytes of `key`.
-///
-/// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_insert_unique(
-    tx: *mut Transaction,
-    tree: *const Tree,
-    key: Slice,
-    prefix_len: usize,
-    value: Slice,
-) -> Status {
-    let run = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key, value) = unsafe { (shared(tree)?, key.bytes()?, value.bytes()?) };
-        tx.tx.insert_unique_prefix(&tree.0, prefix_len, key, value)?;
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, run) }
-}
-
-/// Frees the handle of a tree.
-///
-/// # Safety
-/// `tree` is null, or a handle that no call uses any more.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_tree_free(tree: *mut Tree) {
-    // SAFETY: as the function requires.
-    drop(unsafe { free(tree) });
-}
-
-// --- rows ------------------------------------------------------------------------------------------------
-
-fn found(found: bool) -> Status {
-    if found { Status::Ok } else { Status::NotFound }
-}
-
-/// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
-///
-/// # Safety
-/// `tx` and `tree` are handles; `key` and `value` are readable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_update(tx: *mut Transaction, tree: *const Tree, key: Slice, value: Slice) -> Status {
-    let update = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key, value) = unsafe { (shared(tree)?, key.bytes()?, value.bytes()?) };
-        Ok(found(tx.tx.update(&tree.0, key, value)?))
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, update) }
-}
-
-/// Deletes a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
-///
-/// # Safety
-/// `tx` and `tree` are handles; `key` is readable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_delete(tx: *mut Transaction, tree: *const Tree, key: Slice) -> Status {
-    let delete = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
-        Ok(found(tx.tx.delete(&tree.0, key)?))
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, delete) }
-}
-
-impl Transaction {
-    /// Keeps a value and lends it.
-    ///
-    /// # Safety
-    /// `value` is null or writable.
-    unsafe fn lend(&mut self, read: Option<Vec<u8>>, value: *mut Slice) -> Status {
-        let Some(read) = read else { return Status::NotFound };
-        self.lent = read;
-        // SAFETY: as the function requires.
-        unsafe { store(value, Slice::of(&self.lent)) };
-        Status::Ok
-    }
-}
-
-/// Reads a row of the snapshot; `SEAWALL_STATUS_NOT_FOUND` if there is none.
-///
-/// # Safety
-/// `tx` and `tree` are handles; `key` is readable; `value` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_get(tx: *mut Transaction, tree: *const Tree, key: Slice, value: *mut Slice) -> Status {
-    let get = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
-        let mut lent = std::mem::take(&mut tx.lent);
-        lent.clear();
-        let there = tx.tx.get_with(&tree.0, key, |read| lent.extend_from_slice(read))?;
-        // SAFETY: as the function requires.
-        Ok(unsafe { tx.lend(there.map(|()| lent), value) })
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, get) }
-}
-
-/// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not
-/// exist. `newly_locked`: `seawall_unlock_row` may return the lock.
-///
-/// # Safety
-/// `tx` and `tree` are handles; `key` is readable; `value` and `newly_locked` are null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_lock_row(
-    tx: *mut Transaction,
-    tree: *const Tree,
-    key: Slice,
-    lock: u32,
-    wait: u32,
-    wait_ms: u64,
-    value: *mut Slice,
-    newly_locked: *mut bool,
-) -> Status {
-    let lock_row = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
-        let mode = Lock::of(lock)?.mode().ok_or_else(|| usage("seawall_lock_row without a lock: use seawall_get"))?;
-        let row = tx.tx.lock_row(&tree.0, key, mode, WaitMode::of(wait)?.wait(wait_ms))?;
-        // SAFETY: as the function requires.
-        unsafe { store(newly_locked, row.newly_locked) };
-        // SAFETY: as the function requires.
-        Ok(unsafe { tx.lend(row.value, value) })
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, lock_row) }
-}
-
-/// Returns the lock of a row that a locking read of this statement took new; `unlocked` says whether it did.
-///
-/// # Safety
-/// `tx` and `tree` are handles; `key` is readable; `unlocked` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_unlock_row(
-    tx: *mut Transaction,
-    tree: *const Tree,
-    key: Slice,
-    unlocked: *mut bool,
-) -> Status {
-    let unlock = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
-        let done = tx.tx.unlock_row(&tree.0, key)?;
-        // SAFETY: as the function requires.
-        unsafe { store(unlocked, done) };
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, unlock) }
-}
-
-/// A semi-consistent read, at read committed: locks the row if it is free (`locked`), otherwise reads its committed
-/// version.
-///
-/// # Safety
-/// `tx` and `tree` are handles; `key` is readable; `value` and `locked` are null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_lock_or_committed(
-    tx: *mut Transaction,
-    tree: *const Tree,
-    key: Slice,
-    value: *mut Slice,
-    locked: *mut bool,
-) -> Status {
-    let lock = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
-        let (is_locked, read) = match tx.tx.lock_or_committed(&tree.0, key)? {
-            LockOrCommitted::Locked(row) => (true, row.value),
-            LockOrCommitted::Committed(read) => (false, read),
-        };
-        // SAFETY: as the function requires.
-        unsafe { store(locked, is_locked) };
-        // SAFETY: as the function requires.
-        Ok(unsafe { tx.lend(read, value) })
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, lock) }
-}
-
-/// Whether the transaction's snapshot, if it has taken one, is as new as the tree: `SEAWALL_STATUS_TREE_TOO_NEW` if
-/// the tree was made later, so that the snapshot would find it empty.
-///
-/// # Safety
-/// `tx` and `tree` are handles.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_may_read(tx: *mut Transaction, tree: *const Tree) -> Status {
-    let may_read = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let tree = unsafe { shared(tree)? };
-        Ok(match tx.tx.may_read(&tree.0)? {
-            Readable::Yes => Status::Ok,
-            Readable::CreatedLater => Status::TreeTooNew,
-            Readable::Dropped => Status::TreeDropped,
-        })
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, may_read) }
-}
-
-/// Requests the pages of rows that are going to be read soon, and waits for none of them. `absent`: how many are not in
-/// memory yet.
-///
-/// # Safety
-/// `tx` and `tree` are handles; `keys` are `count` readable slices; `absent` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_prefetch(
-    tx: *mut Transaction,
-    tree: *const Tree,
-    keys: *const Slice,
-    count: usize,
-    absent: *mut usize,
-) -> Status {
-    let prefetch = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let tree = unsafe { shared(tree)? };
-        // SAFETY: as the function requires.
-        let keys = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(keys, count) } };
-        // SAFETY: as the function requires.
-        let keys = keys.iter().map(|key| unsafe { key.bytes() }).collect::<Result<Vec<_>>>()?;
-        let pages = tx.tx.prefetch(&tree.0, &keys)?;
-        // SAFETY: as the function requires.
-        unsafe { store(absent, pages) };
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, prefetch) }
-}
-
-/// An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
-///
-/// # Safety
-/// `tx` and `tree` are handles; the bounds are readable; `rows` and `pages` are null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_estimate_range(
-    tx: *mut Transaction,
-    tree: *const Tree,
-    lower: crate::cursor::Bound,
-    upper: crate::cursor::Bound,
-    rows: *mut u64,
-    pages: *mut u64,
-) -> Status {
-    let estimate = |tx: &mut Transaction| {
-        // SAFETY: as the function requires.
-        let (tree, lower, upper) = unsafe { (shared(tree)?, lower.bound()?, upper.bound()?) };
-        let range = tx.tx.estimate_range::<&[u8]>(&tree.0, (lower, upper))?;
-        // SAFETY: as the function requires.
-        unsafe { store(rows, range.rows) };
-        // SAFETY: as the function requires.
-        unsafe { store(pages, range.pages) };
-        Ok(Status::Ok)
-    };
-    // SAFETY: as the function requires.
-    unsafe { with(tx, estimate) }
 }
