@@ -8,6 +8,7 @@
 
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
+use seawall_io::probe::Finding;
 use seawall_io::{
     Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, RequestKind, Result,
     SyncHow, Ticket, WriteHow,
@@ -108,6 +109,10 @@ impl Disk for SlowDisk {
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.below.free_bytes(path)
+    }
+
+    fn whole_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.below.whole_write_bytes(path)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

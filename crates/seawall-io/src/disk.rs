@@ -14,6 +14,7 @@
 use crate::buf::IoBuf;
 use crate::class::Op;
 use crate::error::{IoError, IoErrorKind, Result};
+use crate::probe::Finding;
 use std::any::Any;
 use std::fmt;
 use std::io::IoSlice;
@@ -94,6 +95,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
+    /// The largest write, bytes, at a multiple of its size within a file of the directory `path`, that a power cut leaves
+    /// done or undone as a whole. This default does not know.
+    fn whole_write_bytes(&self, _path: &Path) -> Finding<u32> {
+        Finding::unknown("this kind of disk does not tell what a power cut leaves whole")
+    }
 
     // --- an open file, synchronously -----------------------------------------------------------------------
 

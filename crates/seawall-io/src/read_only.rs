@@ -12,6 +12,7 @@ use crate::disk::{
     WriteHow,
 };
 use crate::error::{IoError, Result};
+use crate::probe::Finding;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,6 +86,10 @@ impl Disk for ReadOnlyDisk {
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.below.free_bytes(path)
+    }
+
+    fn whole_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.below.whole_write_bytes(path)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::options::SimOptions;
 use crate::queue::InFlight;
 use crate::state::{About, Errno, State, error, joined};
 use crate::trace::{Call, Trace};
+use seawall_io::probe::Finding;
 use seawall_io::{
     Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, Result, SyncHow, Ticket,
     WriteHow,
@@ -460,6 +461,11 @@ impl Disk for SimDisk {
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.on_path(Call::FreeBytes, path, |state| Ok((state.free_bytes(), 0)))
+    }
+
+    fn whole_write_bytes(&self, _path: &Path) -> Finding<u32> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Finding::Known(state.options.physical_sector_bytes)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

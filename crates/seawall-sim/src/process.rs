@@ -9,6 +9,7 @@
 //!   requests in flight.
 
 use crate::SimDisk;
+use seawall_io::probe::Finding;
 use seawall_io::{
     Allocate, BackendInfo, Cached, Completion, Disk, Handle, IoError, Op, OpenHow, Request, Result, SyncHow, Ticket,
     WriteHow,
@@ -88,6 +89,9 @@ impl Disk for Process {
     }
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.alive(path, |disk| disk.free_bytes(path))
+    }
+    fn whole_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.disk.whole_write_bytes(path)
     }
     fn lock(&self, file: &Handle) -> Result<()> {
         self.alive(file.path(), |disk| disk.lock(file))

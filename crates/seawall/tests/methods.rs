@@ -89,7 +89,14 @@ fn combinations() -> Vec<(FlushMethod, FlushMethod, TornPages)> {
 fn all_methods_leave_the_same_on_a_simulated_disk() {
     for (number, (data, log, torn)) in (0u64..).zip(combinations()) {
         let what = format!("data {data:?}, log {log:?}, {torn:?}");
-        let sim = SimDisk::new(SimOptions { seed: number, trace_entries_max: 0, ..SimOptions::default() });
+        // `auto` writes pages once there.
+        let physical_sector_bytes = if torn == TornPages::Auto { 4096 } else { 512 };
+        let sim = SimDisk::new(SimOptions {
+            seed: number,
+            physical_sector_bytes,
+            trace_entries_max: 0,
+            ..SimOptions::default()
+        });
         let open = |how: End| {
             let process = DyingProcess::new(&sim, how, None);
             let env = Env {

@@ -16,13 +16,17 @@ fn small() -> Options {
 }
 
 fn open(disk: &Arc<Process>) -> seawall::Result<Database> {
+    open_with(disk, small())
+}
+
+fn open_with(disk: &Arc<Process>, options: Options) -> seawall::Result<Database> {
     let env = Env {
         disk: disk.clone(),
         clock: Arc::new(seawall_io::SystemClock::default()),
         seed: 1,
         background: Background::Steps,
     };
-    Database::open_in(env, "/db", small())
+    Database::open_in(env, "/db", options)
 }
 
 #[test]
@@ -122,12 +126,39 @@ fn a_commit_that_is_only_polled_is_done_soon() {
 }
 
 #[test]
-fn a_protection_that_cannot_be_given_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let refused = Database::open_with(dir.path(), small().with_torn_page_protection(seawall::TornPages::Atomic));
-    assert!(
-        matches!(refused, Err(Error::InvalidOption { ref name, .. }) if name == "torn_page_protection"),
-        "{refused:?}"
-    );
-    assert!(Database::open_with(dir.path(), small().with_torn_page_protection(seawall::TornPages::Auto)).is_ok());
+fn pages_are_written_once_where_a_power_cut_leaves_them_whole() {
+    use seawall::TornPages::{Atomic, Auto, Doublewrite};
+    for (physical, wanted, used) in [
+        (4096, Atomic, Ok(Atomic)),
+        (4096, Auto, Ok(Atomic)),
+        (4096, Doublewrite, Ok(Doublewrite)),
+        (512, Auto, Ok(Doublewrite)),
+        (512, Atomic, Err("a power cut leaves writes of 512 bytes whole, and a page has 4096: use doublewrite")),
+    ] {
+        let sim = SimDisk::new(SimOptions { physical_sector_bytes: physical, ..SimOptions::default() });
+        let open = || open_with(&Arc::new(Process::new(&sim)), small().with_torn_page_protection(wanted));
+        // Made, then opened again.
+        for _ in 0..2 {
+            let db = match (open(), used) {
+                (Ok(db), Ok(_)) => db,
+                (Err(Error::InvalidOption { name, why, .. }), Err(expected)) => {
+                    assert_eq!((&*name, &*why), ("torn_page_protection", expected));
+                    continue;
+                }
+                (opened, _) => panic!("{wanted:?} where {physical} bytes are written whole: {opened:?}"),
+            };
+            assert_eq!(Ok(db.options().torn_page_protection()), used);
+            let warned = db.options().warnings(&seawall::MemoryLimit::unknown());
+            assert_eq!(warned.iter().any(|warning| warning.option == "torn_page_protection"), used == Ok(Atomic));
+            let tree = db.open_tree("t").or_else(|_| db.create_tree("t")).unwrap();
+            db.transact(|tx| tx.put_rows(&tree, (0..500u32).map(|i| (i.to_be_bytes(), [7; 100])))).unwrap();
+            let before = db.stats().pool;
+            while db.step_task(Task::Clean).unwrap() {}
+            db.checkpoint().unwrap();
+            let after = db.stats().pool;
+            assert!(after.pages_written > before.pages_written, "{wanted:?}");
+            assert_eq!(after.doublewrite_pages > before.doublewrite_pages, used == Ok(Doublewrite));
+            db.close().unwrap();
+        }
+    }
 }

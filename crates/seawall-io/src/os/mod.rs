@@ -21,6 +21,7 @@ use crate::disk::{
     Allocate, BackendInfo, Cached, Completion, Create, Disk, Handle, OpenHow, Request, SyncHow, Ticket, WriteHow,
 };
 use crate::error::{IoError, IoErrorKind, Result};
+use crate::probe::{self, Finding};
 pub use choose::{Backend, BackendUnavailable, UnknownBackend};
 use rustix::fs::{Advice, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -209,6 +210,10 @@ impl Disk for OsDisk {
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         let stat = rustix::fs::statvfs(path).map_err(|e| Self::errno(Op::Inspect, path, e))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn whole_write_bytes(&self, path: &Path) -> Finding<u32> {
+        probe::whole_write_bytes(path)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

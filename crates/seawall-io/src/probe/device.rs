@@ -180,6 +180,62 @@ pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
     })
 }
 
+/// The largest write, bytes, at a multiple of its size within a file below `path`, that a power cut leaves done or undone
+/// as a whole: a block of a file system that writes in place, as far as it lies in one physical sector of every device
+/// below. Linux file systems rely on the same; the NVMe driver reports no larger physical sector than the device writes
+/// atomically at a power failure (`nvme_update_disk_info` in drivers/nvme/host/core.c).
+///
+/// ```
+/// use seawall_io::probe::{Finding, whole_write_bytes};
+/// # let dir = tempfile::tempdir()?;
+/// match whole_write_bytes(dir.path()) {
+///     Finding::Known(bytes) => println!("pages of {bytes} bytes need not be written twice"),
+///     Finding::Unknown(reason) => println!("pages must be written twice: {reason}"),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub fn whole_write_bytes(path: &Path) -> Finding<u32> {
+    let found = || -> Result<u32, String> {
+        let path = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let mount = mount_of(&path).ok_or("no mount point for it in /proc/self/mountinfo")?;
+        if !matches!(mount.kind.as_str(), "ext4" | "xfs") {
+            return Err(format!(
+                "it is on {}: only ext4 and xfs are known to overwrite a block in one piece",
+                mount.kind
+            ));
+        }
+        let stat = rustix::fs::statvfs(&path).map_err(|e| format!("statvfs: {e}"))?;
+        let node = fs::canonicalize(Path::new("/sys/dev/block").join(&mount.device_number))
+            .map_err(|e| format!("{} mounted from {} has no block device in sysfs: {e}", mount.kind, mount.source))?;
+        Ok(whole_sectors(&node)?.min(u32::try_from(stat.f_frsize).unwrap_or(u32::MAX)))
+    };
+    found().map_or_else(Finding::Unknown, Finding::Known)
+}
+
+/// The smallest physical sector of a device and of those below it, if all are aligned.
+fn whole_sectors(node: &Path) -> Result<u32, String> {
+    let known = |found: Finding<i64>| match found {
+        Finding::Known(value) => Ok(value),
+        Finding::Unknown(reason) => Err(reason),
+    };
+    let name = node.file_name().unwrap_or_default().to_string_lossy();
+    if known(read(&node.join("alignment_offset")))? != 0 {
+        return Err(format!("{name} does not begin at the start of a physical sector"));
+    }
+    let whole = if node.join("partition").exists() { node.parent().unwrap_or(node) } else { node };
+    if whole.join("loop").exists() {
+        return Err(format!("{name} is a file of another file system"));
+    }
+    let mut least = known(read(&whole.join("queue/physical_block_size")))?.try_into().unwrap_or(0);
+    for lower in below(whole) {
+        let lower = Path::new("/sys/class/block").join(lower);
+        let lower = fs::canonicalize(&lower).map_err(|e| format!("{}: {e}", lower.display()))?;
+        least = least.min(whole_sectors(&lower)?);
+    }
+    Ok(least)
+}
+
 /// Devices that a device mapper, md or loop device lies on.
 fn below(whole: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(whole.join("slaves"))
@@ -216,6 +272,18 @@ mod tests {
         assert_eq!((m.device_number.as_str(), m.kind.as_str(), m.source.as_str()), ("98:0", "ext3", "/dev/root"));
         assert!(parse_mount("nonsense").is_none());
         assert_eq!(unescape(r"a\134b\x"), r"a\b\x");
+    }
+
+    #[test]
+    fn what_a_power_cut_leaves_whole_is_known_or_has_a_reason() {
+        assert!(matches!(whole_write_bytes(Path::new("/proc")), Finding::Unknown(reason) if reason.contains("proc")));
+        assert!(
+            matches!(whole_write_bytes(Path::new("/no/such")), Finding::Unknown(reason) if reason.contains("/no/such"))
+        );
+        let here = whole_write_bytes(Path::new(env!("CARGO_MANIFEST_DIR")));
+        if let Finding::Known(bytes) = here {
+            assert!(bytes.is_power_of_two() && (512..=65536).contains(&bytes), "{bytes}");
+        }
     }
 
     #[test]

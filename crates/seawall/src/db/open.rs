@@ -163,7 +163,6 @@ impl Database {
     }
 
     fn open_settled(env: Env, path: &Path, mut options: Options, memory: &MemoryLimit) -> Result<Self> {
-        refuse_atomic(&options)?;
         let in_use = InUse::new().ok_or_else(forked_in_use)?;
         let clock = env.clock.clone();
         loop {
@@ -171,6 +170,7 @@ impl Database {
                 return Opening::existing(env, path, &mut options, memory, &leftovers)?.finish(options, in_use);
             }
             options.settle(memory)?;
+            options.settle_torn_pages(|| env.disk.whole_write_bytes(path))?;
             if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &options.log_dir_of(path)))? {
                 return Opening::new(env, path, &options, marker)?.finish(options, in_use);
             }
@@ -325,6 +325,7 @@ impl Opening {
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
+        options.settle_torn_pages(|| env.disk.whole_write_bytes(path))?;
         if let Some(unread) = control.unreadable() {
             let config = Self::log_config(&env, path, options, &made, &stats);
             if !Self::reaches(&disk, &config, &made)? {
@@ -447,9 +448,8 @@ fn redo_threads(env: &Env) -> usize {
 
 fn torn(options: &Options) -> Torn {
     match options.torn_page_protection() {
-        TornPages::Off => Torn::Off,
-        // `auto` means this until atomic writes can be proven for a file.
-        _ => Torn::Doublewrite,
+        TornPages::Off | TornPages::Atomic => Torn::Off,
+        TornPages::Doublewrite | TornPages::Auto => Torn::Doublewrite,
     }
 }
 
@@ -467,15 +467,6 @@ fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Refuses an option whose protection does not exist.
-fn refuse_atomic(options: &Options) -> Result<()> {
-    if options.torn_page_protection() != TornPages::Atomic {
-        return Ok(());
-    }
-    let why = "this version cannot prove that the device writes pages whole: use doublewrite".to_owned();
-    Err(Error::InvalidOption { name: "torn_page_protection".into(), value: "atomic".into(), why })
 }
 
 /// The requested method, or the one that was measured as fastest in this directory.

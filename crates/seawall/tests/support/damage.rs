@@ -10,14 +10,16 @@
 //!    events that lie wholly beyond the damage can be those of one flush: they were written together with the
 //!    damaged part. The next flush's entries prove that the log before them was flushed; an opening that
 //!    finds them must not accept the shorter log.
-//! 4. Nothing excuses damage to the control file or to the doublewrite file, and nothing excuses a value that
-//!    was never written.
+//! 4. Nothing excuses damage to the control file or to the doublewrite file. A value that was never written is excused
+//!    only by an old page of a long value: nothing checks such a value as a whole, so one of its pages can be an older
+//!    value's.
 
 use crate::api::Error;
 use crate::support::model::{Promise, State};
 use crate::support::rig::{DIR, LOG_DIR, Live, Rig, Stop, Undetectable};
 use seawall::PageId;
 use seawall::internals::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
+use seawall::internals::format::page::PageKind;
 use seawall::internals::format::{Lsn, page};
 use seawall_io::{Disk, Op};
 use seawall_sim::{Damage, Fault, FaultKind};
@@ -173,7 +175,7 @@ impl Rig {
     /// The failure, unless an old and valid page explains it.
     pub(crate) fn excused(&mut self, stop: Option<Stop>) -> Option<Stop> {
         match stop {
-            Some(Stop::Failed(why)) if !why.contains("never written") && self.an_old_page_was_read() => {
+            Some(Stop::Failed(why)) if self.an_old_page_was_read(why.contains("never written")) => {
                 self.say(|| format!("  excused by an old page: {why}"));
                 Some(Stop::Undetectable(Undetectable::OldPage))
             }
@@ -181,7 +183,8 @@ impl Rig {
         }
     }
 
-    fn an_old_page_was_read(&self) -> bool {
+    /// Whether an old but valid page was read; `long`: one of a long value.
+    fn an_old_page_was_read(&self, long: bool) -> bool {
         if !self.is_damaged() {
             return false;
         }
@@ -199,6 +202,7 @@ impl Rig {
                     let (Some(found), Some(wanted)) = (found, wanted) else { return false };
                     let number = PageId((at / page_bytes) as u32);
                     page::verify(found, number, path).is_ok()
+                        && (!long || page::kind(found) == Some(PageKind::Overflow))
                         && page::lsn(found) < page::lsn(wanted)
                         && (!by_opening || page::lsn(found) < checkpoint)
                 })

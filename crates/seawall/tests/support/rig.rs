@@ -256,12 +256,15 @@ impl Rig {
         let (age, dirty) = if size.kept || seed % 2 == 0 { (25, 45) } else { (75, 90) };
         // A fixed share, but for a third.
         let (least, most) = if size.kept { (0, 0) } else { [(1, 50), (20, 20), (60, 60)][(seed / 2 % 3) as usize] };
+        // Pages are written once where the simulated device writes them whole.
+        let once = size.newer && seed / 11 % 3 == 1;
         let fixed = vec![
             ("deferred_percent_min", least.to_string()),
             ("deferred_percent", most.to_string()),
             ("max_checkpoint_age_percent", age.to_string()),
             ("max_dirty_percent", dirty.to_string()),
             ("page_size", page_bytes.to_string()),
+            ("torn_page_protection", if once { "auto" } else { "doublewrite" }.to_string()),
             ("log_segment_size", segment_bytes.to_string()),
             ("data_initial_size", "1M".to_string()),
         ];

@@ -5,9 +5,10 @@
 //! 2. The rules of `check` hold for every set of options that is in use.
 
 use super::value::{Kind, Size};
-use super::{MemoryLimit, Options, Setting, Source, Warning, made_with};
+use super::{MemoryLimit, Options, Setting, Source, TornPages, Warning, made_with};
 use crate::error::{Error, Result};
 use crate::log::MTR_BYTES_MAX;
+use seawall_io::probe::Finding;
 
 /// The smallest pool, pages: one operation pins some, and all threads together need more.
 const POOL_PAGES_MIN: u64 = 64;
@@ -65,7 +66,7 @@ impl Options {
                 ),
             });
         }
-        if self.torn_page_protection.value == super::TornPages::Off {
+        if self.torn_page_protection.value == TornPages::Off {
             warnings.push(Warning {
                 option: "torn_page_protection",
                 sentence: "off: a power loss in the middle of a page write destroys that page. Use doublewrite or \
@@ -73,7 +74,48 @@ impl Options {
                     .into(),
             });
         }
+        if self.torn_page_protection.value == TornPages::Atomic {
+            warnings.push(Warning {
+                option: "torn_page_protection",
+                sentence:
+                    "atomic: pages are not written twice. The file system's blocks and the physical sectors that \
+                           the device reports are as large as a page, so a power loss leaves a page write done or \
+                           undone. Use doublewrite if the device may report a wrong size"
+                        .into(),
+            });
+        }
         warnings
+    }
+
+    /// Decides what `auto` protection against torn pages is, and refuses `atomic` if it is not proven. `whole`: the
+    /// largest write that a power cut leaves whole, bytes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn settle_torn_pages(&mut self, whole: impl FnOnce() -> Finding<u32>) -> Result<()> {
+        let (wanted, page_size) = (self.torn_page_protection.value, self.page_size.value);
+        if !matches!(wanted, TornPages::Atomic | TornPages::Auto) {
+            return Ok(());
+        }
+        let unproven = match whole() {
+            Finding::Known(bytes) if u64::from(bytes) >= page_size => None,
+            Finding::Known(bytes) => {
+                Some(format!("a power cut leaves writes of {bytes} bytes whole, and a page has {page_size}"))
+            }
+            Finding::Unknown(reason) => Some(reason),
+        };
+        self.torn_page_protection.value = match unproven {
+            None => TornPages::Atomic,
+            Some(why) if wanted == TornPages::Atomic => {
+                let why = format!("{why}: use doublewrite");
+                return Err(Error::InvalidOption { name: "torn_page_protection".into(), value: "atomic".into(), why });
+            }
+            Some(why) => {
+                log::info!("pages are written twice, for torn_page_protection = auto: {why}");
+                TornPages::Doublewrite
+            }
+        };
+        Ok(())
     }
 
     /// Takes the fixed options that the database was created with.

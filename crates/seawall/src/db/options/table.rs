@@ -238,8 +238,9 @@ options! {
     torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
         Limits::Any, Opening, "", [],
         "The protection of pages against writes torn by a power loss.",
-        "`doublewrite` writes pages twice; `atomic` is refused unless the device guarantees it; `auto` uses it if it \
-         is proven for the file, otherwise doublewrite; `off` risks the database.";
+        "`doublewrite` writes pages twice. `atomic` does not: it is refused unless each page lies in one block of ext4 \
+         or XFS and in one physical sector of the device, which a power cut leaves whole (with `page_size` = 4K on \
+         most SSDs). `auto` is `atomic` where that is so, otherwise `doublewrite`. `off` risks the database.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
         Limits::Any, Opening, "", [],

@@ -276,7 +276,8 @@ pub enum TornPages {
     /// Pages are written twice: first to the doublewrite area, then home.
     #[default]
     Doublewrite,
-    /// The device writes pages atomically; refused unless that is proven.
+    /// None needed: a page lies in one physical sector of the device, which it writes whole; refused unless that is
+    /// proven.
     Atomic,
     /// No protection. Only for data that may be lost.
     Off,
