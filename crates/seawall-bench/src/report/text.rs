@@ -6,18 +6,42 @@ use crate::tpcc;
 use seawall_lab::report::count;
 use std::fmt::Write as _;
 
+/// Lines of a label and a value.
+struct Lines(String);
+
+impl Lines {
+    fn line(&mut self, label: &str, value: impl std::fmt::Display) {
+        // Writing to a string does not fail.
+        let _written = writeln!(self.0, "{label:<42} {value}");
+    }
+}
+
 /// A line for each figure; each label is a phrase that needs no explanation.
 #[must_use]
 pub fn table(result: &CellResult) -> String {
-    let m = &result.measured;
+    let mut lines = Lines(String::new());
+    setting(&mut lines, result);
+    figures(&mut lines, result);
+    resources(&mut lines, result);
+    for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
+        let text = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), number);
+        lines.line(&name.replace('_', " "), value.as_str().map_or(text, str::to_owned));
+    }
+    for (label, value) in origin(result) {
+        lines.line(label, value);
+    }
+    let mut text = lines.0;
+    if let Some(transactions) = tpcc::run::table(result) {
+        text += &format!("\n{transactions}");
+    }
+    text
+}
+
+/// What was run.
+fn setting(lines: &mut Lines, result: &CellResult) {
     let cell = &result.cell;
-    let mut text = String::new();
-    let mut line = |label: &str, value: String| {
-        // Writing to a string does not fail.
-        let _written = writeln!(text, "{label:<42} {value}");
-    };
     let threads = if cell.threads == 1 { "1 thread".into() } else { format!("{} threads", cell.threads) };
-    line(
+    lines.line(
         "Measured",
         format!(
             "{} on {} {}, {threads}, durability {}",
@@ -28,57 +52,70 @@ pub fn table(result: &CellResult) -> String {
         ),
     );
     if cell.keys > 0 {
-        line("Data", format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size));
+        lines.line("Data", format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size));
     }
-    line("Memory for the store's cache", bytes(cell.pool_bytes as f64));
+    lines.line("Memory for the store's cache", bytes(cell.pool_bytes as f64));
     if let Some(limit) = cell.memory_limit_bytes {
-        line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
+        lines.line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
     }
     if cell.client_batch > 1 {
-        line("Puts written as one transaction", format!("of up to {} threads", cell.client_batch));
+        lines.line("Puts written as one transaction", format!("of up to {} threads", cell.client_batch));
     }
     if cell.flush_delay_ms > 0.0 {
-        line("Added to each flush", format!("{} ms", cell.flush_delay_ms));
+        lines.line("Added to each flush", format!("{} ms", cell.flush_delay_ms));
     }
     if let Some(load) = &result.load {
         let rate = count(load.rows_per_s.trunc());
-        line(
+        lines.line(
             "Loaded before",
             format!("{rate} rows/s, {:.1} s, then {:.1} s to settle", load.seconds, load.settle_seconds),
         );
     }
-    line("Operations per second", format!("{} ({} in {:.2} s)", rate(m.ops_per_s), count(m.ops as f64), m.duration_s));
-    line(
+}
+
+/// How fast it was.
+fn figures(lines: &mut Lines, result: &CellResult) {
+    let m = &result.measured;
+    lines.line(
+        "Operations per second",
+        format!("{} ({} in {:.2} s)", rate(m.ops_per_s), count(m.ops as f64), m.duration_s),
+    );
+    lines.line(
         "Half of them took at most",
         format!("{}; 95%: {}; 99%: {}; 99.9%: {}", us(m.p50_us), us(m.p95_us), us(m.p99_us), us(m.p999_us)),
     );
-    line("The longest took", us(m.max_us));
-    line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
+    lines.line("The longest took", us(m.max_us));
+    lines.line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
     if m.conflicts > 0 {
-        line("Tried again because of another", count(m.conflicts as f64));
+        lines.line("Tried again because of another", count(m.conflicts as f64));
     }
     if m.errors > 0 {
-        line("Threads that ended with an error", count(m.errors as f64));
+        lines.line("Threads that ended with an error", count(m.errors as f64));
     }
+}
+
+/// What it took of the machine.
+fn resources(lines: &mut Lines, result: &CellResult) {
+    let m = &result.measured;
     let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
-    line(
+    lines.line(
         "The device read and wrote per operation",
         format!("{} and {}", known(m.device_read_bytes_per_op, &bytes), known(m.device_written_bytes_per_op, &bytes)),
     );
-    line(
+    lines.line(
         "The device read and wrote per second",
         format!("{} and {} times", known(m.device_reads_per_s, &rate), known(m.device_writes_per_s, &rate)),
     );
-    line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
+    lines.line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
     let size = |value: Option<u64>| value.map_or_else(|| "unknown".into(), |n| bytes(n as f64));
-    line(
+    lines.line(
         "Resident memory at the end, at most",
         format!("{}, {}", size(result.used.rss_bytes), size(result.used.rss_peak_bytes)),
     );
-    line("Page cache of the store's files", size(result.used.page_cache_bytes));
-    line("Processors used, in cores", format!("{:.2}", result.used.cpu_cores));
+    lines.line("Page cache of the store's files", size(result.used.page_cache_bytes));
+    lines.line("Processors used, in cores", format!("{:.2}", result.used.cpu_cores));
     if result.used.foreign_cpu_cores > FOREIGN_CORES {
-        line(
+        lines.line(
             "DISTURBED: others used, in cores",
             format!(
                 "{:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine",
@@ -86,17 +123,6 @@ pub fn table(result: &CellResult) -> String {
             ),
         );
     }
-    for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
-        let text = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), number);
-        line(&name.replace('_', " "), value.as_str().map_or(text, str::to_owned));
-    }
-    for (label, value) in origin(result) {
-        line(label, value);
-    }
-    if let Some(transactions) = tpcc::run::table(result) {
-        text += &format!("\n{transactions}");
-    }
-    text
 }
 
 /// Where and of what the figures are.
