@@ -40,9 +40,10 @@ fn commits(db: &Database, tree: &seawall::Tree, threads: u64, durability: Durabi
                     while began.elapsed() < ROUND {
                         let options = TxOptions { durability: Some(durability), ..TxOptions::default() };
                         let mut tx = db.begin_with(options)?;
-                        tx.put(tree, &key(i * threads + thread), &VALUE)?;
+                        // Rows that exist, and no two threads' the same.
+                        tx.put(tree, &key(i % (ROWS / threads) * threads + thread), &VALUE)?;
                         tx.commit()?;
-                        i = (i + 1) % ROWS;
+                        i += 1;
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok(())
