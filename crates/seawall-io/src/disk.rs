@@ -97,7 +97,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn free_bytes(&self, path: &Path) -> Result<u64>;
     /// The largest write, bytes, at a multiple of its size within a file of the directory `path`, that a power cut leaves
     /// done or undone as a whole. This default does not know.
-    fn whole_write_bytes(&self, _path: &Path) -> Finding<u32> {
+    fn untorn_write_bytes(&self, _path: &Path) -> Finding<u32> {
         Finding::unknown("this kind of disk does not tell what a power cut leaves whole")
     }
 

@@ -88,8 +88,8 @@ impl Disk for ReadOnlyDisk {
         self.below.free_bytes(path)
     }
 
-    fn whole_write_bytes(&self, path: &Path) -> Finding<u32> {
-        self.below.whole_write_bytes(path)
+    fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.below.untorn_write_bytes(path)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

@@ -463,7 +463,7 @@ impl Disk for SimDisk {
         self.on_path(Call::FreeBytes, path, |state| Ok((state.free_bytes(), 0)))
     }
 
-    fn whole_write_bytes(&self, _path: &Path) -> Finding<u32> {
+    fn untorn_write_bytes(&self, _path: &Path) -> Finding<u32> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Finding::Known(state.options.physical_sector_bytes)
     }

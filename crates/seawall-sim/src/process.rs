@@ -90,8 +90,8 @@ impl Disk for Process {
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.alive(path, |disk| disk.free_bytes(path))
     }
-    fn whole_write_bytes(&self, path: &Path) -> Finding<u32> {
-        self.disk.whole_write_bytes(path)
+    fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.disk.untorn_write_bytes(path)
     }
     fn lock(&self, file: &Handle) -> Result<()> {
         self.alive(file.path(), |disk| disk.lock(file))

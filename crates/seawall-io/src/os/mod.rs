@@ -212,8 +212,8 @@ impl Disk for OsDisk {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    fn whole_write_bytes(&self, path: &Path) -> Finding<u32> {
-        probe::whole_write_bytes(path)
+    fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
+        probe::untorn_write_bytes(path)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

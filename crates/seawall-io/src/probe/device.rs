@@ -186,16 +186,16 @@ pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
 /// atomically at a power failure (`nvme_update_disk_info` in drivers/nvme/host/core.c).
 ///
 /// ```
-/// use seawall_io::probe::{Finding, whole_write_bytes};
+/// use seawall_io::probe::{Finding, untorn_write_bytes};
 /// # let dir = tempfile::tempdir()?;
-/// match whole_write_bytes(dir.path()) {
+/// match untorn_write_bytes(dir.path()) {
 ///     Finding::Known(bytes) => println!("pages of {bytes} bytes need not be written twice"),
 ///     Finding::Unknown(reason) => println!("pages must be written twice: {reason}"),
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[must_use]
-pub fn whole_write_bytes(path: &Path) -> Finding<u32> {
+pub fn untorn_write_bytes(path: &Path) -> Finding<u32> {
     let found = || -> Result<u32, String> {
         let path = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mount = mount_of(&path).ok_or("no mount point for it in /proc/self/mountinfo")?;
@@ -208,13 +208,13 @@ pub fn whole_write_bytes(path: &Path) -> Finding<u32> {
         let stat = rustix::fs::statvfs(&path).map_err(|e| format!("statvfs: {e}"))?;
         let node = fs::canonicalize(Path::new("/sys/dev/block").join(&mount.device_number))
             .map_err(|e| format!("{} mounted from {} has no block device in sysfs: {e}", mount.kind, mount.source))?;
-        Ok(whole_sectors(&node)?.min(u32::try_from(stat.f_frsize).unwrap_or(u32::MAX)))
+        Ok(untorn_sector(&node)?.min(u32::try_from(stat.f_frsize).unwrap_or(u32::MAX)))
     };
     found().map_or_else(Finding::Unknown, Finding::Known)
 }
 
 /// The smallest physical sector of a device and of those below it, if all are aligned.
-fn whole_sectors(node: &Path) -> Result<u32, String> {
+fn untorn_sector(node: &Path) -> Result<u32, String> {
     let known = |found: Finding<i64>| match found {
         Finding::Known(value) => Ok(value),
         Finding::Unknown(reason) => Err(reason),
@@ -224,14 +224,15 @@ fn whole_sectors(node: &Path) -> Result<u32, String> {
         return Err(format!("{name} does not begin at the start of a physical sector"));
     }
     let whole = if node.join("partition").exists() { node.parent().unwrap_or(node) } else { node };
-    if whole.join("loop").exists() {
-        return Err(format!("{name} is a file of another file system"));
+    let lower = if whole.join("loop").exists() { Vec::new() } else { below(whole) };
+    if lower.is_empty() && whole.starts_with("/sys/devices/virtual/block") {
+        return Err(format!("{name} is a device of software (a file, memory or a network), whose store is not known"));
     }
     let mut least = known(read(&whole.join("queue/physical_block_size")))?.try_into().unwrap_or(0);
-    for lower in below(whole) {
+    for lower in lower {
         let lower = Path::new("/sys/class/block").join(lower);
         let lower = fs::canonicalize(&lower).map_err(|e| format!("{}: {e}", lower.display()))?;
-        least = least.min(whole_sectors(&lower)?);
+        least = least.min(untorn_sector(&lower)?);
     }
     Ok(least)
 }
@@ -276,11 +277,11 @@ mod tests {
 
     #[test]
     fn what_a_power_cut_leaves_whole_is_known_or_has_a_reason() {
-        assert!(matches!(whole_write_bytes(Path::new("/proc")), Finding::Unknown(reason) if reason.contains("proc")));
+        assert!(matches!(untorn_write_bytes(Path::new("/proc")), Finding::Unknown(reason) if reason.contains("proc")));
         assert!(
-            matches!(whole_write_bytes(Path::new("/no/such")), Finding::Unknown(reason) if reason.contains("/no/such"))
+            matches!(untorn_write_bytes(Path::new("/no/such")), Finding::Unknown(reason) if reason.contains("/no/such"))
         );
-        let here = whole_write_bytes(Path::new(env!("CARGO_MANIFEST_DIR")));
+        let here = untorn_write_bytes(Path::new(env!("CARGO_MANIFEST_DIR")));
         if let Finding::Known(bytes) = here {
             assert!(bytes.is_power_of_two() && (512..=65536).contains(&bytes), "{bytes}");
         }

@@ -16,7 +16,7 @@ use crate::class::Op;
 use crate::disk::Handle;
 use crate::error::{IoError, Result};
 use crate::os::sys;
-pub use device::{block_device_of, file_system_of, whole_write_bytes};
+pub use device::{block_device_of, file_system_of, untorn_write_bytes};
 pub use explain::{Explained, explain};
 pub use finding::*;
 use rustix::fs::{AtFlags, StatxFlags};

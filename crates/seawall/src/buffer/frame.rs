@@ -186,7 +186,7 @@ impl Frame {
 
     /// Waits until no thread waits for the latch because of a page that the frame held before (7). The caller owns
     /// the frame, and has not latched it.
-    pub(super) fn wait_for_strays(&self) {
+    pub(super) fn wait_for_stale_waiters(&self) {
         // Read-modify-write: a thread that counts itself later sees that the frame holds no page.
         for turn in 0.. {
             if self.pins.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -314,7 +314,7 @@ impl Frame {
     /// Publishes the page that the owner has put into the frame, and pins it: without the pin the frame could
     /// be claimed before its entry is set, and the entry would then lead to a frame that has moved on.
     pub(super) fn publish(&self, entry: &Entry, frame: u32, page: u32, flags: u32) {
-        self.wait_for_strays();
+        self.wait_for_stale_waiters();
         self.pin();
         self.flags.store(flags, Ordering::Relaxed);
         self.page.store(page + 1, Ordering::Release);

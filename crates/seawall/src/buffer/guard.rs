@@ -414,7 +414,7 @@ impl<'p> Owned<'p> {
     pub(super) fn make(mut self, page: PageId) -> Result<PageWrite<'p>, Self> {
         page::clear_header(self.bytes_mut());
         let known = self.pool.frames.get(self.frame);
-        known.wait_for_strays();
+        known.wait_for_stale_waiters();
         // Waits at most for a thread that is about to see that the frame's last page is gone.
         known.latch.lock_exclusive();
         if known.publish_new(self.pool.map.entry(page), self.frame, page.0) {

@@ -170,7 +170,7 @@ impl Database {
                 return Opening::existing(env, path, &mut options, memory, &leftovers)?.finish(options, in_use);
             }
             options.settle(memory)?;
-            options.settle_torn_pages(|| env.disk.whole_write_bytes(path))?;
+            options.settle_torn_pages(|| env.disk.untorn_write_bytes(path))?;
             if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &options.log_dir_of(path)))? {
                 return Opening::new(env, path, &options, marker)?.finish(options, in_use);
             }
@@ -325,7 +325,7 @@ impl Opening {
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
-        options.settle_torn_pages(|| env.disk.whole_write_bytes(path))?;
+        options.settle_torn_pages(|| env.disk.untorn_write_bytes(path))?;
         if let Some(unread) = control.unreadable() {
             let config = Self::log_config(&env, path, options, &made, &stats);
             if !Self::reaches(&disk, &config, &made)? {

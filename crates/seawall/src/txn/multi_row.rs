@@ -1,7 +1,8 @@
 //! Reading and writing many rows at once.
 //!
 //! 1. The answers are those of single reads in one statement: all from one snapshot.
-//! 2. The leaves are prefetched side by side, and read in key order; then the long values in the same way.
+//! 2. The leaves are prefetched side by side, in the order in which the rows are visited: that of the keys, but for
+//!    insertions, whose order callers see. Long values are read after the rows, in the same way.
 
 use super::locking::MANY_ROWS;
 use super::locks::Mode;
@@ -17,7 +18,7 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// Prefetches the leaves of rows that are visited one after the other.
-struct LeavesAhead {
+struct LeafPrefetch {
     /// The leaf of each row, or none where it is not known.
     leaves: Vec<PageId>,
     prefetcher: Prefetcher,
@@ -25,7 +26,7 @@ struct LeavesAhead {
     last: PageId,
 }
 
-impl LeavesAhead {
+impl LeafPrefetch {
     /// For rows with these keys, in the order of the visits. The leaf of a single key is not prefetched.
     fn of(tx: &Txn, tree: &TreeState, keys: &[&[u8]]) -> Result<Self> {
         let mut leaves = vec![PageId::NONE; keys.len()];
@@ -113,7 +114,7 @@ impl Txn {
         change: Change,
     ) -> Result<(), (usize, Error)> {
         let keys: Vec<&[u8]> = rows.iter().map(|row| row.0).collect();
-        let mut ahead = LeavesAhead::of(self, tree, &keys).map_err(|error| (0, error))?;
+        let mut ahead = LeafPrefetch::of(self, tree, &keys).map_err(|error| (0, error))?;
         let mut at = 0;
         while at < rows.len() {
             // Equal keys may follow each other only if the later one overwrites.
@@ -183,7 +184,7 @@ impl Txn {
         let view = self.view();
         let reader = Reader { me: self.id(), view: &view };
         tree.usable(reader.me, reader.view)?;
-        let mut ahead = LeavesAhead::of(self, tree, &sorted)?;
+        let mut ahead = LeafPrefetch::of(self, tree, &sorted)?;
         let mut values = vec![None; keys.len()];
         let mut long: Vec<(usize, OverflowRef)> = Vec::new();
         for (at, (&i, key)) in order.iter().zip(sorted).enumerate() {
