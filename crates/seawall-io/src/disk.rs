@@ -14,7 +14,7 @@
 use crate::buf::IoBuf;
 use crate::class::Op;
 use crate::error::{IoError, IoErrorKind, Result};
-use crate::probe::Finding;
+use crate::probe::finding::Finding;
 use std::any::Any;
 use std::fmt;
 use std::io::IoSlice;
@@ -85,6 +85,28 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// With [`Op::Sync`] when the sync failed: as for [`Disk::sync`], it must not be retried. With
     /// [`Op::Open`] when the directory could not be opened: no sync was attempted.
     fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Makes the path of a directory durable: its name, and the names of the directories above it. Any of them may be
+    /// new, created by this process or by one that was killed before this step.
+    ///
+    /// # Errors
+    /// As [`Disk::sync_dir`].
+    fn make_name_durable(&self, dir: &Path) -> Result<()> {
+        // An old directory may not be ours to open, or may be on a read-only file system; then a name in it is
+        // not new.
+        const EPERM_EACCES_EINVAL_EROFS: [i32; 4] = [1, 13, 22, 30];
+        const ENOENT: i32 = 2;
+        for (above, parent) in dir.ancestors().skip(1).enumerate() {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            match self.sync_dir(parent) {
+                Err(e) if e.errno().is_some_and(|errno| EPERM_EACCES_EINVAL_EROFS.contains(&errno)) => {}
+                // Only for directories further up: another process may have removed and created a name again
+                // there.
+                Err(e) if above > 0 && e.errno() == Some(ENOENT) => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
     /// Everything in a directory, sorted by name.
     ///
     /// # Errors

@@ -21,7 +21,8 @@ use crate::disk::{
     Allocate, BackendInfo, Cached, Completion, Create, Disk, Handle, OpenHow, Request, SyncHow, Ticket, WriteHow,
 };
 use crate::error::{IoError, IoErrorKind, Result};
-use crate::probe::{self, Finding};
+use crate::probe::device::untorn_write_bytes;
+use crate::probe::finding::Finding;
 pub use choose::{Backend, BackendUnavailable, UnknownBackend};
 use rustix::fs::{Advice, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -213,7 +214,7 @@ impl Disk for OsDisk {
     }
 
     fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
-        probe::untorn_write_bytes(path)
+        untorn_write_bytes(path)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The block device and the file system under a path, from sysfs and /proc.
 
-use super::{BlockDevice, FileSystem, Finding, WriteCache};
+use super::finding::{BlockDevice, FileSystem, Finding, WriteCache};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

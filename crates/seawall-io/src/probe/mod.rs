@@ -7,9 +7,9 @@
 //! - Unknown is a value, with its reason ([`Finding`]).
 //! - The trial file has a fresh name, is never larger than a mebibyte, and is always removed.
 
-mod device;
+pub(crate) mod device;
 mod explain;
-mod finding;
+pub(crate) mod finding;
 mod trial;
 
 use crate::class::Op;

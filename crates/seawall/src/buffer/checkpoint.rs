@@ -96,7 +96,7 @@ impl Pool {
     /// # Errors
     /// As [`Pool::checkpoint`].
     pub fn flush_all(&self) -> Result<Lsn> {
-        super::read::may_latch()?;
+        super::lend::may_latch()?;
         let head = self.log().head();
         self.clean_before(head, Cause::Checkpoint)?;
         self.checkpoint()

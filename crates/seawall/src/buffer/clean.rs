@@ -19,23 +19,21 @@
 //!    in this opening and the page was not in memory before in this opening.
 //! 6. The cleaner holds no latch, and may wait for one: threads that hold latches never wait for the cleaner.
 
+use super::cleaner::Old;
 use super::dirty::Ordered;
-use super::doublewrite::BATCH;
+use super::doublewrite::{BATCH, Home};
 use super::frame::{REMADE, RETIRED, WHOLE};
 use super::pool::Pool;
 use super::read::Loading;
-use super::role::Role;
 use super::stats::count;
 use super::unfinished::Unfinished;
-use crate::counted::Mutex;
 use crate::error::Result;
 use crate::format::{Lsn, PageId, page};
 use crate::log::Durability;
 use crate::mutants::Mutant;
-use seawall_io::{Arena, Cause, FileRequest, IoBuf};
+use seawall_io::{Cause, FileRequest, IoBuf};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Below this share of the most age or dirt, percent, cleaning rests. A page that changes all the time is written once in
@@ -63,32 +61,6 @@ pub struct Progress {
     pub pause: Duration,
 }
 
-/// The cleaner's own memory.
-#[derive(Debug)]
-pub(super) struct Cleaner {
-    role: Role,
-    /// Where copies are made; enough for a batch.
-    copies: Arc<Arena>,
-    /// The eviction clock's hand, frames; it only grows.
-    pub(super) hand: AtomicU64,
-    /// Those of the last scan for old pages that are still to be written, by falling page number.
-    round: Mutex<Old>,
-    ordered: Mutex<Ordered>,
-}
-
-impl Cleaner {
-    pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
-        let slots = frames_max.min(BATCH as u32);
-        Self {
-            role: Role::default(),
-            copies: Arena::new(page_bytes, slots),
-            hand: AtomicU64::new(0),
-            round: Mutex::default(),
-            ordered: Mutex::default(),
-        }
-    }
-}
-
 /// A page on its way home.
 struct Copied {
     /// Its frame, and the frame's `rec_lsn` when the write began; `None` for a page that is merged without one.
@@ -97,21 +69,6 @@ struct Copied {
     /// It needs no doublewrite (5).
     bare: bool,
     bytes: IoBuf,
-}
-
-/// Pages whose oldest change lies before some position, by rising number.
-#[derive(Debug, Default)]
-struct Old {
-    frames: Vec<u32>,
-    away: Vec<PageId>,
-    /// Others are in frames that do not show their page yet.
-    in_transit: bool,
-}
-
-impl Old {
-    fn is_empty(&self) -> bool {
-        self.frames.is_empty() && self.away.is_empty() && !self.in_transit
-    }
 }
 
 impl Pool {
@@ -396,7 +353,10 @@ impl Pool {
                 batch.iter().filter(|copied| !copied.bare).map(|copied| (copied.page, &*copied.bytes)).collect();
             count(&self.counters.pages_written_bare, batch.len() - protected.len());
             if !protected.is_empty() {
-                doublewrite.write(self, &protected).map_err(|e| self.failed(e))?;
+                let database = self.control.current().database;
+                let home = Home { data: &self.data, database, health: self.health() };
+                doublewrite.write(home, &protected).map_err(|e| self.failed(e))?;
+                count(&self.counters.doublewrite_flushes, 1);
             }
         }
         let (mut frames, mut merged, mut home) = (Vec::new(), Vec::new(), Vec::with_capacity(batch.len()));

@@ -62,6 +62,10 @@ pub(super) const WHOLE: u32 = 128;
 /// A frame becomes biased after this many shared latches since its last exclusive latch.
 const READS_TO_BIAS: u32 = 32;
 
+/// A frame that holds no page, kept in the pool's own memory; made an owned one again, or forgotten with the pool.
+#[derive(Debug)]
+pub(super) struct Parked(pub(super) u32);
+
 /// Descriptor of a frame; one cache line.
 #[repr(align(64))]
 pub(super) struct Frame {

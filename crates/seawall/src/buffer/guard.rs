@@ -9,7 +9,7 @@
 
 use super::bravo::ReaderSlot;
 use super::deferred::Change;
-use super::frame::{COLD, NEVER_LOGGED, REMADE, UNINITIALISED, Where};
+use super::frame::{COLD, NEVER_LOGGED, Parked, REMADE, UNINITIALISED, Where};
 use super::pool::Pool;
 use super::stats::count;
 use crate::error::Stop;
@@ -46,10 +46,6 @@ pub(super) struct Owned<'p> {
     pool: &'p Pool,
     frame: u32,
 }
-
-/// An [`Owned`] frame kept in the pool's own memory; made an `Owned` again, or forgotten with the pool.
-#[derive(Debug)]
-pub(super) struct Parked(u32);
 
 thread_local! {
     /// The thread's row of places.
@@ -89,7 +85,7 @@ impl Pool {
 
     /// Reads a page if it is in memory, without keeping it there longer. Waits for a latch at most.
     pub fn peek(&self, page: PageId) -> Option<PageRead<'_>> {
-        super::read::may_latch().ok()?;
+        super::lend::may_latch().ok()?;
         self.shared_untouched(page)
     }
 

@@ -1,12 +1,12 @@
 //! The buffer pool. DESIGN.md, "Buffer", says how it works; docs/invariants.md has its numbered rules
 //! of latching.
 //!
-//! - `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map,
+//! - `config`, `pool`: what it is made of. `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map,
 //!   the guards on it.
-//! - `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are
+//! - `loads`, `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are
 //!   needed. `mtr`: changes.
 //! - `deferred`: dirty pages that left memory as their redo records.
-//! - `dirty`, `clean`, `doublewrite`, `checkpoint`, `control`: pages and positions onto the disk.
+//! - `dirty`, `cleaner`, `clean`, `doublewrite`, `restore`, `checkpoint`, `control`: pages and positions onto the disk.
 //! - `spill`: pages that are in no pool and no data file, of temporary trees.
 //!
 //! 1. Latched code never does I/O: it returns what it needs ([`crate::error::Stop`]), releases its latches,
@@ -19,6 +19,8 @@ mod arena;
 mod bravo;
 mod checkpoint;
 mod clean;
+mod cleaner;
+mod config;
 mod control;
 mod deferred;
 mod dirty;
@@ -26,6 +28,8 @@ mod doublewrite;
 mod evict;
 mod frame;
 mod guard;
+mod lend;
+mod loads;
 #[cfg(test)]
 mod model;
 mod mtr;
@@ -33,6 +37,7 @@ mod pool;
 mod prefetch;
 mod prefetcher;
 mod read;
+mod restore;
 pub(crate) mod role;
 mod spill;
 mod stats;
@@ -43,15 +48,16 @@ mod translate;
 mod unfinished;
 
 pub use clean::Progress;
+#[cfg(test)]
+pub use config::ApplyRecord;
+pub use config::PoolConfig;
 pub use control::{CONTROL_FILE, Control};
 pub use doublewrite::DOUBLEWRITE_FILE;
 pub use guard::{KeptPin, PageRead};
+pub use lend::lend;
 pub use mtr::{LatchedPage, MTR_BYTES_SMALL, Mtr, MtrSize};
-#[cfg(test)]
-pub use pool::ApplyRecord;
-pub use pool::{DATA_FILE, Pool, PoolConfig};
+pub use pool::{DATA_FILE, Pool};
 pub use prefetcher::Prefetcher;
-pub use read::lend;
 pub use spill::{Spill, SpillPlace, is_spilled, remove_leftovers};
 
 /// A change of one page that can be replayed.

@@ -9,77 +9,30 @@ mod resize;
 
 use super::arena::Frames;
 use super::bravo::VisibleReaders;
-use super::clean::Cleaner;
+use super::cleaner::Cleaner;
+use super::config::{FRAMES_MIN, PoolConfig};
 use super::control::{Control, open_error};
 use super::deferred::Deferred;
 use super::dirty::Stripes;
 use super::doublewrite::Doublewrite;
-use super::read::{AllocationToken, Loads};
+use super::loads::{AllocationToken, Loads};
 use super::role::Role;
 use super::stats::{Counters, PoolStats, count};
 use super::translate::Translation;
 use crate::error::{Corruption, Error, Health, Result, while_locked};
-use crate::format::control::{Torn, page_bytes_are_valid};
-use crate::format::{Lsn, Malformed, PageId};
+use crate::format::control::page_bytes_are_valid;
+use crate::format::{Lsn, PageId};
 use crate::log::Log;
-use seawall_io::{Cause, Clock, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats};
-use std::path::{Path, PathBuf};
+use seawall_io::{Cause, Create, Disk, File, FileClass, FileOptions};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The fewest frames a pool can work with.
-pub const FRAMES_MIN: u64 = 16;
 /// Transaction ids noted ahead as given out.
 const IDS_NOTED: u64 = 63;
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
-
-/// Applies a redo record, given by its tag and body, to the bytes of its page.
-pub type ApplyRecord = fn(u8, &[u8], &mut [u8]) -> std::result::Result<(), Malformed>;
-
-/// How a pool is made.
-#[derive(Debug, Clone)]
-pub struct PoolConfig {
-    /// Where the files are.
-    pub dir: PathBuf,
-    /// Bytes of a page; a power of two. Fixed when the database is made.
-    pub page_bytes: usize,
-    /// Size of the pool, bytes; at least [`FRAMES_MIN`] pages.
-    pub pool_bytes: u64,
-    /// The largest size [`Pool::set_bytes`] can give it, bytes. Costs address space only.
-    pub pool_bytes_max: u64,
-    /// How the data file is flushed.
-    pub method: FlushMethod,
-    /// How the doublewrite file is flushed.
-    pub doublewrite_method: FlushMethod,
-    /// How torn pages are protected against.
-    pub torn: Torn,
-    /// Counters.
-    pub stats: Arc<IoStats>,
-    /// The clock that paces cleaning and measures patience.
-    pub clock: Arc<dyn Clock>,
-    /// Pages a second that cleaning may write while nothing is urgent.
-    pub io_capacity: u32,
-    /// Pages a second that cleaning may write at most.
-    pub io_capacity_burst: u32,
-    /// The most of the pool that may be dirty, percent, before cleaning hurries.
-    pub max_dirty_percent: u32,
-    /// The most of the log's capacity that the checkpoint may be behind the head, percent, before cleaning hurries. The
-    /// rest is for what is written until cleaning catches up.
-    pub max_checkpoint_age_percent: u32,
-    /// Limits of the share of the pool that is kept for deferred changes once the pool has to evict, percent.
-    pub deferred_percent_min: u32,
-    pub deferred_percent: u32,
-    /// How a redo record changes a page, by its tag.
-    pub redo: ApplyRecord,
-    /// The most prefetches that one [`Pool::prefetch`] begins.
-    pub prefetch_depth: u32,
-    /// The most prefetches in flight at one time.
-    pub prefetch_depth_total: u32,
-    /// How long to wait for a frame while all are pinned. Zero where no other thread could release one.
-    pub patience: Duration,
-}
 
 /// The pool: frames, their translation, reading and writing of pages.
 pub struct Pool {
@@ -372,6 +325,11 @@ impl Pool {
         };
         stats.count(&self.counters);
         stats
+    }
+
+    /// A failed write of data is final.
+    pub(super) fn failed(&self, error: impl Into<Error>) -> Error {
+        self.health().poison(error.into())
     }
 
     pub(super) fn file_damage(&self, why: String) -> Error {

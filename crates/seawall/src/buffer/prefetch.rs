@@ -23,52 +23,18 @@
 //!    wasted work, and is counted.
 #![allow(unsafe_code)]
 
-use super::frame::{COLD, Where};
-use super::guard::Parked;
+use super::frame::{COLD, Parked, Where};
+use super::loads::PrefetchRead;
 use super::pool::Pool;
 use super::read::Loading;
 use super::stats::count;
-use crate::counted::Mutex;
 use crate::format::PageId;
-use seawall_io::{Cause, FileRequest, IoBuf, IoError, Pending};
+use seawall_io::{Cause, FileRequest, IoBuf, IoError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Most pages in flight at one time; the pool's size bounds them further.
-const PAGES_MAX: u32 = 512;
 /// Reads submitted together.
 const READS_AT_ONCE: usize = 4;
-/// The largest read, bytes.
-const RUN_BYTES: usize = 512 << 10;
-
-/// Prefetches in flight, and what they need.
-#[derive(Debug)]
-pub(super) struct Prefetches {
-    /// Reads that no thread has begun to finish.
-    list: Mutex<Vec<PrefetchRead>>,
-    /// Length of the list, so that no thread takes the mutex only to find it empty.
-    count: AtomicUsize,
-    /// Pages in flight.
-    pages: AtomicUsize,
-    /// The most pages in flight.
-    pages_max: usize,
-    /// Most pages of one read.
-    run_pages: usize,
-    /// Prefetchers that have requested something and are not at their end.
-    pub(super) prefetchers: Arc<AtomicU32>,
-}
-
-/// A read of contiguous pages in flight.
-#[derive(Debug)]
-pub(super) struct PrefetchRead {
-    first: PageId,
-    /// The frames set aside for them.
-    frames: Vec<Parked>,
-    pending: Pending,
-    /// The requester's count of its reads in flight.
-    owner: Option<Arc<AtomicU32>>,
-}
-
 /// A read to be submitted. If a panic drops it before that, its pages are nowhere again and its frames free.
 struct Run<'p> {
     pool: &'p Pool,
@@ -147,47 +113,6 @@ impl Run<'_> {
     }
 }
 
-impl Prefetches {
-    pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
-        let pages_max = (frames_max / 8).clamp(1, PAGES_MAX) as usize;
-        Self {
-            list: Mutex::default(),
-            count: AtomicUsize::new(0),
-            pages: AtomicUsize::new(0),
-            pages_max,
-            run_pages: (RUN_BYTES / page_bytes).clamp(1, pages_max.div_ceil(4)),
-            prefetchers: Arc::default(),
-        }
-    }
-
-    /// Most pages of one read.
-    pub(super) fn run_pages(&self) -> usize {
-        self.run_pages
-    }
-
-    /// Pages in flight.
-    pub(super) fn pages(&self) -> usize {
-        self.pages.load(Ordering::Acquire)
-    }
-
-    /// Reads in flight.
-    pub(super) fn reads(&self) -> usize {
-        self.count.load(Ordering::Acquire)
-    }
-
-    /// Takes all that fit off the list. The caller must finish them.
-    fn take_all(&self, fits: impl Fn(&PrefetchRead) -> bool) -> Vec<PrefetchRead> {
-        let mut list = self.list.lock();
-        let mut taken = Vec::new();
-        let mut at = 0;
-        while at < list.len() {
-            if fits(&list[at]) { taken.push(list.swap_remove(at)) } else { at += 1 }
-        }
-        self.count.store(list.len(), Ordering::Release);
-        taken
-    }
-}
-
 /// A reservation for one page in flight; given back when dropped, unless kept.
 struct Room<'a>(&'a AtomicUsize);
 
@@ -205,12 +130,6 @@ impl<'a> Room<'a> {
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl PrefetchRead {
-    fn holds(&self, page: PageId) -> bool {
-        (self.first.0..self.first.0 + self.frames.len() as u32).contains(&page.0)
     }
 }
 

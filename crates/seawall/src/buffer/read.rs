@@ -13,37 +13,22 @@
 
 use super::frame::{REFERENCED, Where};
 use super::guard::{Owned, PageWrite, Pin};
+use super::lend::may_latch;
+use super::loads::{Loads, TokenGuard};
 use super::pool::{Patience, Pool};
-use super::prefetch::Prefetches;
-use super::role::{Role, RoleGuard};
 use super::stats::count;
-use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Result, Stop};
 use crate::format::{PageId, page};
 use crate::mutants::Mutant;
-use parking_lot::Condvar;
 use seawall_io::Cause;
 use smallvec::SmallVec;
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Shards of the waiting threads, by page number.
-const SHARDS: usize = 64;
 /// Pages that may be gathered without the token before the oldest pin is dropped; also bounded by the pool's
 /// size.
 const WARM_PAGES: usize = 64;
 /// Pages that may be loaded without the token, as a multiple of those that may be gathered.
 const LOADED_MAX: usize = 4;
-
-/// Reads under way.
-#[derive(Debug)]
-pub(super) struct Loads {
-    waiting: Vec<(Mutex<()>, Condvar)>,
-    /// Demand reads in flight: a thread has waited for each since it began.
-    demanded: AtomicU32,
-    /// Prefetches in flight.
-    pub(super) prefetches: Prefetches,
-}
 
 /// Counts a demand read for as long as it lasts.
 struct Demanded<'l>(&'l AtomicU32);
@@ -93,82 +78,6 @@ impl Drop for Loading<'_> {
             self.pool.map.entry(self.page).abandon_load();
         }
         self.pool.loads.wake(self.page);
-    }
-}
-
-impl Loads {
-    pub(super) fn new(page_bytes: usize, frames_max: u32) -> Self {
-        Self {
-            waiting: (0..SHARDS).map(|_| Default::default()).collect(),
-            demanded: AtomicU32::new(0),
-            prefetches: Prefetches::new(page_bytes, frames_max),
-        }
-    }
-
-    /// Whether a demand read is in flight.
-    pub(super) fn are_demanded(&self) -> bool {
-        self.demanded.load(Ordering::Relaxed) > 0
-    }
-
-    fn shard(&self, page: PageId) -> &(Mutex<()>, Condvar) {
-        &self.waiting[page.0 as usize % SHARDS]
-    }
-
-    /// Wakes the threads that wait for this page. The caller has changed its entry, or the list of
-    /// prefetches, before.
-    pub(super) fn wake(&self, page: PageId) {
-        let (mutex, changed) = self.shard(page);
-        // A thread that checked before the change and is about to wait holds the mutex until it waits.
-        drop(mutex.lock());
-        changed.notify_all();
-    }
-}
-
-/// Decides which thread gets frames while they are short.
-#[derive(Debug, Default)]
-pub(super) struct AllocationToken {
-    role: Role,
-    /// The number of the thread that has it; 0 when none has.
-    holder: AtomicU64,
-}
-
-/// The token is held as long as this exists.
-#[derive(Debug)]
-struct TokenGuard<'p> {
-    token: &'p AllocationToken,
-    _role: RoleGuard<'p>,
-}
-
-/// A number unique to this thread, never 0.
-fn thread_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
-    NUMBER.with(|number| *number)
-}
-
-impl AllocationToken {
-    /// Whether this thread may take a frame.
-    pub(super) fn may_take(&self) -> bool {
-        match self.holder.load(Ordering::Acquire) {
-            0 => true,
-            holder => holder == thread_number(),
-        }
-    }
-
-    /// Waits for the token; `None` when the thread has it already.
-    fn take(&self) -> Option<TokenGuard<'_>> {
-        if self.holder.load(Ordering::Acquire) == thread_number() {
-            return None;
-        }
-        let role = self.role.take();
-        self.holder.store(thread_number(), Ordering::Release);
-        Some(TokenGuard { token: self, _role: role })
-    }
-}
-
-impl Drop for TokenGuard<'_> {
-    fn drop(&mut self) {
-        self.token.holder.store(0, Ordering::Release);
     }
 }
 
@@ -266,36 +175,6 @@ impl<'p> Warm<'p> {
             self.token = self.pool.token.take();
         }
     }
-}
-
-thread_local! {
-    /// The thread runs a closure that has been lent a latched page.
-    static LENT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs a user's closure under a latch. Meanwhile, calls that need pages or a mini-transaction are refused:
-/// they could wait for that latch.
-pub fn lend<T>(f: impl FnOnce() -> T) -> T {
-    struct Back;
-    impl Drop for Back {
-        fn drop(&mut self) {
-            LENT.set(false);
-        }
-    }
-    LENT.set(true);
-    let _back = Back;
-    f()
-}
-
-/// # Errors
-/// [`Error::Usage`] in a closure that has been lent a latched page.
-pub(super) fn may_latch() -> Result<()> {
-    if LENT.get() {
-        let why = "the database is called by a closure that it has lent a value of one of its pages: copy the value, \
-            and call afterwards";
-        return Err(Error::Usage(why.into()));
-    }
-    Ok(())
 }
 
 impl Pool {

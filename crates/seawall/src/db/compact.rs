@@ -8,7 +8,8 @@
 //! 3. It never waits for a lock, and no lock request waits for it: locks are on keys, and keys stay.
 //! 4. Finished steps stay, also after an error or an early end.
 
-use super::database::{Database, Tree};
+use super::database::Database;
+use super::tree::Tree;
 use crate::btree::{Compaction, Fragmentation, Moved};
 use crate::error::{Error, Result};
 use crate::format::TxnId;

@@ -1,7 +1,8 @@
 //! Cursors and iterators.
 
-use super::database::{Inner, Tree};
+use super::inner::Inner;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::btree::ReadAhead;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
@@ -43,6 +44,36 @@ impl CursorOptions {
             Some(wait) => scan.waiting(wait),
             None => scan,
         }
+    }
+}
+
+impl Transaction {
+    /// Iterates over the entries with keys in `range`, in key order, from either end.
+    pub fn range<'t, K: AsRef<[u8]>>(&'t self, tree: &Tree, range: impl RangeBounds<K>) -> RangeIter<'t> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        RangeIter::new(self, tree, own(range.start_bound()), own(range.end_bound()))
+    }
+
+    /// Iterates over all entries in key order, from either end.
+    pub fn iter<'t>(&'t self, tree: &Tree) -> RangeIter<'t> {
+        self.range::<&[u8]>(tree, ..)
+    }
+
+    /// Iterates over the entries whose keys begin with `prefix`.
+    pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> RangeIter<'t> {
+        let (start, end) = super::keys::prefix_range(prefix);
+        RangeIter::new(self, tree, start, end)
+    }
+
+    /// A cursor over a tree.
+    pub fn cursor<'t>(&'t self, tree: &Tree, options: CursorOptions) -> Cursor<'t> {
+        Cursor::new(self, tree, options)
+    }
+
+    /// A cursor over a tree that can delete its current entry. It borrows the transaction: no other call can
+    /// use it meanwhile.
+    pub fn cursor_mut<'t>(&'t mut self, tree: &Tree, options: CursorOptions) -> CursorMut<'t> {
+        CursorMut::new(&mut self.txn, &self.inner, tree, options)
     }
 }
 

@@ -18,10 +18,11 @@
 //!    sorted runs that do not fit in memory; it is always rolled back. A crash before the commit leaves
 //!    nothing.
 
-use super::database::{Database, Tree};
+use super::database::Database;
 use super::load::BuildOptions;
 use super::pace::Pace;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::error::{Error, LockedOn, Result};
 use crate::format::TxnId;
 use crate::txn::Watching;

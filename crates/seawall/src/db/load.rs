@@ -4,8 +4,8 @@
 //!    can use it. A rollback, a rollback to an earlier savepoint or a crash frees its pages.
 //! 2. Rows are consumed in order; only those that are about to be written are kept in memory.
 
-use super::database::Tree;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::error::{Error, Result};
 use crate::format::TreeId;
 use crate::txn::{Building, Readable};

@@ -1,8 +1,9 @@
 //! The public lock API: row locks, early release, interrupts, and reports of lock waits.
 
 use super::cursor::LockMode;
-use super::database::{Database, Tree};
+use super::database::Database;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::error::Result;
 use crate::txn::{DeadlockInfo, Interrupt, LockOrCommitted, LockWait, LockedRow, TransactionInfo, WaitInfo};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Maintenance of one tree under load: sampled statistics, a check, prefetch, a handle by id.
 
 use super::check::{Damage, Part, advice};
-use super::database::{Database, Tree};
+use super::database::Database;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::btree::{Node, Verify};
 use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId, TxnId};

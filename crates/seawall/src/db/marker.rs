@@ -12,7 +12,7 @@
 //! 5. A marker beside a complete database is left from a crash between the last two steps; the next opening
 //!    removes it.
 
-use super::backup;
+use super::backup::manifest;
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE, is_spilled};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
@@ -42,7 +42,7 @@ pub(super) enum Found {
 pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
-    backup::refuse(dir, has)?;
+    manifest::refuse(dir, has)?;
     let whole = || Found::Whole { leftovers: names.iter().filter(|path| is_spilled(path)).cloned().collect() };
     match (has(CONTROL_FILE), has(MARKER)) {
         (true, false) => Ok(whole()),
@@ -66,7 +66,7 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
 pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
-    backup::refuse(dir, has)?;
+    manifest::refuse(dir, has)?;
     match (has(CONTROL_FILE), has(MARKER)) {
         (true, false) => Ok(()),
         (_, true) => Err(Error::NeedsRecovery { path: dir.into() }),
@@ -152,8 +152,8 @@ impl Marker {
     /// # Errors
     /// The disk's refusal.
     pub(super) fn make_names_durable(&self, log_dir: &Path) -> Result<()> {
-        make_name_durable(&*self.disk, &self.dir)?;
-        make_name_durable(&*self.disk, log_dir)
+        self.disk.make_name_durable(&self.dir)?;
+        Ok(self.disk.make_name_durable(log_dir)?)
     }
 
     /// The database is complete: removes the marker.
@@ -164,26 +164,6 @@ impl Marker {
         self.disk.remove(&self.dir.join(MARKER))?;
         Ok(self.disk.sync_dir(&self.dir)?)
     }
-}
-
-/// Makes the path of `dir` durable: its name, and the names of the directories above it. Any of them may be
-/// new, created by this opening or by one that was killed before this step.
-pub(super) fn make_name_durable(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    // An old directory may not be ours to open, or may be on a read-only file system; then a name in it is
-    // not new.
-    const EPERM_EACCES_EINVAL_EROFS: [i32; 4] = [1, 13, 22, 30];
-    const ENOENT: i32 = 2;
-    for (above, parent) in dir.ancestors().skip(1).enumerate() {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        match disk.sync_dir(parent) {
-            Err(e) if e.errno().is_some_and(|errno| EPERM_EACCES_EINVAL_EROFS.contains(&errno)) => {}
-            // Only for directories further up: another process may have removed and created a name again
-            // there.
-            Err(e) if above > 0 && e.errno() == Some(ENOENT) => {}
-            done => done?,
-        }
-    }
-    Ok(())
 }
 
 fn is_redo(file: &Path) -> bool {

@@ -12,11 +12,13 @@
 
 use super::background::{Background, Threads, Work, nanos};
 use super::calibrate;
-use super::database::{Database, Inner, Xid};
+use super::counts::Counts;
+use super::database::Database;
+use super::inner::Inner;
 use super::marker::{self, Found, Marker};
 use super::memory::MemoryDisk;
 use super::options::{ControlSocketChoice, FlushChoice, MemoryLimit, Options, TornPages};
-use super::stats::Counts;
+use super::prepared::Xid;
 use crate::btree::Tree as Btree;
 use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig, remove_leftovers};
 use crate::counted::Mutex;

@@ -8,76 +8,10 @@
 //!    thread. It ends when the database has closed. A callback that closes the database does not wait for
 //!    this thread.
 
-use super::database::{Database, Inner};
-use crate::counted::Mutex;
-use crate::error::{Error, Result};
+use super::database::Database;
+use super::durable::LogPosition;
+use crate::error::Result;
 use crate::format::Lsn;
-use std::fmt;
-use std::thread::JoinHandle;
-
-/// A position in the engine's log. Later positions are larger. It stays valid over openings of the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogPosition(u64);
-
-impl LogPosition {
-    /// The start of the log, which is always durable.
-    pub const START: Self = Self(0);
-
-    /// As a number, to be stored elsewhere.
-    #[must_use]
-    pub fn as_u64(self) -> u64 {
-        self.0
-    }
-
-    /// From [`LogPosition::as_u64`].
-    #[must_use]
-    pub fn from_u64(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-impl From<Lsn> for LogPosition {
-    fn from(lsn: Lsn) -> Self {
-        Self(lsn.0)
-    }
-}
-
-impl fmt::Display for LogPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
-
-/// The thread that calls callbacks, if it has started.
-#[derive(Debug, Default)]
-pub(super) struct CallbackThread(Mutex<Option<JoinHandle<()>>>);
-
-impl CallbackThread {
-    fn start(&self, inner: &Inner) -> Result<()> {
-        let mut thread = self.0.lock();
-        if thread.is_none() {
-            let engine = inner.engine().clone();
-            let run = move || engine.log().tell_until_ended();
-            let started = std::thread::Builder::new().name("seawall-durable".into()).spawn(run);
-            let failed = |error: std::io::Error| Error::NoThread { path: inner.path.clone(), why: error.to_string() };
-            *thread = Some(started.map_err(failed)?);
-        }
-        Ok(())
-    }
-
-    /// Waits until all callbacks have been called.
-    pub(super) fn join(&self) {
-        let Some(thread) = self.0.lock().take() else { return };
-        if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-            // The thread has panicked, and the panic hook has reported that; closing continues.
-        }
-    }
-
-    /// In a forked process, which does not have the thread.
-    pub(super) fn leave(&mut self) {
-        std::mem::forget(self.0.get_mut().take());
-    }
-}
 
 impl Database {
     /// Flushes the whole log: makes durable all commits below
@@ -85,7 +19,7 @@ impl Database {
     /// [`Transaction::commit_ordered`](super::Transaction::commit_ordered). Returns the durable position.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: log that was not durable before may be durable or not.
+    /// [`Poisoned`](crate::Error::Poisoned): log that was not durable before may be durable or not.
     pub fn flush_log(&self) -> Result<LogPosition> {
         let _running = self.running()?;
         let log = self.inner.engine().log();
@@ -97,7 +31,7 @@ impl Database {
     /// Makes the log before `position` durable; returns at once if it is. Concurrent calls share a flush.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a position beyond the log; as [`Database::flush_log`].
+    /// [`Usage`](crate::Error::Usage) for a position beyond the log; as [`Database::flush_log`].
     pub fn flush_log_to(&self, position: LogPosition) -> Result<()> {
         self.here()?;
         self.inner.engine().log().flush_to(Lsn(position.0))
@@ -122,7 +56,7 @@ impl Database {
     /// flush; background work flushes within `flush_interval`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a position beyond the log; [`Error::NoThread`]. Then `call` is never called.
+    /// [`Usage`](crate::Error::Usage) for a position beyond the log; [`NoThread`](crate::Error::NoThread). Then `call` is never called.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -143,7 +77,7 @@ impl Database {
     ) -> Result<()> {
         self.here()?;
         if self.inner.has_threads() {
-            self.inner.callback_thread.start(&self.inner)?;
+            self.inner.callback_thread.start(self.inner.engine(), &self.inner.path)?;
         }
         let call = Box::new(move |durable: Result<Lsn>| call(durable.map(LogPosition::from)));
         self.inner.engine().log().on_durable(Lsn(position.0), call)

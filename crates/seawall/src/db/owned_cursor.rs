@@ -1,9 +1,9 @@
 //! A cursor that outlives a borrow.
 
 use super::cursor::{CursorOptions, Position};
-use super::database::Tree;
 use super::key_range::KeyRange;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::error::Result;
 use crate::txn::{OwnedScan, Seek};
 

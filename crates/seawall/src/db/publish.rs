@@ -6,8 +6,8 @@
 //!    goes on, and the file's age shows it.
 //! 3. A reader must check its age: a killed process leaves its last statistics behind.
 
+use super::counts::{Counts, SAMPLE_EVERY};
 use super::metrics::{Stats, json};
-use super::stats::{Counts, SAMPLE_EVERY};
 use crate::counted::Mutex;
 #[cfg(feature = "serde")]
 use crate::error::{Corruption, Error, Result};

@@ -7,14 +7,70 @@
 //!    If none has, the scan waits for the leaf that was requested first: no range is postponed for ever.
 
 use super::cursor::{KeyValue, RangeIter, is_empty};
-use super::database::Tree;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::btree::ReadAhead;
 use crate::buffer::Prefetcher;
 use crate::error::Result;
 use crate::format::PageId;
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
+
+impl Transaction {
+    /// Estimates the size of a range: rows (including deleted rows that are not yet purged) and pages. Reads
+    /// branch pages, and a few leaves if the range has few or almost none is in memory. The aim is an error
+    /// below a factor of two.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn estimate_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        estimate(self, tree, &(own(range.start_bound()), own(range.end_bound())))
+    }
+
+    /// The entries of many ranges, each with the number of its range in `ranges`. Pages that are not in
+    /// memory are read in parallel: while one range is scanned, the leaves of the next ranges are prefetched.
+    /// All entries of a range come, from first to last, before another range begins.
+    pub fn scan_ranges<'t, K: AsRef<[u8]>, R: RangeBounds<K>>(
+        &'t self,
+        tree: &Tree,
+        ranges: &[R],
+        order: RangeOrder,
+    ) -> MultiRangeIter<'t> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let ranges = ranges.iter().map(|range| (own(range.start_bound()), own(range.end_bound()))).collect();
+        MultiRangeIter::new(self, tree, ranges, order)
+    }
+
+    /// Deletes the entries in `range`; returns their number.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]. Entries deleted before the error are deleted in this transaction: use a
+    /// savepoint to undo that.
+    pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
+        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let (mut start, end) = (own(range.start_bound()), own(range.end_bound()));
+        let mut deleted = 0;
+        let mut ahead = ReadAhead::default();
+        ahead.within(&start, &end);
+        ahead.long();
+        loop {
+            // In batches: the scan borrows the transaction that the deletions change.
+            let mut keys = Vec::new();
+            let mut piece = RangeIter::keys_only(self, tree, start.clone(), end.clone()).led_by(ahead);
+            for entry in piece.by_ref().take(256) {
+                keys.push(entry?.0);
+            }
+            ahead = piece.take_ahead();
+            drop(piece);
+            let Some(last) = keys.last().cloned() else { return Ok(deleted) };
+            for key in &keys {
+                deleted += u64::from(self.delete(tree, key)?);
+            }
+            start = std::ops::Bound::Excluded(last);
+        }
+    }
+}
 
 /// The order of the ranges in [`Transaction::scan_ranges`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

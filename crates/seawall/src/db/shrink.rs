@@ -14,7 +14,8 @@
 //!    value when no view needs it.
 
 use super::background::Task;
-use super::database::{Database, Tree};
+use super::database::Database;
+use super::tree::Tree;
 use crate::btree::{self, Cursor, Seek};
 use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId, TxnId};

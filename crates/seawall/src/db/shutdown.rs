@@ -15,78 +15,15 @@
 //! A transaction that began between the check and the drain is as harmless as in (2): it can read pages in
 //! memory, and change nothing. The files stay open and locked until the last handle is gone.
 
-use super::database::{Database, Inner};
-use crate::buffer::role::Role;
-use crate::counted::Mutex;
+use super::database::Database;
+use super::inner::Inner;
 use crate::error::{Error, Result};
-use seawall_io::Process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The interval between two counts of running transactions.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-
-/// The progress of a shutdown.
-#[derive(Debug, Default)]
-pub(super) struct Shutdown {
-    draining: AtomicBool,
-    handles: Arc<Mutex<usize>>,
-    /// One thread at a time shuts down.
-    shutting: Role,
-}
-
-/// Counts a [`Database`].
-#[derive(Debug)]
-pub(super) struct Handle {
-    handles: Arc<Mutex<usize>>,
-    process: Process,
-}
-
-impl Handle {
-    fn of(handles: &Arc<Mutex<usize>>, process: Process) -> Self {
-        if process.is_current() {
-            *handles.lock() += 1;
-        }
-        Self { handles: handles.clone(), process }
-    }
-}
-
-impl Clone for Handle {
-    fn clone(&self) -> Self {
-        Self::of(&self.handles, self.process)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // In a forked process, a thread that does not exist there may hold the mutex.
-        if self.process.is_current() {
-            *self.handles.lock() -= 1;
-        }
-    }
-}
-
-impl Shutdown {
-    pub(super) fn handle(&self) -> Handle {
-        Handle::of(&self.handles, Process::current())
-    }
-
-    /// Fails if no new work may begin.
-    ///
-    /// # Errors
-    /// [`Error::ShutDown`].
-    #[inline]
-    pub(super) fn admit(&self) -> Result<()> {
-        if self.draining.load(Ordering::Relaxed) { Err(Error::ShutDown) } else { Ok(()) }
-    }
-
-    /// Transactions, commits and calls that hold the shared state (1).
-    fn running(&self, inner: &Arc<Inner>) -> usize {
-        let handles = self.handles.lock();
-        Arc::strong_count(inner) - *handles
-    }
-}
 
 impl Database {
     /// For a call without a transaction: counts as running until the result is dropped.
@@ -138,7 +75,11 @@ impl Database {
         self.inner.shutdown.draining.store(true, Ordering::SeqCst);
         let begun = engine.clock.now();
         loop {
-            let running = self.inner.shutdown.running(&self.inner);
+            // Transactions, commits and calls that hold the shared state (1).
+            let running = {
+                let handles = self.inner.shutdown.handles.lock();
+                Arc::strong_count(&self.inner) - *handles
+            };
             if running == 0 {
                 break;
             }

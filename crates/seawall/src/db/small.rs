@@ -1,10 +1,10 @@
 //! Small convenience calls on top of a cursor.
 
 use super::cursor::{CursorOptions, KeyValue, LockMode};
-use super::database::Tree;
 use super::key_range::KeyRange;
 use super::owned_cursor::OwnedCursor;
 use super::transaction::Transaction;
+use super::tree::Tree;
 use crate::error::Result;
 use crate::txn::Seek;
 

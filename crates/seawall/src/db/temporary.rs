@@ -17,47 +17,18 @@
 
 use super::cursor::KeyValue;
 use super::database::Database;
+use super::inner::Temporaries;
 use super::key_range::KeyRange;
 use crate::btree::{Temporary, TemporaryFound, TemporaryRows};
 use crate::buffer::SpillPlace;
 use crate::counted::Mutex;
 use crate::error::{Error, LockedOn, Result};
 use crate::format::TreeId;
-use seawall_io::{FlushMethod, Process, ProcessGate};
+use seawall_io::FlushMethod;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The shared state of a database's temporary trees.
-#[derive(Debug)]
-pub(super) struct Temporaries {
-    /// Closes with the database.
-    gate: ProcessGate,
-    made: AtomicU64,
-}
-
-impl Temporaries {
-    pub(super) fn new() -> Self {
-        Self { gate: ProcessGate::new(Process::current()), made: AtomicU64::new(0) }
-    }
-
-    pub(super) fn close(&self) {
-        self.gate.close();
-    }
-
-    fn here(&self) -> Result<()> {
-        if self.gate.is_open() {
-            return Ok(());
-        }
-        if self.gate.is_closed() {
-            return Err(Error::ShutDown);
-        }
-        let why = "this process was forked from the one that made this temporary tree: make another in a database \
-            opened here";
-        Err(Error::Usage(why.into()))
-    }
-}
+use std::sync::atomic::Ordering;
 
 /// The options of a temporary tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

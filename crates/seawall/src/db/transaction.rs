@@ -1,16 +1,14 @@
 //! The public transaction API.
 
-use super::cursor::{Cursor, CursorMut, CursorOptions, RangeIter};
-use super::database::{Inner, Tree, Xid};
-use super::outside::LogPosition;
-use super::ranges::{MultiRangeIter, RangeEstimate, RangeOrder};
-use crate::btree::ReadAhead;
+use super::durable::LogPosition;
+use super::inner::Inner;
+use super::prepared::Xid;
+use super::tree::Tree;
 use crate::error::{Error, Result};
 use crate::format::TxnId;
 use crate::log::Durability;
 use crate::txn::{Change, Committing, Mode, SavepointAt, Txn};
 use std::cell::Cell;
-use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -184,59 +182,6 @@ impl Transaction {
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Shared))
     }
 
-    /// Iterates over the entries with keys in `range`, in key order, from either end.
-    pub fn range<'t, K: AsRef<[u8]>>(&'t self, tree: &Tree, range: impl RangeBounds<K>) -> RangeIter<'t> {
-        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        RangeIter::new(self, tree, own(range.start_bound()), own(range.end_bound()))
-    }
-
-    /// Iterates over all entries in key order, from either end.
-    pub fn iter<'t>(&'t self, tree: &Tree) -> RangeIter<'t> {
-        self.range::<&[u8]>(tree, ..)
-    }
-
-    /// Iterates over the entries whose keys begin with `prefix`.
-    pub fn prefix<'t>(&'t self, tree: &Tree, prefix: &[u8]) -> RangeIter<'t> {
-        let (start, end) = super::keys::prefix_range(prefix);
-        RangeIter::new(self, tree, start, end)
-    }
-
-    /// Estimates the size of a range: rows (including deleted rows that are not yet purged) and pages. Reads
-    /// branch pages, and a few leaves if the range has few or almost none is in memory. The aim is an error
-    /// below a factor of two.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub fn estimate_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
-        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        super::ranges::estimate(self, tree, &(own(range.start_bound()), own(range.end_bound())))
-    }
-
-    /// The entries of many ranges, each with the number of its range in `ranges`. Pages that are not in
-    /// memory are read in parallel: while one range is scanned, the leaves of the next ranges are prefetched.
-    /// All entries of a range come, from first to last, before another range begins.
-    pub fn scan_ranges<'t, K: AsRef<[u8]>, R: RangeBounds<K>>(
-        &'t self,
-        tree: &Tree,
-        ranges: &[R],
-        order: RangeOrder,
-    ) -> MultiRangeIter<'t> {
-        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let ranges = ranges.iter().map(|range| (own(range.start_bound()), own(range.end_bound()))).collect();
-        MultiRangeIter::new(self, tree, ranges, order)
-    }
-
-    /// A cursor over a tree.
-    pub fn cursor<'t>(&'t self, tree: &Tree, options: CursorOptions) -> Cursor<'t> {
-        Cursor::new(self, tree, options)
-    }
-
-    /// A cursor over a tree that can delete its current entry. It borrows the transaction: no other call can
-    /// use it meanwhile.
-    pub fn cursor_mut<'t>(&'t mut self, tree: &Tree, options: CursorOptions) -> CursorMut<'t> {
-        CursorMut::new(&mut self.txn, &self.inner, tree, options)
-    }
-
     /// Inserts an entry.
     ///
     /// # Errors
@@ -311,35 +256,6 @@ impl Transaction {
     /// As [`Transaction::put`].
     pub fn delete(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         self.change(tree, key.as_ref(), &[], Change::Delete)
-    }
-
-    /// Deletes the entries in `range`; returns their number.
-    ///
-    /// # Errors
-    /// As [`Transaction::put`]. Entries deleted before the error are deleted in this transaction: use a
-    /// savepoint to undo that.
-    pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
-        let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let (mut start, end) = (own(range.start_bound()), own(range.end_bound()));
-        let mut deleted = 0;
-        let mut ahead = ReadAhead::default();
-        ahead.within(&start, &end);
-        ahead.long();
-        loop {
-            // In batches: the scan borrows the transaction that the deletions change.
-            let mut keys = Vec::new();
-            let mut piece = RangeIter::keys_only(self, tree, start.clone(), end.clone()).led_by(ahead);
-            for entry in piece.by_ref().take(256) {
-                keys.push(entry?.0);
-            }
-            ahead = piece.take_ahead();
-            drop(piece);
-            let Some(last) = keys.last().cloned() else { return Ok(deleted) };
-            for key in &keys {
-                deleted += u64::from(self.delete(tree, key)?);
-            }
-            start = std::ops::Bound::Excluded(last);
-        }
     }
 
     /// Creates a tree.

@@ -8,7 +8,8 @@
 //! 3. From the creation to the last row the transaction is half done: whatever happens to the [`Building`], a
 //!    tree with a part of its rows is not committed.
 
-use super::transaction::{SavepointAt, State, Txn};
+use super::savepoint::SavepointAt;
+use super::transaction::{State, Txn};
 use super::trees::TreeState;
 use crate::btree::Builder;
 use crate::error::{Error, LockedOn, Result};

@@ -8,10 +8,12 @@
 //!    15).
 
 use super::locks::Mode;
-use super::transaction::{Isolation, LockWait, Txn, Writing};
+use super::options::{Isolation, LockWait};
+use super::transaction::Txn;
 use super::trees::{CatalogRow, TreeState};
 use super::undo::UndoRecord;
 use super::write::Change;
+use super::writing::Writing;
 use crate::btree::Tree;
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, LockedOn, Result};

@@ -13,7 +13,6 @@
 //! 5. The mutex is taken under a page latch, and held only to search [`RUNS_MAX`] runs. Nothing else is taken
 //!    under it.
 
-use super::locking::Sight;
 use crate::btree::{Entry, Node};
 use crate::error::Result;
 use crate::format::TxnId;
@@ -26,6 +25,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const RUNS_MAX: usize = 32;
 /// A run that this many insertions have checked, and no scan has used in between, is removed.
 const IDLE_MAX: u32 = 20_000;
+
+/// What a scan sees of dead rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight {
+    /// The scan's transaction, which sees its own deletions.
+    pub(super) me: TxnId,
+    /// The serial number of its view; `None` if it reads the latest versions.
+    pub(super) view: Option<u64>,
+    /// Whether it locks what it finds.
+    pub(super) locks: bool,
+}
 
 /// The readers that may skip a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,11 @@
 //!    ([`Unfinished`]).
 
 use super::engine::Engine;
-use super::locks::LockOwner;
-use super::transaction::{Isolation, SavepointAt, State, TxOptions, Txn, Writing};
+use super::options::{Isolation, TxOptions};
+use super::savepoint::SavepointAt;
+use super::transaction::{State, Txn};
 use super::undo::UndoRecord;
+use super::writing::{Unfinished, Writing};
 use crate::buffer::{Mtr, MtrSize};
 use crate::counted::Ref;
 use crate::error::{Error, Result};
@@ -209,13 +211,6 @@ impl Drop for Txn {
             self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
         }
     }
-}
-
-/// A transaction whose rollback stopped before its end.
-#[derive(Debug)]
-pub struct Unfinished {
-    owner: Arc<LockOwner>,
-    writing: Writing,
 }
 
 impl Txn {

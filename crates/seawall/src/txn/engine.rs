@@ -1,18 +1,19 @@
 //! The state that all transactions of an open database share.
 
-use super::end::Unfinished;
 use super::locks::LockTable;
-use super::purge::Purge;
 use super::trees::{TreeState, Trees};
 use super::undo::UndoStore;
-use super::views::ActiveSet;
+use super::views::{ActiveSet, OldestView};
+use super::writing::Unfinished;
+use crate::btree::Dismantling;
 use crate::buffer::Pool;
 use crate::counted::Mutex;
 use crate::error::{Error, Health, Result};
-use crate::format::PageId;
+use crate::format::{PageId, TreeId};
 use crate::log::Log;
 use crate::space::Space;
 use seawall_io::{Clock, Process, ProcessGate};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -87,6 +88,20 @@ fn foreign(tree: &TreeState) -> Error {
     ))
 }
 
+/// The state of purge: it visits one undo log after the other.
+#[derive(Debug, Default)]
+pub struct Purge {
+    pub(super) next_undo_log: u32,
+    /// Dropped trees that are being freed.
+    pub(super) drops: HashMap<TreeId, Dismantling>,
+    /// What every view saw, and how many tails had been moved, when nothing was left to purge. As long as
+    /// neither changes, nothing is: a transaction ends after all of its undo is in its undo log.
+    pub(super) done_for: Option<(OldestView, u64)>,
+    /// Undo logs visited.
+    #[cfg(test)]
+    pub looked: u64,
+}
+
 /// The state that all transactions share.
 #[derive(Debug)]
 pub struct Engine {
@@ -154,22 +169,4 @@ impl Engine {
     pub fn lock_wait_timeout(&self) -> Duration {
         Duration::from_nanos(self.lock_wait_timeout_ns.load(Ordering::Relaxed))
     }
-
-    /// A writer helps purge when it has fallen behind. Versions that a view pins cannot be purged, and delay
-    /// no writer.
-    pub(super) fn help_purge(&self) -> Result<()> {
-        if self.undo.history_length() < HISTORY_LONG {
-            return Ok(());
-        }
-        // Another thread already purges.
-        let Some(mut purge) = self.purge.try_lock() else { return Ok(()) };
-        purge.step(self, HELP_RECORDS).map(drop)
-    }
 }
-
-/// Committed transactions that wait for purge before writers help.
-const HISTORY_LONG: u64 = 20_000;
-/// One transaction in this many helps.
-pub(super) const HELP_EVERY: u64 = 16;
-/// Records that a helper purges: usually more than as many transactions make.
-const HELP_RECORDS: usize = 256;

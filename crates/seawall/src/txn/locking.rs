@@ -1,7 +1,9 @@
 //! Row locks: which owner blocks a row, and the wait for it.
 
+use super::dead::Sight;
 use super::locks::{Converted, Interrupt, KeySpan, LockRequest, Mode};
-use super::transaction::{Isolation, LockWait, OnConflict, Txn};
+use super::options::{Isolation, LockWait, OnConflict};
+use super::transaction::Txn;
 use super::trees::TreeState;
 use crate::btree::Entry;
 use crate::buffer::{Mtr, MtrSize};
@@ -17,17 +19,6 @@ pub(super) const LOG_ROOM: &str = "a wait for room in the log";
 pub(super) const SCAN: &str = "a scan";
 /// As [`LOG_ROOM`].
 pub(super) const MANY_ROWS: &str = "an operation on many rows";
-
-/// What a scan sees of dead rows.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sight {
-    /// The scan's transaction, which sees its own deletions.
-    pub(super) me: TxnId,
-    /// The serial number of its view; `None` if it reads the latest versions.
-    pub(super) view: Option<u64>,
-    /// Whether it locks what it finds.
-    pub(super) locks: bool,
-}
 
 /// The writer of a row's latest version, as far as locks go.
 pub(super) enum Writer {

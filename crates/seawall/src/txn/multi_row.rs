@@ -6,7 +6,8 @@
 
 use super::locking::MANY_ROWS;
 use super::locks::Mode;
-use super::transaction::{Isolation, Txn};
+use super::options::Isolation;
+use super::transaction::Txn;
 use super::trees::{Readable, TreeState};
 use super::version::{Reader, Stored};
 use super::write::Change;

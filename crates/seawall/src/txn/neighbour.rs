@@ -1,7 +1,8 @@
 //! The neighbours of a key in the live tree, for locking reads and for the versions of single keys.
 
+use super::dead::Sight;
 use super::dead::{Beyond, For, stretch};
-use super::locking::{SCAN, Sight};
+use super::locking::SCAN;
 use super::scan::DEAD_MIN;
 use super::transaction::Txn;
 use super::trees::TreeState;

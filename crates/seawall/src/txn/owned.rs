@@ -9,8 +9,9 @@
 //! 3. It stands on no entry outside its range, whatever the seek.
 
 use super::locks::Mode;
+use super::options::{Isolation, LockWait};
 use super::scan::{By, ScanLock, ScanState, is_beyond};
-use super::transaction::{Isolation, LentView, LockWait, Txn};
+use super::transaction::{LentView, Txn};
 use super::trees::TreeState;
 use crate::btree::{KeyBound, ReadAhead, Seek};
 use crate::error::{Error, Result};

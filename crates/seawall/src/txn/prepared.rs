@@ -11,31 +11,15 @@
 //! 4. If two are committed one after the other, no view sees the later one without the earlier one: the first
 //!    has left the active set before the second is logged.
 
-use super::transaction::{State, Txn, Writing};
-use super::undo::{KeptCommit, UndoRecord};
+use super::transaction::{InPlace, Names, State, Txn};
+use super::undo::UndoRecord;
+use super::writing::Writing;
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
 use crate::log::Durability;
 use crate::mutants::Mutant;
-use std::fmt;
 use std::sync::Arc;
-
-/// The registry of the names of prepared transactions.
-pub trait Names: fmt::Debug + Send + Sync {
-    /// The transaction with that name is decided.
-    fn ended(&self, xid: &[u8]);
-    /// The user has dropped the transaction with that name. It is still prepared.
-    fn left(&self, xid: &[u8], txn: Txn);
-}
-
-/// The data of a transaction that is prepared in place.
-#[derive(Debug)]
-pub(super) struct InPlace {
-    pub(super) xid: Box<[u8]>,
-    commit: KeptCommit,
-    names: Arc<dyn Names>,
-}
 
 /// The name of a transaction, and its registry.
 type Named = (Box<[u8]>, Arc<dyn Names>);

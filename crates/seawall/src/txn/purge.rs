@@ -15,9 +15,8 @@
 //! 6. A drop is a record that takes many steps (`btree/dismantle.rs`); the root is freed by the
 //!    mini-transaction that moves past it. The other undo logs are purged between two steps.
 
-use super::engine::Engine;
+use super::engine::{Engine, Purge};
 use super::undo::{UndoRecord, Unpurged};
-use super::views::OldestView;
 use crate::btree::{DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_body};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
@@ -26,20 +25,6 @@ use crate::mutants::Mutant;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-
-/// The state of purge: it visits one undo log after the other.
-#[derive(Debug, Default)]
-pub struct Purge {
-    next_undo_log: u32,
-    /// Dropped trees that are being freed.
-    drops: HashMap<TreeId, Dismantling>,
-    /// What every view saw, and how many tails had been moved, when nothing was left to purge. As long as
-    /// neither changes, nothing is: a transaction ends after all of its undo is in its undo log.
-    done_for: Option<(OldestView, u64)>,
-    /// Undo logs visited.
-    #[cfg(test)]
-    pub looked: u64,
-}
 
 impl Purge {
     /// Purges up to `records` records of the next undo log that has some; false when nothing can be purged
@@ -83,7 +68,25 @@ impl Purge {
     }
 }
 
+/// Committed transactions that wait for purge before writers help.
+const HISTORY_LONG: u64 = 20_000;
+/// One transaction in this many helps.
+pub(super) const HELP_EVERY: u64 = 16;
+/// Records that a helper purges: usually more than as many transactions make.
+const HELP_RECORDS: usize = 256;
+
 impl Engine {
+    /// A writer helps purge when it has fallen behind. Versions that a view pins cannot be purged, and delay
+    /// no writer.
+    pub(super) fn help_purge(&self) -> Result<()> {
+        if self.undo.history_length() < HISTORY_LONG {
+            return Ok(());
+        }
+        // Another thread already purges.
+        let Some(mut purge) = self.purge.try_lock() else { return Ok(()) };
+        purge.step(self, HELP_RECORDS).map(drop)
+    }
+
     /// Purges records of one page of an undo log, in order.
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
         let mut rest = records;

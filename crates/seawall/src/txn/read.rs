@@ -3,7 +3,8 @@
 use super::engine::Engine;
 use super::locking::Writer;
 use super::locks::Mode;
-use super::transaction::{Isolation, LockWait, TxOptions, Txn};
+use super::options::{Isolation, LockWait, TxOptions};
+use super::transaction::Txn;
 use super::trees::TreeState;
 use super::version::{Image, Reader, Stored};
 use super::views::View;

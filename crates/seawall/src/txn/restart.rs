@@ -8,7 +8,9 @@
 //! 3. A commit whose outcome is unknown is left behind as it is: it gives up nothing, and the object
 //!    continues without it.
 
-use super::transaction::{Isolation, LockWait, State, TxOptions, Txn};
+use super::options::{Isolation, LockWait, TxOptions};
+use super::savepoint::Gone;
+use super::transaction::{State, Txn};
 use crate::error::{Error, Result};
 use crate::log::Durability;
 
@@ -72,7 +74,7 @@ impl Txn {
         }
         self.options = options;
         self.gave_way.set(false);
-        self.gone = super::rollback::Gone::default();
+        self.gone = Gone::default();
         (self.changes, self.undone) = (0, 0);
         self.changed.fill(0);
         self.state = State::Open;

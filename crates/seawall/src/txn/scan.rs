@@ -20,10 +20,12 @@
 
 mod locked;
 
+use super::dead::Sight;
 use super::dead::{Beyond, For, stretch};
-use super::locking::{SCAN, Sight};
+use super::locking::SCAN;
 use super::locks::Mode;
-use super::transaction::{Isolation, LockWait, Txn, ViewRef};
+use super::options::{Isolation, LockWait};
+use super::transaction::{Txn, ViewRef};
 use super::trees::TreeState;
 use super::version::{Reader, Stored};
 use super::views::View;

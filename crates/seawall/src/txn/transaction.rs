@@ -14,104 +14,25 @@
 //!                        └──rollback_all──────────────────────────────^
 //! ```
 
-use super::engine::{Engine, HELP_EVERY};
+use super::engine::Engine;
 use super::locks::{Conflict, Interrupt, KeySpan, LockOwner, LockRequest, Mode};
-use super::prepared::InPlace;
-use super::rollback::Gone;
+use super::options::{Access, Isolation, OnConflict, TxOptions};
+use super::purge::HELP_EVERY;
+use super::savepoint::{Gone, SavepointAt};
 use super::trees::{CatalogRow, TreeState};
-use super::undo::{UndoLog, UndoRecord};
+use super::undo::{KeptCommit, UndoLog, UndoRecord};
 use super::version::Reader;
 use super::views::View;
+use super::writing::Writing;
 use crate::btree::{Entry, LeafHints};
 use crate::counted::Ref;
 use crate::error::{Error, Result};
 use crate::format::{TreeId, TxnId, UndoPtr};
-use crate::log::Durability;
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// What concurrent transactions may do to what this one reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, PartialOrd, Ord)]
-pub enum Isolation {
-    /// Each statement sees what was committed when it began.
-    ReadCommitted,
-    /// All statements see what was committed at the transaction's first read without a lock, or when it took
-    /// its snapshot.
-    #[default]
-    RepeatableRead,
-    /// As if transactions ran one after the other: what is read is locked, ranges included.
-    Serializable,
-}
-
-/// What a transaction may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Access {
-    /// Everything.
-    #[default]
-    ReadWrite,
-    /// Reading.
-    ReadOnly,
-}
-
-/// What a repeatable-read transaction does when it writes, or reads for update, a row that another changed
-/// after its snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnConflict {
-    /// Fail with [`Error::WriteConflict`]: no update is lost (snapshot isolation).
-    #[default]
-    Fail,
-    /// Act on the latest committed version, as InnoDB does.
-    Latest,
-}
-
-/// What to do when another transaction holds a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LockWait {
-    /// Wait, up to the lock wait time-out.
-    #[default]
-    Wait,
-    /// Wait, up to this long, whatever the lock wait time-out is. Zero is [`LockWait::NoWait`].
-    For(Duration),
-    /// [`Error::LockTimeout`] at once.
-    NoWait,
-    /// Locking cursors skip the row; elsewhere as [`LockWait::NoWait`].
-    SkipLocked,
-}
-
-/// How a transaction is to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TxOptions {
-    /// What others may do to what it reads.
-    pub isolation: Isolation,
-    /// What it may do.
-    pub access: Access,
-    /// What its commit waits for; the database's option when `None`.
-    pub durability: Option<Durability>,
-    /// What it does about later versions.
-    pub on_conflict: OnConflict,
-    /// What it does when another transaction holds a lock.
-    pub wait: LockWait,
-    /// A number that the caller gives it, which reports of lock waits show: a connection's number, for
-    /// example. 0 if it has none.
-    pub tag: u64,
-}
-
-/// A position that a transaction can be rolled back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SavepointAt {
-    /// The last undo record at that time.
-    pub(super) last: UndoPtr,
-    /// [`Txn::changes`] at that time, or at the savepoint that the transaction had just been rolled back to.
-    pub(super) changes: u64,
-}
-
-impl SavepointAt {
-    /// Before the first change.
-    pub const BEGIN: Self = Self { last: UndoPtr::NONE, changes: 0 };
-}
 
 /// What a transaction permits, and what becomes of it when it is dropped.
 #[derive(Debug)]
@@ -126,6 +47,22 @@ pub(super) enum State {
     Kept,
     /// It has ended, or the next opening finds out its outcome.
     Ended,
+}
+
+/// The registry of the names of prepared transactions.
+pub trait Names: fmt::Debug + Send + Sync {
+    /// The transaction with that name is decided.
+    fn ended(&self, xid: &[u8]);
+    /// The user has dropped the transaction with that name. It is still prepared.
+    fn left(&self, xid: &[u8], txn: Txn);
+}
+
+/// The data of a transaction that is prepared in place.
+#[derive(Debug)]
+pub(super) struct InPlace {
+    pub(super) xid: Box<[u8]>,
+    pub(super) commit: KeptCommit,
+    pub(super) names: Arc<dyn Names>,
 }
 
 /// A transaction.
@@ -151,7 +88,7 @@ pub struct Txn {
     pub(super) undone: u64,
     /// The views of cursors that outlive a borrow. They end with the transaction.
     pub(super) lent: RefCell<Vec<Arc<LentView>>>,
-    /// The savepoints that no longer exist, and the current position: see [`super::rollback::Gone`].
+    /// The savepoints that no longer exist, and the current position: see [`Gone`].
     pub(super) gone: Gone,
     pub(super) state: State,
     /// The interrupt, once a handle was asked for.
@@ -172,57 +109,6 @@ pub(super) struct Lent {
     /// The life of the transaction that has it in its list; 0 for none.
     pub(super) to: u64,
     pub(super) view: Option<ViewRef>,
-}
-
-/// What a transaction has from its first write on.
-#[derive(Debug)]
-pub(super) struct Writing {
-    pub id: TxnId,
-    pub undo_log: UndoLog,
-    /// Taken over from an earlier opening: its changed trees are not known yet.
-    pub resumed: bool,
-    /// The last record when the lookup of its trees began, and the next record to read.
-    pub learning: Option<(UndoPtr, UndoPtr)>,
-    /// The buffer where entries are built; kept for its capacity, as `old` is.
-    pub payload: Vec<u8>,
-    /// The value that a change supersedes.
-    pub old: Vec<u8>,
-}
-
-/// The largest buffers that a thread keeps, bytes.
-const SPARE_BYTES_MAX: usize = 64 << 10;
-/// Their initial size, bytes: a buffer of a small row shares no cache line with a buffer of another thread.
-const SPARE_BYTES_MIN: usize = 512;
-
-thread_local! {
-    /// Buffers of the last transaction that ended here.
-    static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
-}
-
-impl Writing {
-    fn new(id: TxnId, undo_log: UndoLog, resumed: bool) -> Self {
-        let (mut payload, mut old) = SPARE.take();
-        if payload.capacity() == 0 {
-            payload.reserve_exact(SPARE_BYTES_MIN);
-            old.reserve_exact(SPARE_BYTES_MIN);
-        }
-        Self { id, undo_log, resumed, learning: None, payload, old }
-    }
-
-    /// That of a transaction that has been started ([`Txn::start`]).
-    pub(super) fn of(writing: &mut Option<Self>) -> &mut Self {
-        writing.as_mut().expect("a change starts its transaction first")
-    }
-
-    /// Its undo log. The thread keeps the buffers for its next transaction, unless they have become large.
-    pub(super) fn into_undo_log(mut self) -> UndoLog {
-        if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
-            self.payload.clear();
-            self.old.clear();
-            SPARE.set((self.payload, self.old));
-        }
-        self.undo_log
-    }
 }
 
 /// The view of a transaction or statement, or one made for a single read.

@@ -13,8 +13,9 @@
 //!    begins.
 
 use super::locks::Mode;
+use super::options::Isolation;
 use super::read::{Latest, RowLock};
-use super::transaction::{Isolation, Txn};
+use super::transaction::Txn;
 use super::trees::TreeState;
 use crate::btree::inline_value_max;
 use crate::error::{Error, LockedOn, Result};

@@ -14,9 +14,11 @@
 use super::engine::Engine;
 use super::locking::{LOG_ROOM, Writer};
 use super::locks::Mode;
-use super::transaction::{Isolation, OnConflict, Txn, Writing};
+use super::options::{Isolation, OnConflict};
+use super::transaction::Txn;
 use super::trees::TreeState;
 use super::undo::{Previous, UndoRecord};
+use super::writing::Writing;
 use crate::btree::{
     self, DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Insert, Node, OVERFLOW, OverflowRef, OverflowWriter, Patch,
     Replace, inline_value_max, one_page_value_max, write_one_page,

@@ -1,6 +1,6 @@
 //! Errors of the disk: which caller gets them, and what they change.
 
-use super::super::pool::FRAMES_MIN;
+use super::super::config::FRAMES_MIN;
 use super::*;
 use crate::error::{Corruption, Error, Stop};
 use seawall_io::{Op, OpenHow, SyncHow, WriteHow};

@@ -9,12 +9,9 @@
 //!    changed it, else that write would have made it whole.
 
 use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, read_small};
-use super::{
-    BLOCK, BackupFile, BackupOptions, BackupProgress, BackupReport, READ_AGAIN, READ_AGAIN_AFTER, block_floor,
-};
+use super::types::{BackupFile, BackupOptions, BackupProgress, BackupReport};
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Pool};
 use crate::db::background::Work;
-use crate::db::database::Database;
 use crate::error::{Corruption, Error, Result};
 use crate::format::control::ControlBlock;
 use crate::format::{Lsn, PageId, page};
@@ -22,6 +19,8 @@ use crate::log::{Log, LogConfig, LogHold, LogReader};
 use crate::space::FileHold;
 use crate::txn::Engine;
 use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, Pace};
+use std::any::Any;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +32,27 @@ const UNLIMITED: f64 = f64::MAX;
 /// The longest pause after which it is looked whether the backup is still wanted.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
+/// Bytes of log and pages between two calls of the progress function.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// How long a page that was caught half-written is left alone before it is read again.
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// How often it is read again, before and after all dirty pages were written.
+const READ_AGAIN: u32 = 10;
+
+/// The largest block a log position is rounded to for direct I/O, bytes.
+pub(super) const BLOCK: u64 = 4096;
+
+fn block_floor(lsn: Lsn) -> u64 {
+    lsn.0 & !(BLOCK - 1)
+}
+
 /// The database that is copied.
 pub(super) struct Subject {
     engine: Arc<Engine>,
     path: PathBuf,
     /// Keeps it open; none for a backup that ends when the database closes.
-    _handle: Option<Database>,
+    _handle: Option<Box<dyn Any + Send + Sync>>,
     ends: Option<Ends>,
 }
 
@@ -52,10 +66,9 @@ impl std::fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// The database, which is kept open.
-    pub(super) fn of(db: &Database) -> Self {
-        let (engine, path) = (db.inner.engine().clone(), db.inner.path.clone());
-        Self { engine, path, _handle: Some(db.clone()), ends: None }
+    /// The database in `path`, which is open as long as `handle` exists.
+    pub(super) fn of(engine: &Arc<Engine>, path: &Path, handle: Box<dyn Any + Send + Sync>) -> Self {
+        Self { engine: engine.clone(), path: path.into(), _handle: Some(handle), ends: None }
     }
 
     /// The database in `path`, as long as `ends` does not say so. It is asked between the reads, and in pauses.
@@ -66,6 +79,30 @@ impl Subject {
     fn goes_on(&self) -> Result<()> {
         self.engine.instance.here()?;
         if self.ends.as_ref().is_some_and(|ends| ends()) { Err(Error::ShutDown) } else { Ok(()) }
+    }
+}
+
+/// Begin, steps and end; `None` when `go_on` has broken it off.
+pub(super) fn take(
+    of: Subject,
+    dir: &Path,
+    options: &BackupOptions,
+    mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
+) -> Result<Option<BackupReport>> {
+    let mut copying = Copying::begin(of, dir, options)?;
+    let mut log_bytes = 0;
+    loop {
+        let progress = copying.step(STEP_BYTES)?;
+        if go_on(&progress).is_break() {
+            return Ok(None);
+        }
+        if progress.done {
+            return copying.end().map(Some);
+        }
+        if progress.waits && progress.log_bytes == log_bytes {
+            copying.rest();
+        }
+        log_bytes = progress.log_bytes;
     }
 }
 

@@ -253,7 +253,7 @@ impl Target {
         // Of two that begin at once, one is refused: the file is new.
         write_small(disk, &dir.join(UNFINISHED), b"seawall: a backup or a restore has not come to its end here\n")?;
         disk.sync_dir(dir)?;
-        crate::db::marker::make_name_durable(disk, dir)?;
+        disk.make_name_durable(dir)?;
         Ok(Self { dir: dir.into() })
     }
 

@@ -20,98 +20,21 @@
 //!    copying log until that moment, and copies nothing behind it.
 //! 8. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
 
+mod client;
 mod copy;
-mod manifest;
+pub(super) mod manifest;
 mod restore;
-mod socket;
+pub(super) mod socket;
+mod types;
 
-pub(super) use manifest::refuse;
 pub use restore::Restored;
-pub use socket::BackupAnswer;
-pub(super) use socket::ControlSocket;
+pub use types::{BackupAnswer, BackupFile, BackupOptions, BackupProgress, BackupReport};
 
 use super::database::Database;
 use crate::error::{Error, Result};
-use crate::format::Lsn;
-use copy::{Copying, Subject};
+use copy::{Copying, Subject, take};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Bytes of log and pages between two calls of the progress function.
-const STEP_BYTES: u64 = 1 << 20;
-
-/// How a backup is taken.
-///
-/// ```
-/// use seawall::BackupOptions;
-/// let full_speed = BackupOptions { rate: 0, ..BackupOptions::default() };
-/// assert_eq!(full_speed.incremental_from, None);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackupOptions {
-    /// Bytes a second that it reads at most; 0 is as many as the disk gives.
-    pub rate: u64,
-    /// Bytes of log before the last checkpoint that it may keep from being reused, beyond `log_capacity`. Writers are
-    /// never stopped: when they are so far ahead of the backup, it ends with [`Error::BackupTooSlow`].
-    pub held_log_max: u64,
-    /// The directory of an earlier backup of this database: only pages that have changed since are copied.
-    pub incremental_from: Option<PathBuf>,
-    /// The end is decided by [`Database::tell_backup_to_end`] in the process that has the database open. Until then
-    /// the log is copied on. For a server whose own log must end at the same place.
-    pub ends_when_told: bool,
-}
-
-impl Default for BackupOptions {
-    /// A full backup at 64 MiB a second, with at most 4 GiB of held log.
-    fn default() -> Self {
-        Self { rate: 64 << 20, held_log_max: 4 << 30, incremental_from: None, ends_when_told: false }
-    }
-}
-
-/// How far a backup has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BackupProgress {
-    /// Pages looked at.
-    pub pages_read: u64,
-    /// Pages there are to look at.
-    pub pages: u64,
-    /// Pages copied: those that hold something, and in an increment have changed.
-    pub pages_copied: u64,
-    /// Bytes of log copied.
-    pub log_bytes: u64,
-    /// Whether all pages are copied, and the end, if it is to be told, is: [`Backup::end`] may come.
-    pub done: bool,
-    /// Whether all pages are copied and the end is not yet told.
-    pub waits: bool,
-}
-
-/// A backup that was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BackupReport {
-    /// Where recovery of the restored database begins, a position in the log.
-    pub begin: u64,
-    /// The position in the log of the state that it holds: everything that was committed before is in it, and nothing
-    /// that came later.
-    pub end: u64,
-    /// Pages in it.
-    pub pages: u64,
-    /// Bytes of log in it.
-    pub log_bytes: u64,
-    /// Pages that were caught half-written and read again.
-    pub read_again: u64,
-    /// Whether it needs the backup before it.
-    pub incremental: bool,
-}
-
-/// A file that a backup copies from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackupFile {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its length now, bytes.
-    pub len_bytes: u64,
-}
+use std::path::Path;
 
 /// A backup under way: the three steps that a server's hooks call. Dropped before its end, it leaves an unfinished
 /// backup that no opening takes for a database, and lets go of what it held.
@@ -146,7 +69,7 @@ impl Database {
     /// ```
     pub fn backup_begin(&self, dir: impl AsRef<Path>, options: &BackupOptions) -> Result<Backup> {
         self.here()?;
-        Ok(Backup { copying: Copying::begin(Subject::of(self), dir.as_ref(), options)? })
+        Ok(Backup { copying: Copying::begin(self.subject(), dir.as_ref(), options)? })
     }
 
     /// Takes a backup into `dir`, which must be new or empty, while others read and write. All of it is durable when
@@ -182,7 +105,12 @@ impl Database {
         go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
     ) -> Result<Option<BackupReport>> {
         self.here()?;
-        take(Subject::of(self), dir.as_ref(), options, go_on)
+        take(self.subject(), dir.as_ref(), options, go_on)
+    }
+
+    /// Itself, which the backup keeps open.
+    fn subject(&self) -> Subject {
+        Subject::of(self.inner.engine(), &self.inner.path, Box::new(self.clone()))
     }
 
     /// Decides the end of the backup under way, if it was begun with [`BackupOptions::ends_when_told`] and has copied all
@@ -209,30 +137,6 @@ impl Database {
     pub fn tell_backup_to_end(&self) -> Result<Option<u64>> {
         let _running = self.running()?;
         Ok(self.inner.engine().log().fix_hold_end()?.map(|end| end.0))
-    }
-}
-
-/// Begin, steps and end; `None` when `go_on` has broken it off.
-fn take(
-    of: Subject,
-    dir: &Path,
-    options: &BackupOptions,
-    mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
-) -> Result<Option<BackupReport>> {
-    let mut copying = Copying::begin(of, dir, options)?;
-    let mut log_bytes = 0;
-    loop {
-        let progress = copying.step(STEP_BYTES)?;
-        if go_on(&progress).is_break() {
-            return Ok(None);
-        }
-        if progress.done {
-            return copying.end().map(Some);
-        }
-        if progress.waits && progress.log_bytes == log_bytes {
-            copying.rest();
-        }
-        log_bytes = progress.log_bytes;
     }
 }
 
@@ -263,16 +167,4 @@ impl Backup {
     pub fn end(self) -> Result<BackupReport> {
         self.copying.end()
     }
-}
-
-/// How long a page that was caught half-written is left alone before it is read again.
-const READ_AGAIN_AFTER: Duration = Duration::from_millis(1);
-/// How often it is read again, before and after all dirty pages were written.
-const READ_AGAIN: u32 = 10;
-
-/// The largest block a log position is rounded to for direct I/O, bytes.
-const BLOCK: u64 = 4096;
-
-fn block_floor(lsn: Lsn) -> u64 {
-    lsn.0 & !(BLOCK - 1)
 }

@@ -6,8 +6,7 @@
 //! 3. A restored database begins a history of its own: increments on backups of the other history are refused
 //!    (`copy.rs`, `fits`).
 
-use super::BLOCK;
-use super::copy::{is_zero, lengthen, log_is_whole, new_file, or_no_space, write_control};
+use super::copy::{BLOCK, is_zero, lengthen, log_is_whole, new_file, or_no_space, write_control};
 use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, files_of, write_small};
 use crate::buffer::{CONTROL_FILE, DATA_FILE};
 use crate::db::database::Database;

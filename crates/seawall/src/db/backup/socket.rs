@@ -22,16 +22,14 @@
 //! 6. A forked process has none of the threads and leaves the socket alone. Its copy of the descriptor does not keep
 //!    the socket alive: closing shuts the socket down for all copies.
 
-use super::copy::Subject;
-use super::{BackupOptions, BackupProgress, BackupReport, take};
+use super::copy::{Subject, take};
+use super::types::{BackupOptions, BackupProgress, BackupReport};
 use crate::counted::Mutex;
 use crate::db::background::Work;
-use crate::db::database::Database;
 use crate::error::{Error, Result};
 use parking_lot::Condvar;
 use rustix::fs::{AtFlags, Mode};
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
-use seawall_io::{IoError, Op};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -51,33 +49,32 @@ use std::time::{Duration, Instant};
 pub(super) const SOCKET: &str = "control.socket";
 /// While it is made.
 const NEW: &str = "control.socket.new";
-const GREETING: &str = "seawall-control 1";
+pub(super) const GREETING: &str = "seawall-control 1";
 /// No line is longer, bytes.
-const LINE_MAX: u64 = 16 << 10;
+pub(super) const LINE_MAX: u64 = 16 << 10;
 /// No request has more.
 const LINES_MAX: usize = 16;
 /// A request comes within this time, or not; so does the greeting. A client takes what is written to it within this
 /// time.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Closing waits no longer for a backup that it has broken off.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// Progress is told no more often, and a client looks this often whether it is to break off.
-const TOLD_EVERY: Duration = Duration::from_millis(200);
+pub(super) const TOLD_EVERY: Duration = Duration::from_millis(200);
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 8;
 /// The longest address of a socket, bytes.
 const ADDRESS_MAX: usize = 107;
-const EIO: i32 = 5;
 
 /// A path to the socket `name` in `dir` that is short enough, as long as `opened`, which is `dir`, is open.
-fn address(dir: &Path, opened: &File, name: &str) -> PathBuf {
+pub(super) fn address(dir: &Path, opened: &File, name: &str) -> PathBuf {
     let path = dir.join(name);
     let fits = path.as_os_str().len() <= ADDRESS_MAX;
     if fits { path } else { format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into() }
 }
 
 /// Writes all of `text`; a client that has gone is an error, never a signal.
-fn say(stream: &UnixStream, text: &str) -> std::io::Result<()> {
+pub(super) fn say(stream: &UnixStream, text: &str) -> std::io::Result<()> {
     let mut bytes = text.as_bytes();
     while !bytes.is_empty() {
         match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL) {
@@ -322,13 +319,13 @@ impl Read for Until<'_> {
 
 /// What a client asks for.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
-    to: PathBuf,
-    options: BackupOptions,
+pub(super) struct Request {
+    pub(super) to: PathBuf,
+    pub(super) options: BackupOptions,
 }
 
 impl Request {
-    fn write(&self) -> String {
+    pub(super) fn write(&self) -> String {
         let path = |path: &Path| escape(path.as_os_str().as_bytes());
         let BackupOptions { rate, held_log_max, incremental_from, ends_when_told } = &self.options;
         let mut text = format!("{GREETING}\nbackup\nto {}\nrate {rate}\nheld_log_max {held_log_max}\n", path(&self.to));
@@ -395,7 +392,7 @@ fn escape(bytes: &[u8]) -> String {
     text
 }
 
-fn unescape(text: &str) -> Result<Vec<u8>, String> {
+pub(super) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let bad = || format!("{text:?} is not escaped as it must be");
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&byte, after)) = rest.split_first() {
@@ -409,169 +406,6 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
         rest = &rest[2..];
     }
     Ok(bytes)
-}
-
-// --- the process that asks -----------------------------------------------------------------------------
-
-/// What became of a backup that was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackupAnswer {
-    /// No process listens there: none has the database open, or the one that has it has no socket (option
-    /// `control_socket`).
-    NoListener,
-    /// It was broken off: what is there is an unfinished backup.
-    Aborted,
-    /// It was taken.
-    Done(BackupReport),
-}
-
-/// Connects to the socket in the database's directory `dir`; `None` when there is none, or nothing listens at it.
-fn connect(dir: &Path) -> Result<Option<UnixStream>> {
-    let path = dir.join(SOCKET);
-    let failed = |e: std::io::Error| -> Error { IoError::os(Op::Open, &path, e.raw_os_error().unwrap_or(EIO)).into() };
-    let opened = match File::open(dir) {
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        opened => opened.map_err(failed)?,
-    };
-    match UnixStream::connect(address(dir, &opened, SOCKET)) {
-        Ok(stream) => Ok(Some(stream)),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
-        Err(e) => Err(failed(e)),
-    }
-}
-
-/// What comes from the other process.
-struct Answers<'s> {
-    stream: &'s UnixStream,
-    bytes: Vec<u8>,
-}
-
-impl Answers<'_> {
-    /// The next line; `None` when `goes_on`, which is asked again and again while nothing comes, says no.
-    fn line(&mut self, mut goes_on: impl FnMut() -> bool) -> Result<Option<String>, String> {
-        loop {
-            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
-                let rest = self.bytes.split_off(end + 1);
-                let mut line = std::mem::replace(&mut self.bytes, rest);
-                line.truncate(end);
-                return String::from_utf8(line).map(Some).map_err(|e| e.to_string());
-            }
-            if self.bytes.len() as u64 >= LINE_MAX {
-                return Err(format!("it said a line longer than {LINE_MAX} bytes"));
-            }
-            let mut more = [0; 4096];
-            let mut stream = self.stream;
-            match stream.read(&mut more) {
-                Ok(0) => return Err("it ended the connection before the backup was taken: it was killed, say".into()),
-                Ok(n) => self.bytes.extend(&more[..n]),
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    if !goes_on() {
-                        return Ok(None);
-                    }
-                }
-                Err(e) => return Err(format!("the connection to it failed: {e}")),
-            }
-        }
-    }
-}
-
-impl Database {
-    /// Asks the process that has the database in `dir` open for a backup into `to`, which that process writes, with its
-    /// rights. `go_on` is called with what is told of its progress, several times a second; `Break` breaks the backup
-    /// off.
-    ///
-    /// # Errors
-    /// [`Error::BackupRefused`] with what the other process says; [`Error::Io`] when its socket cannot be reached.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let (path, copy) = (dir.path().join("db"), dir.path().join("copy"));
-    /// use seawall::{BackupAnswer, BackupOptions, Database};
-    /// use std::ops::ControlFlow::Continue;
-    /// let db = Database::open(&path)?;
-    /// // In another process:
-    /// let asked = Database::ask_for_backup(&path, &copy, &BackupOptions::default(), |_| Continue(()))?;
-    /// assert!(matches!(asked, BackupAnswer::Done(_)));
-    /// db.close()?;
-    /// let asked = Database::ask_for_backup(&path, &copy, &BackupOptions::default(), |_| Continue(()))?;
-    /// assert_eq!(asked, BackupAnswer::NoListener);
-    /// # Ok::<(), seawall::Error>(())
-    /// ```
-    pub fn ask_for_backup(
-        dir: impl AsRef<Path>,
-        to: impl AsRef<Path>,
-        options: &BackupOptions,
-        mut go_on: impl FnMut(&BackupProgress) -> ControlFlow<()>,
-    ) -> Result<BackupAnswer> {
-        let dir = dir.as_ref();
-        let failed = |path: &Path, e: &std::io::Error| -> Error {
-            IoError::os(Op::Inspect, path, e.raw_os_error().unwrap_or(EIO)).into()
-        };
-        let absolute = |path: &Path| std::path::absolute(path).map_err(|e| failed(path, &e));
-        let incremental_from = options.incremental_from.as_deref().map(absolute).transpose()?;
-        let options = BackupOptions { incremental_from, ..options.clone() };
-        let request = Request { to: absolute(to.as_ref())?, options };
-        let Some(stream) = connect(dir)? else { return Ok(BackupAnswer::NoListener) };
-        let prepared =
-            stream.set_write_timeout(Some(PATIENCE)).and_then(|()| stream.set_read_timeout(Some(TOLD_EVERY)));
-        prepared.map_err(|e| failed(dir, &e))?;
-        let refused = |why: String| Error::BackupRefused { path: dir.into(), why };
-        // A process that refuses at once does not read this: what it says tells more than the failure.
-        let written = say(&stream, &request.write());
-        let mut answers = Answers { stream: &stream, bytes: Vec::new() };
-        let mut progress = BackupProgress::default();
-        let (asked, mut stops) = (Instant::now(), false);
-        let greeting = answers.line(|| {
-            stops = go_on(&progress).is_break();
-            !stops && asked.elapsed() < PATIENCE
-        });
-        match greeting {
-            Ok(Some(greeting)) if greeting == GREETING => {}
-            Ok(Some(greeting)) => {
-                return Err(refused(format!(
-                    "it speaks {greeting:?}, and this program {GREETING:?}: use the same version"
-                )));
-            }
-            Ok(None) if stops => return Ok(BackupAnswer::Aborted),
-            Ok(None) => return Err(refused(format!("no answer came within {PATIENCE:?}: it hangs or is stopped"))),
-            Err(why) => {
-                return Err(refused(written.err().map_or(why, |e| format!("the connection to it failed: {e}"))));
-            }
-        }
-        loop {
-            let Some(answer) = answers.line(|| go_on(&progress).is_continue()).map_err(refused)? else {
-                return Ok(BackupAnswer::Aborted);
-            };
-            let (what, rest) = answer.split_once(' ').unwrap_or((&answer, ""));
-            let numbers: Vec<u64> = rest.split(' ').filter_map(|word| word.parse().ok()).collect();
-            match (what, &numbers[..]) {
-                ("progress" | "waiting", &[pages_read, pages, pages_copied, log_bytes]) => {
-                    let waits = what == "waiting";
-                    let done = pages_read == pages && !waits;
-                    progress = BackupProgress { pages_read, pages, pages_copied, log_bytes, done, waits };
-                    if go_on(&progress).is_break() {
-                        return Ok(BackupAnswer::Aborted);
-                    }
-                }
-                ("done", &[begin, end, pages, log_bytes, read_again, incremental]) => {
-                    let incremental = incremental == 1;
-                    return Ok(BackupAnswer::Done(BackupReport {
-                        begin,
-                        end,
-                        pages,
-                        log_bytes,
-                        read_again,
-                        incremental,
-                    }));
-                }
-                ("error", _) => {
-                    let why = unescape(rest).map(|why| String::from_utf8_lossy(&why).into_owned());
-                    return Err(refused(why.unwrap_or_else(|why| why)));
-                }
-                _ => return Err(refused(format!("it said {answer:?}, which this program does not know"))),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

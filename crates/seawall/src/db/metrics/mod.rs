@@ -268,6 +268,27 @@ fn cell_since(cell: &CellSnapshot, earlier: &IoSnapshot) -> CellSnapshot {
     out
 }
 
+/// The total time of the operations of a cell, ns, as exactly as its buckets allow.
+#[must_use]
+pub fn total_ns(cell: &CellSnapshot) -> u64 {
+    let sum: f64 = cell.latency.iter().map(|b| (b.start() as f64 + b.end() as f64) / 2.0 * b.count() as f64).sum();
+    sum as u64
+}
+
+/// The latency that `percent` of the operations of a cell did not exceed, ns; 0 when there was none.
+#[must_use]
+pub fn percentile_ns(cell: &CellSnapshot, percent: f64) -> u64 {
+    let rank = ((cell.count() as f64 * percent / 100.0).ceil() as u64).max(1);
+    let mut below = 0;
+    for bucket in &cell.latency {
+        below += bucket.count();
+        if below >= rank {
+            return bucket.end();
+        }
+    }
+    0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::txn::dead::Beyond;
 use crate::txn::locking::Writer;
 use crate::txn::locks::{KeySpan, LockRequest, Mode};
+use crate::txn::options::{Isolation, LockWait};
 use crate::txn::read::{LockedRow, RowLock};
-use crate::txn::transaction::{Isolation, LockWait};
 use crate::txn::version::Stored;
 use std::ops::Bound;
 

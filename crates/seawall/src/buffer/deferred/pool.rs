@@ -1,0 +1,238 @@
+//! Pages that leave the pool as their records, and come back.
+
+use super::away::{List, RECORD_BYTES};
+use super::share::{Ends, Sizes};
+use super::{Change, Deferred};
+use crate::buffer::frame::WHOLE;
+use crate::buffer::guard::Owned;
+use crate::buffer::pool::Pool;
+use crate::buffer::stats::count;
+use crate::error::{Corruption, Result};
+use crate::format::{PageId, page};
+use crate::log::Records;
+use crate::mutants::Mutant;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+impl Pool {
+    /// Changes the share of deferred changes to what pays (`share.rs`).
+    pub(in crate::buffer) fn adapt_deferred(&self) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let ends = Ends {
+            evicted: read(&self.counters.evictions),
+            read_again: read(&self.counters.deferred_read_again),
+            merged: read(&self.counters.pages_merged).saturating_sub(self.deferred.forced.load(Ordering::Relaxed)),
+        };
+        let [_, list_bytes, list_bytes_max] = self.deferred.sizes();
+        let sizes = Sizes {
+            frames: self.frames.limit().into(),
+            page_bytes: self.page_bytes() as u64,
+            list_bytes,
+            list_bytes_max,
+            writes: 1 + u64::from(self.protects()),
+            may_grow: self.frames.span() == self.frames.limit(),
+        };
+        if self.deferred.share.adapt(ends, sizes) {
+            self.deferred.unfit.store(true, Ordering::Release);
+        }
+    }
+
+    /// Notes a change of a page, under its exclusive latch and after it was marked.
+    #[inline]
+    pub(in crate::buffer) fn list_change(&self, frame: u32, page: PageId, change: Change<'_>) {
+        let known = self.frames.get(frame);
+        if !change.first && known.flags.load(Ordering::Relaxed) & WHOLE != 0 {
+            return;
+        }
+        let records = change.records.filter(|_| self.deferred.is_on());
+        if !records.is_some_and(|records| self.list(frame, page, change, records)) {
+            self.deferred.forget(frame);
+            known.flags.fetch_or(WHOLE, Ordering::Relaxed);
+        }
+        if change.records.is_none() && self.deferred.pages.load(Ordering::Acquire) > 0 {
+            // A page made anew: its older records no longer matter, but the log from the first of them on does until
+            // the page is home. The change that made it anew may not be durable when the others are.
+            let mut away = self.deferred.away.lock();
+            if let Some(list) = away.forget(page) {
+                self.frames.dirt(frame).rec_lsn.store(list.since, Ordering::Release);
+                self.push_dirty(frame);
+                self.cleaned.fetch_add(1, Ordering::Release);
+                self.deferred.pages.fetch_sub(1, Ordering::Release);
+                self.deferred.freed(&list);
+            }
+        }
+    }
+
+    /// Appends to the frame's list; `false` if it is now incomplete: it would be too long.
+    fn list(&self, frame: u32, page: PageId, change: Change<'_>, records: &[u8]) -> bool {
+        let deferred = &self.deferred;
+        if deferred.bytes.load(Ordering::Relaxed) >= deferred.bytes_max.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut shard = deferred.shard(frame).lock();
+        let Change { start, end, before, first, .. } = change;
+        if first {
+            let none = shard.insert(frame, List { since: start.0, base: before, end, records: Vec::new() });
+            debug_assert!(none.is_none(), "a clean page has no list");
+            deferred.bytes.fetch_add(Deferred::bytes_of(0), Ordering::Relaxed);
+            deferred.frames.fetch_add(1, Ordering::Relaxed);
+        }
+        let Some(list) = shard.get_mut(&frame) else { return false };
+        let (before, most) = (Deferred::bytes_of(list.records.capacity()), deferred.longest());
+        let mut complete = true;
+        for record in Records::new(records) {
+            match record {
+                Ok(record) if record.page != page => {}
+                Ok(record) if list.records.len() + record.body.len() + RECORD_BYTES <= most => {
+                    list.push(record.tag, record.body);
+                }
+                _ => {
+                    complete = false;
+                    break;
+                }
+            }
+        }
+        list.end = end;
+        let grown = Deferred::bytes_of(list.records.capacity()) - before;
+        if grown > 0 {
+            deferred.bytes.fetch_add(grown, Ordering::Relaxed);
+        }
+        complete
+    }
+
+    /// Whether the page of this frame, which is dirty, could leave now with its list.
+    pub(in crate::buffer) fn may_leave(&self, frame: u32) -> bool {
+        self.deferred.is_on()
+            && self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0
+            && self.frames.get(frame).flags.load(Ordering::Relaxed) & WHOLE == 0
+            && self.deferred.shard(frame).lock().contains_key(&frame)
+    }
+
+    /// Evicts an unused dirty page, whose records stay; the caller owns its frame. No I/O.
+    pub(in crate::buffer) fn send_away(&self, frame: u32) -> Option<Owned<'_>> {
+        if !self.may_leave(frame) {
+            return None;
+        }
+        let (known, dirt) = (self.frames.get(frame), self.frames.dirt(frame));
+        let ready = || {
+            dirt.rec_lsn.load(Ordering::Acquire) != 0
+                && dirt.writing.load(Ordering::Acquire) == 0
+                && known.flags.load(Ordering::Relaxed) & WHOLE == 0
+        };
+        let owned = self.claim_dirty(frame, ready, |page| {
+            let Some(list) = self.deferred.take_listed(frame) else { return false };
+            debug_assert_eq!(list.since, dirt.rec_lsn.load(Ordering::Acquire), "the list is complete (1)");
+            let mut away = self.deferred.away.lock();
+            away.send(page, list);
+            self.deferred.pages.fetch_add(1, Ordering::Release);
+            dirt.rec_lsn.store(0, Ordering::Release);
+            true
+        })?;
+        self.cleaned.fetch_add(1, Ordering::Release);
+        count(&self.counters.pages_deferred, 1);
+        Some(owned)
+    }
+
+    /// Takes the records of a page that this thread loads (2); `None` if it is not away.
+    fn take_list(&self, page: PageId) -> Option<Taken<'_>> {
+        if self.deferred.pages.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let list = self.deferred.away.lock().take(page)?;
+        Some(Taken { pool: self, page, list, kept: false })
+    }
+
+    /// Applies a page's list to what was read of it.
+    fn apply(&self, page: PageId, list: &List, bytes: &mut [u8]) -> Result<()> {
+        let found = page::lsn(bytes);
+        if found == list.end && self.health().check().is_err() {
+            // It is home, though a later step of its merge has failed.
+            return Ok(());
+        }
+        if found != list.base {
+            let why = format!(
+                "it was last written at LSN {}, and what was read now has LSN {found}: the device has lost that write, or \
+                 another process writes the file",
+                list.base
+            );
+            return Err(Corruption::Page { page, why }.into());
+        }
+        let has = |mutant| self.health().has(mutant);
+        let mut records: Vec<(u8, &[u8])> = list.iter().collect();
+        if has(Mutant::DeferredCutOff) {
+            records.truncate(1);
+        }
+        if has(Mutant::DeferredTwice) {
+            records.extend_from_within(..);
+        }
+        if has(Mutant::DeferredBackward) {
+            records.reverse();
+        }
+        for (tag, body) in records {
+            (self.config.redo)(tag, body, bytes).map_err(|why| Corruption::Page {
+                page,
+                why: format!("a deferred change {tag:#04x} does not fit it: {why}"),
+            })?;
+        }
+        page::set_u64(bytes, page::LSN, list.end.0);
+        Ok(())
+    }
+
+    /// Makes a page current that this thread has read into a frame of its own and checked.
+    pub(in crate::buffer) fn bring_back(&self, owned: &mut Owned<'_>, page: PageId) -> Result<()> {
+        let Some(taken) = self.take_list(page) else { return Ok(()) };
+        self.apply(page, &taken.list, owned.bytes_mut())?;
+        let list = taken.keep();
+        let (frame, since) = (owned.frame(), list.since);
+        let none = self.deferred.shard(frame).lock().insert(frame, list);
+        debug_assert!(none.is_none(), "a frame without a page has no list");
+        self.deferred.frames.fetch_add(1, Ordering::Relaxed);
+        let mut away = self.deferred.away.lock();
+        if self.frames.dirt(frame).mark(since) {
+            self.push_dirty(frame);
+        }
+        away.arrived(page, since);
+        self.deferred.pages.fetch_sub(1, Ordering::Release);
+        drop(away);
+        count(&self.counters.deferred_read_again, 1);
+        Ok(())
+    }
+
+    /// Makes the copy of a page that is away current, for a write home; whether it is away. Its list stays until
+    /// [`Pool::merged`].
+    pub(in crate::buffer) fn merge_into(&self, page: PageId, bytes: &mut [u8]) -> Result<bool> {
+        let Some(taken) = self.take_list(page) else { return Ok(false) };
+        self.apply(page, &taken.list, bytes).map(|()| true)
+    }
+
+    /// The page, which this thread merged, is home.
+    pub(in crate::buffer) fn merged(&self, page: PageId) {
+        let Some(list) = self.deferred.away.lock().forget(page) else { return };
+        self.deferred.pages.fetch_sub(1, Ordering::Release);
+        self.deferred.freed(&list);
+        count(&self.counters.pages_merged, 1);
+        count(&self.counters.merged_records, list.iter().count());
+    }
+}
+
+/// The list of a page that this thread loads. Dropped before it is kept, the page is away as before.
+struct Taken<'p> {
+    pool: &'p Pool,
+    page: PageId,
+    list: List,
+    kept: bool,
+}
+
+impl Taken<'_> {
+    fn keep(mut self) -> List {
+        self.kept = true;
+        std::mem::take(&mut self.list)
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.pool.deferred.away.lock().put_back(self.page, std::mem::take(&mut self.list));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a transaction has from its first write on, and what is left of it when its rollback stops.
+
+use super::locks::LockOwner;
+use super::undo::UndoLog;
+use crate::format::{TxnId, UndoPtr};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// What a transaction has from its first write on.
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub id: TxnId,
+    pub undo_log: UndoLog,
+    /// Taken over from an earlier opening: its changed trees are not known yet.
+    pub resumed: bool,
+    /// The last record when the lookup of its trees began, and the next record to read.
+    pub learning: Option<(UndoPtr, UndoPtr)>,
+    /// The buffer where entries are built; kept for its capacity, as `old` is.
+    pub payload: Vec<u8>,
+    /// The value that a change supersedes.
+    pub old: Vec<u8>,
+}
+
+/// The largest buffers that a thread keeps, bytes.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+/// Their initial size, bytes: a buffer of a small row shares no cache line with a buffer of another thread.
+const SPARE_BYTES_MIN: usize = 512;
+
+thread_local! {
+    /// Buffers of the last transaction that ended here.
+    static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+impl Writing {
+    pub(super) fn new(id: TxnId, undo_log: UndoLog, resumed: bool) -> Self {
+        let (mut payload, mut old) = SPARE.take();
+        if payload.capacity() == 0 {
+            payload.reserve_exact(SPARE_BYTES_MIN);
+            old.reserve_exact(SPARE_BYTES_MIN);
+        }
+        Self { id, undo_log, resumed, learning: None, payload, old }
+    }
+
+    /// That of a transaction that has been started ([`super::Txn::start`]).
+    pub(super) fn of(writing: &mut Option<Self>) -> &mut Self {
+        writing.as_mut().expect("a change starts its transaction first")
+    }
+
+    /// Its undo log. The thread keeps the buffers for its next transaction, unless they have become large.
+    pub(super) fn into_undo_log(mut self) -> UndoLog {
+        if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
+            self.payload.clear();
+            self.old.clear();
+            SPARE.set((self.payload, self.old));
+        }
+        self.undo_log
+    }
+}
+
+/// A transaction whose rollback stopped before its end.
+#[derive(Debug)]
+pub struct Unfinished {
+    pub(super) owner: Arc<LockOwner>,
+    pub(super) writing: Writing,
+}
