@@ -394,6 +394,11 @@ impl Pool {
         for &page in pages {
             let Some(bytes) = self.cleaner.copies.claim() else { break };
             let Some(load) = Loading::begin(self, page) else { continue };
+            // Gone home since it was listed, it may have been freed too, and the file cut and grown again: there is
+            // nothing to read.
+            if !self.deferred.away().has(page) {
+                continue;
+            }
             requests.push(FileRequest { write: false, offset: self.offset_of(page), bufs: vec![bytes], cause });
             loading.push((page, load));
         }

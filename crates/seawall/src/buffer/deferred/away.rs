@@ -69,6 +69,11 @@ impl Away {
         self.lists.remove(&page)
     }
 
+    /// Whether the page is away, and no thread brings it back.
+    pub(in crate::buffer) fn has(&self, page: PageId) -> bool {
+        self.lists.contains_key(&page)
+    }
+
     /// The caller did not load it.
     pub(in crate::buffer) fn put_back(&mut self, page: PageId, list: List) {
         let none = self.lists.insert(page, list);
