@@ -11,7 +11,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use seawall_io::probe::Finding;
 use seawall_io::{
     Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, RequestKind, Result,
-    SyncHow, Ticket, WriteHow,
+    SharedMemory, SyncHow, Ticket, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -113,6 +113,10 @@ impl Disk for SlowDisk {
 
     fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
         self.below.untorn_write_bytes(path)
+    }
+
+    fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {
+        self.below.map_shared(file, len)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::buf::IoBuf;
 use crate::class::Op;
 use crate::error::{IoError, IoErrorKind, Result};
 use crate::probe::finding::Finding;
+use crate::shared::SharedMemory;
 use std::any::Any;
 use std::fmt;
 use std::io::IoSlice;
@@ -182,6 +183,17 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()>;
+
+    /// Maps the first `len` bytes of a file as memory. What is stored there is the file's at once: reads through the page
+    /// cache find it, also after the death of this process. Nothing makes it durable. The caller has written all of these
+    /// bytes, and the file does not become shorter.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where a store to such memory could need space (this default, and file systems that do not overwrite in
+    /// place); the kernel's refusal.
+    fn map_shared(&self, file: &Handle, _len: usize) -> Result<SharedMemory> {
+        Err(IoError::os(Op::Inspect, file.path(), libc::EOPNOTSUPP))
+    }
 
     // --- asynchronously ------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ use crate::disk::{Allocate, Cached, Create, Disk, Handle, OpenHow, SyncHow};
 use crate::error::{IoError, Result};
 use crate::method::{EffectiveMode, FlushMethod};
 use crate::probe::{DirectSupport, direct_support};
+use crate::shared::SharedMemory;
 use crate::stats::IoStats;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -275,6 +276,14 @@ impl File {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Maps its first `len` bytes as memory: [`Disk::map_shared`].
+    ///
+    /// # Errors
+    /// As [`Disk::map_shared`].
+    pub fn map_shared(&self, len: usize) -> Result<SharedMemory> {
+        self.disk.map_shared(&self.current().handle, len)
     }
 
     /// Locks the file itself against other processes (trap 7) until this `File` is dropped, without waiting.

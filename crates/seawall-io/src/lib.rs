@@ -6,7 +6,7 @@
 //!   makes writes durable by that method, and counts everything in [`IoStats`].
 //! - [`Fill`] prepares files ahead of need; [`probe::probe`] finds out what a path really offers.
 //!
-//! `unsafe` is denied in this crate except in the modules `buf`, `os::sys` and `os::uring`, where every block
+//! `unsafe` is denied in this crate except in the modules `buf`, `shared`, `os::sys` and `os::uring`, where every block
 //! says why it is sound.
 //!
 //! # Follow one durable write
@@ -31,6 +31,7 @@ mod prealloc;
 pub mod probe;
 mod process;
 mod read_only;
+mod shared;
 mod stats;
 
 pub use buf::{AlignedBuf, Arena, BUFFER_ALIGN, IoBuf};
@@ -49,6 +50,7 @@ pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
 pub use process::{InUse, Process, ProcessGate};
 pub use read_only::ReadOnlyDisk;
+pub use shared::SharedMemory;
 pub use stats::{CellSnapshot, IoSnapshot, IoStats};
 
 /// The README's example, tested.

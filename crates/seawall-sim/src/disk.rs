@@ -14,8 +14,8 @@ use crate::state::{About, Errno, State, error, joined};
 use crate::trace::{Call, Trace};
 use seawall_io::probe::Finding;
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, Result, SyncHow, Ticket,
-    WriteHow,
+    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, Result, SharedMemory,
+    SyncHow, Ticket, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -131,6 +131,7 @@ impl SimDisk {
     pub fn power_cut(&self) {
         let ready = {
             let mut state = self.state();
+            state.end_mappings();
             state.power_cut();
             std::mem::take(&mut state.queue.ready)
         };
@@ -170,6 +171,7 @@ impl SimDisk {
     pub fn process_crash(&self) {
         let ready = {
             let mut state = self.state();
+            state.end_mappings();
             state.process_crash();
             std::mem::take(&mut state.queue.ready)
         };
@@ -466,6 +468,10 @@ impl Disk for SimDisk {
     fn untorn_write_bytes(&self, _path: &Path) -> Finding<u32> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Finding::Known(state.options.physical_sector_bytes)
+    }
+
+    fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {
+        self.on_file(Call::MapShared, file, (0, len as u64), |state, id, _| state.map_shared(id, len))
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

@@ -58,6 +58,7 @@ mod disk;
 mod fault;
 mod file;
 mod image;
+mod mapped;
 mod names;
 mod options;
 mod pending;

@@ -12,13 +12,14 @@ use crate::damage::Damage;
 use crate::fault::FaultKind;
 use crate::file::{SimFile, Via};
 use crate::image::{BLOCK, blocks_of};
+use crate::mapped::Mapped;
 use crate::names::{Names, normal};
 use crate::options::SimOptions;
 use crate::queue::{ATTEMPTS_MAX, InFlight, Queue};
 use crate::rng::SeededRng;
 use crate::trace::{Call, Trace, TraceEntry};
 use seawall_io::{
-    Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SyncHow, WriteHow,
+    Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SharedMemory, SyncHow, WriteHow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -88,6 +89,7 @@ pub(crate) struct State {
     /// Inode to the handles that hold its lock.
     locks: BTreeMap<u64, Holders>,
     late: Vec<LateWrite>,
+    mapped: Vec<Mapped>,
     pub(crate) damage: Vec<Damage>,
 }
 
@@ -108,6 +110,7 @@ impl State {
             open: BTreeMap::new(),
             locks: BTreeMap::new(),
             late: Vec::new(),
+            mapped: Vec::new(),
             damage: Vec::new(),
             options,
         }
@@ -595,10 +598,47 @@ impl State {
         }
     }
 
+    // --- shared memory -------------------------------------------------------------------------------------
+
+    /// Maps the first `len` bytes of a file.
+    pub(crate) fn map_shared(&mut self, id: u64, len: usize) -> Answer<(SharedMemory, u64)> {
+        let inode = self.opened(id)?.inode;
+        let mut bytes = vec![0; len];
+        if self.file(id)?.read(0, &mut bytes, false) < len {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let (mapped, memory) = Mapped::new(inode, bytes);
+        self.mapped.push(mapped);
+        Ok((memory, len as u64))
+    }
+
+    /// Takes what was stored to shared memory since the last call as buffered writes.
+    pub(crate) fn take_stores(&mut self) {
+        let via = Via { direct: false, dontcache: false };
+        for mut mapped in std::mem::take(&mut self.mapped) {
+            for (offset, bytes) in mapped.changed() {
+                let seq = self.next_seq();
+                if let Some(file) = self.files.get_mut(&mapped.inode) {
+                    file.write(seq, offset, bytes.len() as u64, Some(&bytes), via);
+                }
+            }
+            if !mapped.has_ended() {
+                self.mapped.push(mapped);
+            }
+        }
+    }
+
+    /// The process dies: what its threads store from now on changes nothing.
+    pub(crate) fn end_mappings(&mut self) {
+        self.take_stores();
+        self.mapped.clear();
+    }
+
     // --- copies and inspection -----------------------------------------------------------------------------
 
     /// The same disk as another process would find it after this one died, with a seed of its own.
     pub(crate) fn fork(&mut self, seed: u64) -> Self {
+        self.take_stores();
         let mut late = self.late.clone();
         let mut rng = SeededRng::new(seed);
         for write in self.writes_in_flight() {
@@ -620,6 +660,7 @@ impl State {
             open: BTreeMap::new(),
             locks: BTreeMap::new(),
             late,
+            mapped: Vec::new(),
             damage: self.damage.clone(),
         };
         copy.forget_unreachable();

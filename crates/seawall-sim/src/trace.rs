@@ -24,6 +24,7 @@ pub enum Call {
     List,
     FreeBytes,
     Lock,
+    MapShared,
     Len,
     SetLen,
     Allocate,
@@ -47,7 +48,7 @@ impl Call {
         Some(match self {
             Self::Open | Self::Lock => Op::Open,
             Self::Rename | Self::Remove | Self::List => Op::Directory,
-            Self::FreeBytes | Self::Len | Self::Cached | Self::DropCache => Op::Inspect,
+            Self::MapShared | Self::FreeBytes | Self::Len | Self::Cached | Self::DropCache => Op::Inspect,
             Self::SetLen | Self::Allocate => Op::Grow,
             Self::Read => Op::Read,
             Self::Write => Op::Write,

@@ -2,11 +2,13 @@
 //! where there are rounds.
 //!
 //! ```text
-//! cargo run --release -p seawall --example rates [DIR]
+//! cargo run --release -p seawall --example rates [DIR [RING_DIR]]
 //! ```
+//!
+//! With `RING_DIR` (`/dev/shm`) the log's buffer is a file there: option `log_ring_dir`.
 
 use seawall::{Database, Durability, Options, Result, TxOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -55,7 +57,7 @@ fn commits(db: &Database, tree: &seawall::Tree, threads: u64, durability: Durabi
     Ok(per_second(done.into_inner(), began))
 }
 
-fn measure(dir: &Path) -> Result<()> {
+fn measure(dir: &Path, ring_dir: PathBuf) -> Result<()> {
     let mut opened = Vec::new();
     for i in 0..7 {
         let path = dir.join(format!("open-{i}"));
@@ -66,7 +68,8 @@ fn measure(dir: &Path) -> Result<()> {
     }
     println!("first open of a new database: {:.1} ms (median of 7; the first calibrates, too)", median(opened));
 
-    let db = Database::open_with(dir.join("db"), Options::default().with_pool_size(256 << 20))?;
+    let options = Options::default().with_pool_size(256 << 20).with_log_ring_dir(ring_dir);
+    let db = Database::open_with(dir.join("db"), options)?;
     let tree = db.create_tree("t")?;
     let began = Instant::now();
     for first in (0..ROWS).step_by(1000) {
@@ -109,7 +112,8 @@ fn measure(dir: &Path) -> Result<()> {
 fn main() {
     let place = std::env::args().nth(1).unwrap_or_else(|| "target".into());
     let dir = tempfile::tempdir_in(place).expect("a directory to measure in");
-    if let Err(error) = measure(dir.path()) {
+    let ring_dir = std::env::args().nth(2).map(PathBuf::from).unwrap_or_default();
+    if let Err(error) = measure(dir.path(), ring_dir) {
         eprintln!("{error}");
         std::process::exit(1);
     }

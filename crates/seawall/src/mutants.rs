@@ -57,12 +57,14 @@ pub enum Mutant {
     DeferredBackward,
     /// A checkpoint passes pages with deferred changes.
     CheckpointPassesDeferred,
+    /// An opening does not look at the ring of the one that died.
+    RingForgotten,
 }
 
 impl Mutant {
     /// All there are.
     #[cfg(feature = "mutants")]
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::PageBeforeLog,
         Self::WrittenIsFlushed,
         Self::NoDoublewrite,
@@ -85,6 +87,7 @@ impl Mutant {
         Self::DeferredTwice,
         Self::DeferredBackward,
         Self::CheckpointPassesDeferred,
+        Self::RingForgotten,
     ];
 }
 

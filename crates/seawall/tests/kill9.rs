@@ -19,6 +19,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const DIR: &str = "SEAWALL_KILL9_DIR";
+const RING: &str = "SEAWALL_KILL9_RING";
 const THREADS: u64 = 6;
 const LEVELS: [Durability; 3] = [Durability::Flushed, Durability::Written, Durability::Deferred];
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -29,7 +30,7 @@ const ENTRIES: u64 = 4;
 const KEPT: u64 = 12;
 const ACCOUNTS: u64 = 40;
 
-fn options() -> Options {
+fn options(ring_dir: &str) -> Options {
     Options::default()
         .with_page_size(4096)
         .with_pool_size(512 << 10)
@@ -38,6 +39,7 @@ fn options() -> Options {
         .with_log_capacity(2 << 20)
         .with_log_buffer_size(1 << 20)
         .with_flush_interval(INTERVAL)
+        .with_log_ring_dir(ring_dir.into())
 }
 
 fn level(thread: u64) -> Durability {
@@ -96,7 +98,8 @@ impl Trees {
 #[ignore = "the workload of the other test"]
 fn victim() {
     let Some(dir) = std::env::var_os(DIR) else { return };
-    let db = Database::open_with(Path::new(&dir), options()).unwrap();
+    let ring_dir = std::env::var(RING).unwrap();
+    let db = Database::open_with(Path::new(&dir), options(&ring_dir)).unwrap();
     let trees = Trees::of(&db).unwrap();
     // Never committed: none of it may ever be seen.
     let mut open = db.begin().unwrap();
@@ -167,10 +170,11 @@ struct Acked {
     settled: u64,
 }
 
-fn start(dir: &Path) -> Child {
+fn start(dir: &Path, ring_dir: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "victim", "--ignored", "--nocapture", "--test-threads=1"])
         .env(DIR, dir)
+        .env(RING, ring_dir)
         .stdout(Stdio::piped())
         .stdin(Stdio::null())
         .spawn()
@@ -178,8 +182,8 @@ fn start(dir: &Path) -> Child {
 }
 
 /// Starts a victim, kills it, and returns its acknowledgements.
-fn round(dir: &Path, acks_before: u64, linger: Duration) -> [Acked; THREADS as usize] {
-    let mut child = start(dir);
+fn round(dir: &Path, ring_dir: &str, acks_before: u64, linger: Duration) -> [Acked; THREADS as usize] {
+    let mut child = start(dir, ring_dir);
     let lines = BufReader::new(child.stdout.take().unwrap());
     let (send, acks) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -222,7 +226,7 @@ fn round(dir: &Path, acks_before: u64, linger: Duration) -> [Acked; THREADS as u
 
 /// Verifies all promises; returns the last transaction of each thread.
 fn verify(dir: &Path, before: &[u64], acked: &[Acked]) -> Vec<u64> {
-    let db = Database::open_with(dir, options()).unwrap();
+    let db = Database::open_with(dir, options("")).unwrap();
     let trees = Trees::of(&db).unwrap();
     let tx = db.begin().unwrap();
     let mut at = Vec::new();
@@ -261,15 +265,28 @@ fn a_killed_process_keeps_its_promises() {
     });
     // On the disk under the checkout: `/tmp` is often memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // The log's buffer in the process, and in files where the file systems take them.
+    let takes = |ring_dir: &&str| {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        match Database::open_with(dir.path(), options(ring_dir)).map(Database::close) {
+            Err(Error::InvalidOption { .. }) => false,
+            opened => opened.unwrap().is_ok(),
+        }
+    };
+    let ring_dirs: Vec<&str> = ["", "/dev/shm", "."].into_iter().filter(takes).collect();
     let (mut dice, mut at) = (seed, vec![0; THREADS as usize]);
     for round_number in 0..rounds {
         // Mostly soon, so that kills also hit openings, growth and recovery; sometimes late enough for the
         // interval to matter.
         let (acks, long) = (random(&mut dice) % 400, random(&mut dice) % 8 == 7);
         let linger = Duration::from_millis(random(&mut dice) % if long { 5000 } else { 100 });
-        let acked = round(dir.path(), acks, linger);
+        let ring_dir = ring_dirs[round_number as usize % ring_dirs.len()];
+        let acked = round(dir.path(), ring_dir, acks, linger);
         let sum: u64 = acked.iter().zip(&at).map(|(acked, at)| acked.last.saturating_sub(*at)).sum();
-        println!("round {round_number} of seed {seed}: killed {linger:?} after {acks} acknowledgements, {sum} in all");
+        println!(
+            "round {round_number} of seed {seed}, ring {ring_dir:?}: killed {linger:?} after {acks} acknowledgements, \
+             {sum} in all"
+        );
         at = verify(dir.path(), &at, &acked);
     }
 }

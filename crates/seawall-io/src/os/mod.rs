@@ -23,6 +23,7 @@ use crate::disk::{
 use crate::error::{IoError, IoErrorKind, Result};
 use crate::probe::device::untorn_write_bytes;
 use crate::probe::finding::Finding;
+use crate::shared::SharedMemory;
 pub use choose::{Backend, BackendUnavailable, UnknownBackend};
 use rustix::fs::{Advice, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -215,6 +216,19 @@ impl Disk for OsDisk {
 
     fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
         untorn_write_bytes(path)
+    }
+
+    fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {
+        const TMPFS_EXT4_XFS: [u64; 3] = [0x0102_1994, 0xef53, 0x5846_5342];
+        let failed = |e| Self::errno(Op::Inspect, file.path(), e);
+        let fd = file.fd(Op::Inspect)?;
+        // (The type of f_type differs by architecture.)
+        #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast)]
+        let kind = rustix::fs::fstatfs(fd).map_err(failed)?.f_type as u64 & 0xffff_ffff;
+        if !TMPFS_EXT4_XFS.contains(&kind) || self.len(file)? < len as u64 {
+            return Err(failed(Errno::OPNOTSUPP));
+        }
+        sys::map_shared(fd, len).map_err(failed)
     }
 
     fn lock(&self, file: &Handle) -> Result<()> {

@@ -2,6 +2,7 @@
 //! `unsafe` is allowed.
 #![allow(unsafe_code)]
 
+use crate::shared::SharedMemory;
 use rustix::fd::{AsRawFd as _, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Once;
@@ -103,6 +104,34 @@ pub(crate) fn mincore_pages(fd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> 
         offset += window as u64;
     }
     Ok(resident)
+}
+
+/// The first `len` bytes of the file as shared memory.
+pub(crate) fn map_shared(fd: BorrowedFd<'_>, len: usize) -> Result<SharedMemory, Errno> {
+    struct Map(*mut libc::c_void, usize);
+    // SAFETY: an address and a length, of which only `drop` makes use.
+    unsafe impl Send for Map {}
+    // SAFETY: as above.
+    unsafe impl Sync for Map {}
+    impl Drop for Map {
+        fn drop(&mut self) {
+            // SAFETY: exactly the mapping made below, unmapped once.
+            let unmapped = unsafe { libc::munmap(self.0, self.1) };
+            debug_assert_eq!(unmapped, 0, "munmap of our own mapping");
+        }
+    }
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh shared mapping at an address of the kernel's choice.
+    let map = unsafe {
+        libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), 0)
+    };
+    if map == libc::MAP_FAILED {
+        return Err(last_errno());
+    }
+    let keeper = Box::new(Map(map, len));
+    let start = std::ptr::NonNull::new(map.cast()).ok_or(Errno::FAULT)?;
+    // SAFETY: `len` bytes from `start` are mapped for reading and writing until `keeper` is dropped.
+    Ok(unsafe { SharedMemory::new(start, len, keeper) })
 }
 
 fn last_errno() -> Errno {

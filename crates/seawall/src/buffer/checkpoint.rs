@@ -116,6 +116,7 @@ impl Pool {
         let lsn = self.oldest_needed();
         if lsn == self.log().head() {
             self.write_checkpoint(lsn, true)?;
+            self.log().forget_ring();
         }
         Ok(())
     }

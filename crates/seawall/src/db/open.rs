@@ -207,6 +207,7 @@ impl Opening {
             capacity_bytes: options.log_capacity(),
             reserve_bytes: options.log_space_reserve(),
             buffer_bytes: options.log_buffer_size() as usize,
+            ring_dir: Some(options.log_ring_dir()).filter(|dir| !dir.as_os_str().is_empty()),
             database: block.database,
             incarnation: block.incarnation,
             stats: stats.clone(),
@@ -345,6 +346,8 @@ impl Opening {
         let mut again = reader.again();
         if made.clean {
             reader.closed_at(made.checkpoint);
+        } else {
+            reader.with_ring(&disk, &log_config)?;
         }
         while reader.next()?.is_some() {}
         let tail = reader.finish()?;

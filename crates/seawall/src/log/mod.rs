@@ -21,6 +21,7 @@
 //! | `entry`, `record` | the format |
 //! | `slots` | which mini-transaction owns which bytes (lock-free), and up to where all is published |
 //! | `ring` | the bytes in memory |
+//! | `ring_file` | that memory in a file, which outlives the process |
 //! | `waiters` | the group-commit leader and the threads that wait |
 //! | `watch` | callbacks for a durable position |
 //! | `writer` | a group: one write, one flush |
@@ -38,6 +39,7 @@ mod read_ahead;
 mod reader;
 mod record;
 mod ring;
+mod ring_file;
 mod segment_file;
 mod segments;
 mod shelf;
@@ -61,7 +63,8 @@ use crate::error::{Error, Health, Result};
 use crate::format::Lsn;
 use crate::mutants::Mutant;
 use entry::{HEADER_BYTES, Seal};
-use ring::{EntrySlot, Full, Promise, Ring};
+use ring::{EntrySlot, Full, Promise, Ring, RingMemory};
+use ring_file::RingFile;
 use seawall_io::{Clock, Disk, EffectiveMode, FlushMethod, IoStats, SystemClock};
 use segment_file::SegmentOptions;
 use segments::{SEGMENTS_MIN, Segments};
@@ -75,7 +78,7 @@ use std::time::Duration;
 use sync::Padded;
 use waiters::Waiters;
 use watch::Watch;
-use writer::{Blank, LeaderState, Wanted};
+use writer::{Blank, LeaderState, Need, Wanted};
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -85,7 +88,7 @@ pub enum Durability {
     /// 0: only that the oldest unflushed commit is younger than the flush interval. Loses at most the
     /// interval.
     Deferred,
-    /// 2: the log is written. Survives a crash of the process; loses at most the flush interval on power
+    /// 2: the log is written, or in a ring that outlives the process (option `log_ring_dir`). Survives a crash of the process; loses at most the flush interval on power
     /// loss.
     Written,
     /// 1: the log is flushed. Survives power loss.
@@ -110,6 +113,9 @@ pub struct LogConfig {
     pub reserve_bytes: u64,
     /// Size of the buffer in memory, bytes; a power of two, at least 4 x [`MTR_BYTES_MAX`].
     pub buffer_bytes: usize,
+    /// The directory of the ring's file, relative to `dir`: what is published there survives the death of the process,
+    /// so [`Durability::Written`] needs no write. `None`: the ring is this process's own memory.
+    pub ring_dir: Option<PathBuf>,
     /// The longest that log acknowledged below [`Durability::Flushed`] stays unflushed
     /// ([`Log::set_flush_interval`]).
     pub flush_interval: Duration,
@@ -141,6 +147,7 @@ impl LogConfig {
             capacity_bytes: 1 << 30,
             reserve_bytes: 64 << 20,
             buffer_bytes: 16 << 20,
+            ring_dir: None,
             flush_interval: Duration::from_secs(1),
             database,
             incarnation: 1,
@@ -198,6 +205,7 @@ pub struct Log {
     /// See [`Log::set_flush_interval`].
     flush_interval_ns: AtomicU64,
     ring: Ring,
+    ring_file: Option<RingFile>,
     led: Padded<Led>,
     waiters: Waiters<Box<LeaderState>, Wanted>,
     segments: Segments,
@@ -307,7 +315,7 @@ impl Log {
         let floor = at & !(config.block_bytes as u64 - 1);
         let prefix = vec![0; (at - floor) as usize];
         let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, SegmentOptions::of(&config)));
-        let log = Self::start(disk, config, health, at, at, &prefix, (shelf, BTreeSet::from([number])), blank);
+        let log = Self::start(disk, config, health, at, at, &prefix, (shelf, BTreeSet::from([number])), blank)?;
         log.segments.make_up_to(at + 1, &log.led.0.counters)?;
         Ok(log)
     }
@@ -342,7 +350,7 @@ impl Log {
         segment_file::remove_unfinished(&*disk, &config.dir)?;
         // A killed process may have renamed a segment without having made that durable.
         disk.sync_dir(&config.dir)?;
-        let log = Self::start(disk, config, health, from.0, end.0, &prefix, (shelf, numbers), None);
+        let log = Self::start(disk, config, health, from.0, end.0, &prefix, (shelf, numbers), None)?;
         log.begin_incarnation(durable, if ghosts { 0 } else { ghosts_end })?;
         Ok(log)
     }
@@ -354,12 +362,12 @@ impl Log {
     /// [`Error::InvalidOption`].
     pub fn open_read_only(disk: Arc<dyn Disk>, config: LogConfig, health: Arc<Health>, end: Lsn) -> Result<Self> {
         debug_assert!(health.is_read_only(), "nothing is appended to it");
-        let config = LogConfig { buffer_bytes: 4 * MTR_BYTES_MAX, ..config };
+        let config = LogConfig { buffer_bytes: 4 * MTR_BYTES_MAX, ring_dir: None, ..config };
         config.check()?;
         let floor = end.0 & !(config.block_bytes as u64 - 1);
         let prefix = vec![0; (end.0 - floor) as usize];
         let shelf = Arc::new(Shelf::new(disk.clone(), &config.dir, SegmentOptions::of(&config)));
-        Ok(Self::start(disk, config, health, end.0, end.0, &prefix, (shelf, BTreeSet::new()), None))
+        Self::start(disk, config, health, end.0, end.0, &prefix, (shelf, BTreeSet::new()), None)
     }
 
     #[allow(clippy::too_many_arguments)] // one caller for each way to begin
@@ -372,15 +380,19 @@ impl Log {
         prefix: &[u8],
         (shelf, numbers): (Arc<Shelf>, BTreeSet<u64>),
         blank: Option<Blank>,
-    ) -> Self {
-        let (ring, reader) = Ring::new(config.buffer_bytes, config.block_bytes, at, prefix);
+    ) -> Result<Self> {
+        let made = if health.is_read_only() { None } else { RingFile::make(&disk, &config)? };
+        let (ring_file, memory) = made.unzip();
+        let memory = memory.map_or_else(|| RingMemory::own(config.buffer_bytes), RingMemory::Shared);
+        let (ring, reader) = Ring::new(memory, config.block_bytes, at, prefix);
         let segments = Segments::new(disk, &config, health.clone(), (checkpoint, at), shelf, numbers);
         let now = ns(config.clock.now());
-        Self {
+        Ok(Self {
             seal: Seal::new(&config.database),
             health,
             flush_interval_ns: AtomicU64::new(ns(config.flush_interval)),
             ring,
+            ring_file,
             led: Padded(Led {
                 durable: AtomicU64::new(at),
                 durable_whole: AtomicU64::new(at),
@@ -392,7 +404,7 @@ impl Log {
             segments,
             watch: Watch::default(),
             config,
-        }
+        })
     }
 
     /// Makes durable what an earlier opening left beyond `durable`, and erases what it left beyond the end.
@@ -506,7 +518,7 @@ impl Log {
     /// Whether a commit whose mini-transaction ends at `lsn` is done at `level`, now. Never true in a
     /// poisoned database for a position that is not durable.
     pub fn reached(&self, lsn: Lsn, level: Durability) -> bool {
-        self.is_done(Wanted { lsn: lsn.0, level })
+        self.is_done(Wanted::of(lsn, level))
     }
 
     /// Waits until `lsn` is reached at `level`; writes as leader if no other thread does. No latch may be
@@ -523,7 +535,7 @@ impl Log {
         if lsn.0 > self.ring.head() {
             return Err(Error::Usage(format!("{lsn} lies beyond the log, which ends at {}", self.head())));
         }
-        self.wait_for(Wanted { lsn: lsn.0, level })
+        self.wait_for(Wanted::of(lsn, level))
     }
 
     /// Makes everything before `lsn` durable.
@@ -547,7 +559,7 @@ impl Log {
             self.ring.wait_for_room((HEADER_BYTES + bytes) as u64);
             return self.health.check();
         }
-        self.wait_for(Wanted { lsn: target, level: Durability::Written })
+        self.wait_for(Wanted { lsn: target, need: Need::Room })
     }
 
     /// Releases the log before `checkpoint`, which must be durable.
@@ -584,6 +596,13 @@ impl Log {
     /// SegmentOptions much log is kept at most, bytes.
     pub fn capacity(&self) -> u64 {
         self.segments.capacity()
+    }
+
+    /// The log has ended, durable: the next opening needs nothing of the ring.
+    pub fn forget_ring(&self) {
+        if let Some(ring) = &self.ring_file {
+            ring.remove(&self.config);
+        }
     }
 
     /// Changes how the log is flushed, while it is in use. Commits wait meanwhile.

@@ -20,6 +20,7 @@
 
 use super::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{LogSegments, ReadAhead};
+use super::ring_file::OldRing;
 use super::segment_file::{self, SegmentOptions};
 use super::shelf::Shelf;
 use super::{BLOCK_BYTES_MAX, LogConfig, MTR_BYTES_MAX};
@@ -98,6 +99,8 @@ pub struct LogReader {
     planted: Planted,
     /// Pieces of the stream that the disk could not read, with its error.
     unreadable: Vec<(u64, IoError)>,
+    /// Of the opening that died; looked at once, where the segments end.
+    ring: Option<OldRing>,
 }
 
 /// The result of the search beyond the end.
@@ -168,7 +171,18 @@ impl LogReader {
             tail: None,
             planted: Planted::here(),
             unreadable: Vec::new(),
+            ring: None,
         })
+    }
+
+    /// Takes up what the last opening had in its ring when it died, behind the end of the segments
+    /// (`log/ring_file.rs`, 2). Only if it did not close.
+    ///
+    /// # Errors
+    /// [`crate::Error::Locked`]; [`crate::Error::Io`].
+    pub fn with_ring(&mut self, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<()> {
+        self.ring = OldRing::find(disk, config)?;
+        Ok(())
     }
 
     /// What the control block says of the log from the checkpoint on: no entry has an earlier incarnation
@@ -196,6 +210,7 @@ impl LogReader {
             ahead: ReadAhead::default(),
             tail: None,
             unreadable: Vec::new(),
+            ring: None,
             ..*self
         }
     }
@@ -224,6 +239,9 @@ impl LogReader {
         let mut found = self.entry_at(self.at, self.last_incarnation.max(self.incarnation_min))?;
         if found.is_none() && self.planted.has(Mutant::EndTooFar) {
             found = self.header_at(self.at)?;
+        }
+        if found.is_none() && self.take_up_ring()? {
+            found = self.entry_at(self.at, self.last_incarnation.max(self.incarnation_min))?;
         }
         let Some(header) = found else {
             self.look_beyond()?;
@@ -263,6 +281,71 @@ impl LogReader {
             shelf: self.shelf,
             numbers: self.numbers,
         })
+    }
+
+    /// Writes the entries that the ring has behind the end of the segments to the segments, flushed. `false` when it has
+    /// none.
+    fn take_up_ring(&mut self) -> Result<bool> {
+        let Some(ring) = self.ring.take() else { return Ok(false) };
+        if self.planted.has(Mutant::RingForgotten) {
+            return Ok(false);
+        }
+        let taken = self.entries_of(&ring);
+        let (start, end) = (self.at, self.at + taken.len() as u64);
+        if start == end {
+            return Ok(false);
+        }
+        let block = self.block_bytes.max(BUFFER_ALIGN) as u64;
+        let (floor, blocks_end) = (start & !(block - 1), end.next_multiple_of(block));
+        self.window.seek(floor);
+        self.load(blocks_end)?;
+        // A part of these blocks that cannot be read stays the error that it is.
+        let kept = |piece: u64| piece < start || end < piece + BUFFER_ALIGN as u64;
+        if self.unreadable.iter().any(|(piece, _)| (floor..blocks_end).contains(piece) && kept(*piece)) {
+            return Ok(false);
+        }
+        let mut bytes = AlignedBuf::copy_of(self.window.get(floor, (blocks_end - floor) as usize));
+        bytes[(start - floor) as usize..][..taken.len()].copy_from_slice(&taken);
+        let mut at = floor;
+        while at < blocks_end {
+            let next = blocks_end.min((at / self.segment_bytes + 1) * self.segment_bytes);
+            let part = &bytes[(at - floor) as usize..(next - floor) as usize];
+            let file = self.shelf.get(at / self.segment_bytes)?;
+            file.write_durable_at(at % self.segment_bytes, part, Cause::Recovery)?;
+            at = next;
+        }
+        // All of it is read again, from the segments, as any other log.
+        self.window.len = 0;
+        self.ahead = ReadAhead::default();
+        self.unreadable.retain(|(piece, _)| !(floor..blocks_end).contains(piece));
+        Ok(true)
+    }
+
+    /// The bytes of the entries that the ring has from `at` on (`ring_file.rs`, 3).
+    fn entries_of(&self, ring: &OldRing) -> Vec<u8> {
+        let mut incarnations = match self.last_incarnation {
+            // The checkpoint is the segments' end.
+            0 => self.incarnation_min..=self.incarnation_max,
+            last => last..=last,
+        };
+        // What lies further was overwritten; admitted log has its segment.
+        let limit = (self.at + ring.len()).min(self.files_end);
+        let mut taken = Vec::new();
+        loop {
+            let (begun, lsn) = (taken.len(), self.at + taken.len() as u64);
+            let mut bytes = [0; HEADER_BYTES];
+            ring.copy_to(lsn, &mut bytes);
+            let header = Header::decode(&bytes, &incarnations).filter(|header| lsn + header.entry_bytes() <= limit);
+            let Some(header) = header else { break };
+            taken.resize(begun + header.entry_bytes() as usize, 0);
+            ring.copy_to(lsn, &mut taken[begun..]);
+            if !self.seal.holds(lsn, &header, &taken[begun + HEADER_BYTES..]) {
+                taken.truncate(begun);
+                break;
+            }
+            incarnations = header.incarnation..=header.incarnation;
+        }
+        taken
     }
 
     /// The header of the entry at `lsn`, if there is a whole one of an incarnation from `least` on. Its bytes

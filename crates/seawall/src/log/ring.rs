@@ -40,7 +40,7 @@ use super::slots::{Claim, Slots};
 use super::sync::{AtomicU32, Mutex, Padded};
 use crate::counted::thread_number;
 use parking_lot::Condvar;
-use seawall_io::{AlignedBuf, BUFFER_ALIGN};
+use seawall_io::{AlignedBuf, BUFFER_ALIGN, SharedMemory};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -60,11 +60,26 @@ struct Room {
     freed: Condvar,
 }
 
+/// Where the ring's bytes are.
+#[derive(Debug)]
+pub(super) enum RingMemory {
+    /// In memory of this process.
+    Own(AlignedBuf),
+    /// In a file (`ring_file.rs`).
+    Shared(SharedMemory),
+}
+
+impl RingMemory {
+    pub(super) fn own(bytes: usize) -> Self {
+        Self::Own(AlignedBuf::zeroed(bytes))
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// The ring's bytes, inside `_owner`, which is not used again: all access is through this pointer.
+    /// The ring's bytes, inside `owner`, of which nothing else is used again: all access is through this pointer.
     memory: NonNull<u8>,
-    _owner: AlignedBuf,
+    owner: RingMemory,
     /// A power of two.
     bytes: u64,
     /// A power of two, at most `bytes`.
@@ -161,19 +176,20 @@ impl Ring {
     ///
     /// # Panics
     /// When the sizes are not powers of two that fit each other, or `prefix` is not as long as `at` requires.
-    pub(super) fn new(bytes: usize, block: usize, at: u64, prefix: &[u8]) -> (Self, GroupReader) {
+    pub(super) fn new(mut owner: RingMemory, block: usize, at: u64, prefix: &[u8]) -> (Self, GroupReader) {
+        let (memory, bytes) = match &mut owner {
+            RingMemory::Own(buf) => (NonNull::new(buf.as_mut_ptr()), buf.len()),
+            RingMemory::Shared(shared) => (Some(shared.start()), shared.len()),
+        };
+        let memory = memory.expect("an allocation is not at address zero");
         assert!(bytes.is_power_of_two() && block.is_power_of_two() && bytes >= block && bytes >= BUFFER_ALIGN);
-        let mut owner = AlignedBuf::zeroed(bytes);
         let floor = at & !(block as u64 - 1);
         assert_eq!(prefix.len() as u64, at - floor, "the tail block's beginning is known");
-        let offset = floor as usize & (bytes - 1);
-        owner[offset..offset + prefix.len()].copy_from_slice(prefix);
-        let memory = NonNull::new(owner.as_mut_ptr()).expect("an allocation is not at address zero");
         let reader =
             GroupReader { ring: memory, tails: (0..TAILS).map(|_| None).collect(), taken: at, whole: at, next: at };
         let ring = Self {
             memory,
-            _owner: owner,
+            owner,
             bytes: bytes as u64,
             block: block as u64,
             slots: Slots::new(at),
@@ -184,7 +200,14 @@ impl Ring {
             written: Padded(AtomicU64::new(at)),
             room: Room::default(),
         };
+        // SAFETY: nothing else knows the ring yet; a prefix is shorter than a block.
+        unsafe { ring.put(floor, prefix) };
         (ring, reader)
+    }
+
+    /// Whether what is published survives the death of this process.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.owner, RingMemory::Shared(_))
     }
 
     fn floor(&self, lsn: u64) -> u64 {
@@ -506,7 +529,7 @@ mod tests {
         ) {
             let block = 512;
             let prefix: Vec<u8> = vec![0xee; (at % block) as usize];
-            let (ring, mut reader) = Ring::new(4096, block as usize, at, &prefix);
+            let (ring, mut reader) = Ring::new(RingMemory::own(4096), block as usize, at, &prefix);
             let limit = AtomicU64::new(u64::MAX);
             let mut stream = prefix;
             let mut disk: Vec<u8> = Vec::new();
@@ -548,7 +571,7 @@ mod tests {
         ) {
             const BLOCK: u64 = 512;
             const SEGMENT: u64 = 2048;
-            let (ring, mut reader) = Ring::new(1 << 14, BLOCK as usize, at, &vec![0xee; (at % BLOCK) as usize]);
+            let (ring, mut reader) = Ring::new(RingMemory::own(1 << 14), BLOCK as usize, at, &vec![0xee; (at % BLOCK) as usize]);
             let limit = AtomicU64::new(u64::MAX);
             let seal = crate::log::entry::Seal::new(&[7; 16]);
             let mut ends = vec![at];
@@ -579,7 +602,7 @@ mod tests {
 
     #[test]
     fn promises_count_against_both_bounds() {
-        let (ring, _scribe) = Ring::new(4096, 512, 100, &[1; 100]);
+        let (ring, _scribe) = Ring::new(RingMemory::own(4096), 512, 100, &[1; 100]);
         let limit = AtomicU64::new(2000);
         let first = ring.promise(1900, &limit).unwrap();
         assert_eq!(ring.promise(1, &limit).unwrap_err(), Full::Limit(2001));
@@ -594,7 +617,7 @@ mod tests {
     fn threads_fill_their_places_while_groups_leave() {
         const THREADS: u64 = 4;
         const ENTRIES: u64 = 400;
-        let (ring, mut reader) = Ring::new(1 << 14, 512, 0, &[]);
+        let (ring, mut reader) = Ring::new(RingMemory::own(1 << 14), 512, 0, &[]);
         let limit = AtomicU64::new(u64::MAX);
         let mut stream = Vec::new();
         std::thread::scope(|scope| {

@@ -25,6 +25,7 @@ use super::stats::count;
 use super::waiters::{Entered, Waiter};
 use super::{Durability, Log};
 use crate::error::{Error, Result};
+use crate::format::Lsn;
 use crate::mutants::Mutant;
 use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
@@ -61,11 +62,24 @@ impl Gathering {
     }
 }
 
-/// What a commit waits for.
+/// What a thread waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) lsn: u64,
-    pub(super) level: Durability,
+    pub(super) need: Need,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    Level(Durability),
+    /// Written to the segments, whatever survives where: the ring has room then.
+    Room,
+}
+
+impl Wanted {
+    pub(super) fn of(lsn: Lsn, level: Durability) -> Self {
+        Self { lsn: lsn.0, need: Need::Level(level) }
+    }
 }
 
 /// The part of a new database's first segment that is not written yet.
@@ -121,6 +135,8 @@ impl LeaderState {
 struct Progress {
     durable: u64,
     written: u64,
+    /// Everything before this survives the death of the process.
+    survives: u64,
     poisoned: bool,
 }
 
@@ -130,10 +146,11 @@ impl Progress {
     fn is_over(&self, wanted: Wanted, young: impl FnOnce() -> bool) -> bool {
         self.poisoned
             || wanted.lsn <= self.durable
-            || match wanted.level {
-                Durability::Flushed => false,
-                Durability::Written => wanted.lsn <= self.written && young(),
-                Durability::Deferred => young(),
+            || match wanted.need {
+                Need::Level(Durability::Flushed) => false,
+                Need::Level(Durability::Written) => wanted.lsn <= self.survives && young(),
+                Need::Level(Durability::Deferred) => young(),
+                Need::Room => wanted.lsn <= self.written,
             }
     }
 }
@@ -199,6 +216,7 @@ impl Log {
         Progress {
             poisoned: self.is_poisoned(),
             written: self.ring.written(),
+            survives: self.survives(),
             durable: self.led.0.durable.load(Ordering::Acquire),
         }
     }
@@ -208,17 +226,28 @@ impl Log {
         if wanted.lsn <= self.led.0.durable.load(Ordering::Acquire) {
             return true;
         }
-        match wanted.level {
-            Durability::Flushed => false,
-            Durability::Written => {
-                wanted.lsn <= self.ring.written() && self.is_younger_than(self.interval_ns()) && !self.is_poisoned()
-            }
-            Durability::Deferred => self.is_younger_than(self.interval_ns()) && !self.is_poisoned(),
+        let young = || self.is_younger_than(self.interval_ns()) && !self.is_poisoned();
+        match wanted.need {
+            Need::Level(Durability::Flushed) => false,
+            Need::Level(Durability::Written) => wanted.lsn <= self.survives() && young(),
+            Need::Level(Durability::Deferred) => young(),
+            Need::Room => wanted.lsn <= self.ring.written() && !self.is_poisoned(),
         }
+    }
+
+    /// Everything before this survives the death of the process.
+    fn survives(&self) -> u64 {
+        if self.ring.is_shared() { self.ring.oldest_unpublished() } else { self.ring.written() }
     }
 
     /// [`Log::wait`], if it is not done already.
     pub(super) fn wait_for(&self, wanted: Wanted) -> Result<()> {
+        if wanted.need == Need::Level(Durability::Written) && self.ring.is_shared() {
+            self.until_published(wanted.lsn)?;
+            if self.is_done(wanted) {
+                return Ok(());
+            }
+        }
         loop {
             let over = || self.is_done(wanted) || self.is_poisoned();
             match WAITER.with(|waiter| self.waiters.enter(wanted, waiter, over)) {
@@ -240,7 +269,7 @@ impl Log {
     fn lead(&self, state: &mut LeaderState, wanted: Wanted) -> Result<()> {
         while !self.is_done(wanted) {
             self.until_published(wanted.lsn)?;
-            let flush = wanted.level == Durability::Flushed || !self.is_younger_than(self.interval_ns());
+            let flush = wanted.need == Need::Level(Durability::Flushed) || !self.is_younger_than(self.interval_ns());
             self.gather(state);
             self.write_one(state, flush)?;
         }
@@ -294,7 +323,7 @@ impl Log {
     /// Runs `work` while no thread writes; waits for the current leader.
     pub(super) fn while_no_thread_writes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         // This is never done: only being called, or finding the state, ends the wait.
-        let never = Wanted { lsn: u64::MAX, level: Durability::Flushed };
+        let never = Wanted { lsn: u64::MAX, need: Need::Level(Durability::Flushed) };
         loop {
             if let Entered::Lead(state) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned()))
             {

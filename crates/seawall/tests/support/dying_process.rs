@@ -7,7 +7,8 @@
 //! 3. Reads of the clock and the collection of completions are not operations.
 
 use seawall_io::{
-    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, Handle, OpenHow, Request, Result, SyncHow, Ticket, WriteHow,
+    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, Handle, OpenHow, Request, Result, SharedMemory, SyncHow,
+    Ticket, WriteHow,
 };
 use seawall_sim::{Process, SimDisk};
 use std::io::IoSlice;
@@ -115,6 +116,9 @@ impl Disk for DyingProcess {
     }
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.alive().free_bytes(path)
+    }
+    fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {
+        self.alive().map_shared(file, len)
     }
     fn lock(&self, file: &Handle) -> Result<()> {
         self.alive().lock(file)

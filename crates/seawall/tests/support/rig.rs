@@ -157,6 +157,8 @@ pub(crate) struct Rig {
     pub(crate) durability: Durability,
     flush_interval: Duration,
     log_dir: bool,
+    /// The log's ring is in a file, mostly.
+    ring: bool,
     pub(crate) segment_bytes: u64,
     /// A power cut, or an I/O error that acts like one, has happened since the last judgement.
     powerless: bool,
@@ -194,6 +196,9 @@ pub(crate) struct Rig {
 
 /// From this seed on rows are taken from the ends of trees. Earlier seeds stay unchanged.
 const POPS_FROM: u64 = 100_000;
+
+/// A seventh of the seeds has the log's ring in a file; none of those that were kept before it could be.
+const RINGS_AT: u64 = 1;
 
 /// A third of the seeds has temporary trees; none of those that were kept before there were any.
 const TEMPORARIES_AT: u64 = 2;
@@ -288,6 +293,7 @@ impl Rig {
             durability,
             flush_interval,
             log_dir,
+            ring: size.newer && seed % 7 == RINGS_AT,
             segment_bytes,
             powerless: false,
             names,
@@ -325,6 +331,8 @@ impl Rig {
 
     /// Options that may differ from one opening to the next.
     fn options(&mut self) -> Result<Options, String> {
+        // From one opening to the next, the ring is in memory, in the log's directory or in another.
+        let ring = if self.ring { self.beside.pick(&["", ".", "/ring", "/ring"]) } else { "" };
         const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
         let dice = &mut self.dice;
         self.durability =
@@ -349,6 +357,7 @@ impl Rig {
             ("log_block_bytes", (4096 << dice.below(3)).to_string()),
             ("log_capacity", ((1 << 20) + self.segment_bytes * dice.pick(&[1, 2, 4, 12])).to_string()),
             ("log_buffer_size", "1M".into()),
+            ("log_ring_dir", ring.into()),
             ("durability", level.into()),
             ("flush_interval", format!("{}ms", self.flush_interval.as_millis())),
             ("preallocate", dice.pick(&["written", "written", "off"]).to_string()),

@@ -196,6 +196,14 @@ options! {
         "Where the log is; empty for the directory of the database.",
         "On a device of its own the log does not wait behind the data file. Move its files when you change it.";
 
+    log_ring_dir, with_log_ring_dir: PathBuf as Directory = PathBuf::new(),
+        Limits::Any, Opening, "path", [],
+        "A directory for the log buffer as a mapped file; empty for memory of the process. Relative to the log's directory.",
+        "With it a commit at Written waits for no write: what it left in the buffer survives the death of the process, \
+         and the next opening finds it, also with another value here. Best on tmpfs (/dev/shm), which must have room \
+         for log_buffer_size. `.` is the log's directory, on ext4 or XFS: then the kernel also writes the buffer to the \
+         disk now and then, and the page cache holds it.";
+
     log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
         Limits::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
         "The unit in which the log is written.",

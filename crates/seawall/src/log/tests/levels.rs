@@ -4,8 +4,9 @@ use super::*;
 use rand::Rng as _;
 
 /// Commits at one level, at random moments, with background work as seldom as permitted; then a crash.
-fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64) {
-    let machine = Machine::new(seed);
+fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64, ring: bool) {
+    let ring_dir = ring.then(|| PathBuf::from("/shm"));
+    let machine = Machine { ring_dir, ..Machine::new(seed) };
     let (process, log) = machine.create();
     let mut rng = rand_pcg::Pcg32::new(seed, 1);
     let interval = log.config().flush_interval;
@@ -44,8 +45,8 @@ fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64) {
 fn nothing_older_than_the_interval_is_lost_and_written_survives_the_process() {
     for seed in 0..14 {
         for level in [Durability::Deferred, Durability::Written, Durability::Flushed] {
-            for power in [false, true] {
-                lost_at_most_the_interval(level, power, seed);
+            for (power, ring) in [(false, false), (false, true), (true, false), (true, true)] {
+                lost_at_most_the_interval(level, power, seed, ring);
             }
         }
     }

@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod files;
 mod levels;
+mod ring_file;
 mod threads;
 
 use super::*;
@@ -41,6 +42,7 @@ pub(super) struct Machine {
     pub(super) clock: Arc<TestClock>,
     pub(super) method: FlushMethod,
     pub(super) segment_bytes: u64,
+    pub(super) ring_dir: Option<PathBuf>,
 }
 
 impl Machine {
@@ -54,12 +56,13 @@ impl Machine {
             clock: Arc::default(),
             method: FlushMethod::ODirect,
             segment_bytes: 64 << 10,
+            ring_dir: None,
         }
     }
 
     /// The same machine with another disk.
     pub(super) fn on(&self, disk: Arc<SimDisk>) -> Self {
-        Self { disk, clock: self.clock.clone(), method: self.method, segment_bytes: self.segment_bytes }
+        Self { disk, clock: self.clock.clone(), ring_dir: self.ring_dir.clone(), ..*self }
     }
 
     /// The same machine in one of its possible futures.
@@ -74,6 +77,7 @@ impl Machine {
             segment_bytes: self.segment_bytes,
             capacity_bytes: 2 << 20,
             buffer_bytes: 4 * MTR_BYTES_MAX,
+            ring_dir: self.ring_dir.clone(),
             incarnation,
             clock: self.clock.clone(),
             ..LogConfig::new(DIR, [9; 16])
@@ -87,8 +91,11 @@ impl Machine {
     }
 
     /// Reads from `from`: the bodies, and the tail.
+    #[allow(clippy::needless_pass_by_value)] // a disk is handed over
     pub(super) fn read(&self, disk: Arc<dyn Disk>, from: Lsn, incarnation_max: u32) -> Result<(Vec<Vec<u8>>, LogTail)> {
-        let mut reader = LogReader::open(disk, &self.config(incarnation_max + 1), from, incarnation_max)?;
+        let config = self.config(incarnation_max + 1);
+        let mut reader = LogReader::open(disk.clone(), &config, from, incarnation_max)?;
+        reader.with_ring(&disk, &config)?;
         let mut bodies = Vec::new();
         let mut at = from;
         while let Some(entry) = reader.next()? {

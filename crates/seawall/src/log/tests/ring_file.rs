@@ -1,0 +1,181 @@
+//! The ring in a file, and what an opening finds there.
+
+use super::*;
+use seawall_io::{Op, OpenHow, WriteHow};
+use seawall_sim::{Fault, FaultKind};
+use std::io::IoSlice;
+
+const RING: &str = "/shm/seawall-09090909090909090909090909090909.ring";
+
+fn machine(seed: u64) -> Machine {
+    Machine { ring_dir: Some("/shm".into()), ..Machine::new(seed) }
+}
+
+fn written(log: &Log, bodies: std::ops::Range<usize>) {
+    for i in bodies {
+        log.wait(append(log, &body(i, 60)), Durability::Written).unwrap();
+    }
+}
+
+/// Writes these bytes over those of a file.
+fn overwrite(disk: &SimDisk, path: &str, bytes: &[u8]) {
+    let file = disk.open(path.as_ref(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+    let done = disk.write_at(&file, 0, &[IoSlice::new(bytes)], WriteHow::default()).unwrap();
+    assert_eq!(done, bytes.len());
+}
+
+#[test]
+fn a_commit_at_written_writes_nothing_and_outlives_the_process() {
+    let machine = machine(1);
+    let (process, log) = machine.create();
+    written(&log, 0..1);
+    let operations = machine.disk.trace().len();
+    written(&log, 1..500);
+    assert_eq!(machine.disk.trace().len(), operations, "operations of the disk");
+    assert_eq!(log.written(), FIRST_LSN);
+    process.crash_by(SimDisk::process_crash);
+    let (_process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+    assert_eq!(bodies, (0..500).map(|i| body(i, 60)).collect::<Vec<_>>());
+    assert_eq!(log.durable(), log.head(), "what the ring had is durable now");
+}
+
+#[test]
+fn an_opening_without_a_ring_or_with_another_finds_it_and_removes_it() {
+    for (seed, then) in [(1, None), (2, Some("/elsewhere"))] {
+        let mut machine = machine(seed);
+        let (process, log) = machine.create();
+        written(&log, 0..40);
+        process.crash_by(SimDisk::process_crash);
+        machine.ring_dir = then.map(PathBuf::from);
+        let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+        assert_eq!(bodies.len(), 40);
+        assert_eq!(machine.disk.seen(RING), None);
+        written(&log, 40..60);
+        process.crash_by(SimDisk::process_crash);
+        machine.ring_dir = None;
+        let (_process, log, bodies) = machine.reopen(FIRST_LSN, 3).unwrap();
+        assert_eq!(bodies.len(), 60);
+        log.forget_ring();
+        assert_eq!(machine.disk.seen(format!("{DIR}/ring")), None);
+    }
+}
+
+#[test]
+fn a_log_that_has_ended_leaves_no_ring() {
+    let machine = machine(3);
+    let (_process, log) = machine.create();
+    written(&log, 0..3);
+    log.flush_to(log.head()).unwrap();
+    assert!(machine.disk.seen(RING).is_some() && machine.disk.seen(format!("{DIR}/ring")).is_some());
+    log.forget_ring();
+    assert!(machine.disk.seen(RING).is_none() && machine.disk.seen(format!("{DIR}/ring")).is_none());
+}
+
+/// Killed again and again while it takes up what the ring has: all of it is there at the end.
+#[test]
+fn a_crash_while_the_ring_is_taken_up_loses_nothing() {
+    let machine = machine(4);
+    let (process, log) = machine.create();
+    // Across the end of a segment, and with the end of what is written inside a block.
+    let first = append(&log, &body(0, 60_000));
+    log.flush_to(first).unwrap();
+    written(&log, 1..300);
+    process.crash_by(SimDisk::process_crash);
+    let config = machine.config(2);
+    for died_at in 0..60 {
+        let machine = machine.fork(died_at);
+        let faulty = Arc::new(Process::new(&machine.disk));
+        machine.disk.inject(Fault::eio().nth(died_at + 1).once());
+        let attempt = || -> Result<Log> {
+            let (_, tail) = machine.read(faulty.clone(), FIRST_LSN, 1)?;
+            Log::open(faulty.clone(), config.clone(), Arc::default(), tail)
+        };
+        drop(attempt());
+        faulty.crash_by(SimDisk::process_crash);
+        machine.disk.clear_faults();
+        let (_process, _log, bodies) = machine.reopen(FIRST_LSN, 3).unwrap();
+        assert_eq!(bodies.len(), 300, "an error at operation {died_at}");
+    }
+}
+
+/// An entry that an earlier opening left in the ring begins exactly where the log of a later one ends (3).
+#[test]
+fn nothing_of_an_earlier_opening_is_taken() {
+    let machine = machine(5);
+    let (process, log) = machine.create();
+    let filled = append(&log, &body(0, 60));
+    log.flush_to(filled).unwrap();
+    // As long as the entry with which an opening begins.
+    append(&log, &[]);
+    written(&log, 1..2);
+    process.crash_by(SimDisk::process_crash);
+    let old = machine.disk.seen(RING).unwrap();
+    // A power cut kept the second page of the ring and not the first, then both of what was there before.
+    overwrite(&machine.disk, RING, &vec![0; old.len()]);
+    let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+    assert_eq!((bodies.len(), log.head().0), (1, filled.0 + HEADER_BYTES as u64));
+    process.crash_by(SimDisk::process_crash);
+    overwrite(&machine.disk, RING, &old);
+    let (_process, _log, bodies) = machine.reopen(FIRST_LSN, 3).unwrap();
+    assert_eq!(bodies.len(), 1, "the second body is of an opening whose end was decided before");
+}
+
+#[test]
+fn what_is_no_ring_is_nothing() {
+    let machine = machine(6);
+    let (process, log) = machine.create();
+    log.flush_to(append(&log, &body(0, 60))).unwrap();
+    process.crash_by(SimDisk::process_crash);
+    for garbage in [&b""[..], b"x", b"/shm/other", &[0xff; 300]] {
+        let machine = machine.fork(7);
+        let pointer = machine.disk.open(format!("{DIR}/ring").as_ref(), OpenHow { write: true, ..OpenHow::default() });
+        machine.disk.set_len(&pointer.unwrap(), 0).unwrap();
+        overwrite(&machine.disk, &format!("{DIR}/ring"), garbage);
+        assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 1);
+    }
+    // A ring that is shorter than any, and none at all.
+    let file = machine.disk.open(RING.as_ref(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+    machine.disk.set_len(&file, 5).unwrap();
+    assert_eq!(machine.fork(8).reopen(FIRST_LSN, 2).unwrap().2.len(), 1);
+    machine.disk.remove(RING.as_ref()).unwrap();
+    assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 1);
+}
+
+#[test]
+fn a_directory_that_cannot_have_it_is_refused_with_what_to_do() {
+    let machine = machine(7);
+    let create = || Log::create(Arc::new(Process::new(&machine.disk)), machine.config(1), Arc::default());
+    // After the question for its length.
+    machine.disk.inject(Fault::new(FaultKind::Errno(95)).on(Op::Inspect).path(RING).nth(2).once());
+    let refused = create().unwrap_err();
+    assert!(matches!(&refused, Error::InvalidOption { name, .. } if name == "log_ring_dir"), "{refused}");
+    assert!(refused.to_string().contains("/dev/shm"), "{refused}");
+    machine.disk.clear_faults();
+    // Another database of the same identity: a copy.
+    let process = Arc::new(Process::new(&machine.disk));
+    let config = LogConfig { dir: "/copy".into(), ..machine.config(1) };
+    let _log = Log::create(process, config, Arc::default()).unwrap();
+    Log::discard(&*machine.disk, DIR.as_ref()).unwrap();
+    assert!(matches!(create(), Err(Error::Locked { .. })));
+}
+
+/// A database on a full disk opens; what needs room is left out.
+#[test]
+fn without_room_the_ring_is_memory_of_the_process() {
+    for full in ["/other".to_owned(), format!("{DIR}/ring.new")] {
+        let machine = machine(8);
+        let (process, log) = machine.create();
+        written(&log, 0..30);
+        process.crash_by(SimDisk::process_crash);
+        let machine = Machine { ring_dir: Some("/other".into()), ..machine };
+        machine.disk.inject(Fault::enospc().on(Op::Write).path(full));
+        let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
+        assert_eq!(bodies.len(), 30);
+        written(&log, 30..40);
+        assert_eq!(log.written(), log.head(), "each was written");
+        assert_eq!(machine.disk.list("/other".as_ref()).unwrap_or_default(), Vec::<PathBuf>::new());
+        process.crash_by(SimDisk::process_crash);
+        machine.disk.clear_faults();
+        assert_eq!(machine.reopen(FIRST_LSN, 3).unwrap().2.len(), 40);
+    }
+}
