@@ -184,7 +184,14 @@ impl Doublewrite {
 pub(super) fn read_if_there(file: &File, at: u64, buf: &mut [u8]) -> Result<bool> {
     match file.read_at(at, buf, Cause::Recovery) {
         Ok(()) => Ok(true),
-        Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) || e.is_unreadable() => Ok(false),
+        Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(false),
+        Err(e) if e.is_unreadable() => {
+            ::log::warn!(
+                "a copy of written pages cannot be read: {e}. If opening now reports a damaged page, open again \
+                 before you restore a backup: the copy may repair it"
+            );
+            Ok(false)
+        }
         Err(e) => Err(e.into()),
     }
 }
