@@ -43,11 +43,11 @@ fn a_goal_is_met_or_short_at_its_threshold() {
     let met = outcome(rocks, &[150.0, 10.0, 900.0], &[100.0, 90.0, 110.0]);
     assert_eq!((met.verdict, met.figure, met.peer, met.ratio), (Verdict::Met, Some(150.0), Some(100.0), Some(1.5)));
     assert_eq!(outcome(rocks, &[149.0], &[100.0]).verdict, Verdict::Short);
-    assert_eq!(outcome("load-random/lmdb", &[100.0], &[100.0]).verdict, Verdict::Short, "faster is more than");
-    assert_eq!(outcome("load-random/lmdb", &[100.1], &[100.0]).verdict, Verdict::Met);
+    assert_eq!(outcome("scan-fragmented-queries/lmdb", &[100.0], &[100.0]).verdict, Verdict::Short, "faster is more than");
+    assert_eq!(outcome("scan-fragmented-queries/lmdb", &[100.1], &[100.0]).verdict, Verdict::Met);
     assert_eq!(outcome("instructions-read/rocksdb", &[50.0], &[100.0]).verdict, Verdict::Met);
     assert_eq!(outcome("instructions-read/rocksdb", &[51.0], &[100.0]).verdict, Verdict::Short);
-    assert_eq!(outcome("update-cold/rocksdb", &[1.0], &[100.0]).verdict, Verdict::Reported);
+    assert_eq!(outcome("update-cold/fjall", &[1.0], &[100.0]).verdict, Verdict::Reported);
     // Without slack.
     assert_eq!(outcome("restart/seawall", &[3.0], &[2.0]).verdict, Verdict::Met);
     assert_eq!(outcome("restart/seawall", &[3.1], &[2.0]).verdict, Verdict::Short);
@@ -75,7 +75,7 @@ fn memory_of_the_bookkeeping_is_what_grows_beyond_the_pool() {
 fn what_is_not_measured_is_not_met_and_what_is_not_offered_does_not_count() {
     let missing = outcome("commit-16/rocksdb", &[100.0], &[]);
     assert_eq!((missing.verdict, missing.why.as_deref()), (Verdict::NotMeasured, Some("it broke")));
-    let missing = outcome("update-cold/rocksdb", &[], &[1.0]);
+    let missing = outcome("update-cold/fjall", &[], &[1.0]);
     assert_eq!(missing.verdict, Verdict::NotMeasured, "also what is only reported");
     assert_eq!(outcome("commit-16/rocksdb", &[1.0], &[0.0]).verdict, Verdict::NotMeasured, "no ratio to nothing");
     let goal = goal_named("commit-16/redb");
@@ -92,8 +92,8 @@ fn what_is_not_measured_is_not_met_and_what_is_not_offered_does_not_count() {
 fn one_short_goal_fails_the_run() {
     let met = outcome("commit-16/rocksdb", &[150.0], &[100.0]);
     let short = outcome("commit-16/rocksdb", &[1.0], &[100.0]);
-    let reported = outcome("update-cold/rocksdb", &[1.0], &[100.0]);
-    let missing = outcome("update-cold/rocksdb", &[], &[]);
+    let reported = outcome("update-cold/fjall", &[1.0], &[100.0]);
+    let missing = outcome("update-cold/fjall", &[], &[]);
     assert!(all_well(&[met.clone(), reported.clone()]));
     assert!(!all_well(&[met.clone(), short.clone()]) && !all_well(&[met.clone(), missing.clone()]) && !all_well(&[]));
     assert_eq!(tally(&[met, short, reported, missing]), (1, 2), "what is only reported is not counted");
