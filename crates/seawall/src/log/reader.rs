@@ -290,25 +290,28 @@ impl LogReader {
         if self.planted.has(Mutant::RingForgotten) {
             return Ok(false);
         }
-        let taken = self.entries_of(&ring);
+        let taken = self.entries_of(&ring)?;
+        if taken.is_empty() {
+            return Ok(false);
+        }
         let (start, end) = (self.at, self.at + taken.len() as u64);
-        if start == end {
+        let block = self.block_bytes.max(BUFFER_ALIGN);
+        let (floor, blocks_end) = (start & !(block as u64 - 1), end.next_multiple_of(block as u64));
+        let mut bytes = AlignedBuf::zeroed((blocks_end - floor) as usize);
+        // Before them lies log that was read; behind them nothing that counts, so it may be unreadable.
+        for at in [floor, blocks_end - block as u64] {
+            self.window.seek(at);
+            self.load(at + block as u64)?;
+            bytes[(at - floor) as usize..][..block].copy_from_slice(self.window.get(at, block));
+        }
+        if self.unreadable.iter().any(|(piece, _)| (floor..start).contains(piece)) {
             return Ok(false);
         }
-        let block = self.block_bytes.max(BUFFER_ALIGN) as u64;
-        let (floor, blocks_end) = (start & !(block - 1), end.next_multiple_of(block));
-        self.window.seek(floor);
-        self.load(blocks_end)?;
-        // A part of these blocks that cannot be read stays the error that it is.
-        let kept = |piece: u64| piece < start || end < piece + BUFFER_ALIGN as u64;
-        if self.unreadable.iter().any(|(piece, _)| (floor..blocks_end).contains(piece) && kept(*piece)) {
-            return Ok(false);
-        }
-        let mut bytes = AlignedBuf::copy_of(self.window.get(floor, (blocks_end - floor) as usize));
         bytes[(start - floor) as usize..][..taken.len()].copy_from_slice(&taken);
         let mut at = floor;
         while at < blocks_end {
-            let next = blocks_end.min((at / self.segment_bytes + 1) * self.segment_bytes);
+            let segment_end = (at / self.segment_bytes + 1) * self.segment_bytes;
+            let next = blocks_end.min(segment_end).min(at + READ_BYTES as u64);
             let part = &bytes[(at - floor) as usize..(next - floor) as usize];
             let file = self.shelf.get(at / self.segment_bytes)?;
             file.write_durable_at(at % self.segment_bytes, part, Cause::Recovery)?;
@@ -316,29 +319,48 @@ impl LogReader {
         }
         // All of it is read again, from the segments, as any other log.
         self.window.len = 0;
+        self.window.seek(floor);
         self.ahead = ReadAhead::default();
         self.unreadable.retain(|(piece, _)| !(floor..blocks_end).contains(piece));
         Ok(true)
     }
 
-    /// The bytes of the entries that the ring has from `at` on (`ring_file.rs`, 3).
-    fn entries_of(&self, ring: &OldRing) -> Vec<u8> {
+    /// The bytes of the entries from `at` on that the ring has, the first perhaps only from a segment's end on: what is
+    /// before that is written, and its place in the ring used again (`ring_file.rs`, 2 and 3).
+    fn entries_of(&mut self, ring: &OldRing) -> Result<Vec<u8>> {
+        let first_end = (self.at / self.segment_bytes + 1) * self.segment_bytes;
+        let upto = self.files_end.min(self.at + ENTRY_BYTES_MAX as u64);
+        self.load_from(self.at, upto)?;
+        let ends = (first_end..upto).step_by(self.segment_bytes as usize);
+        let mut tried = std::iter::once(self.at).chain(ends).map(|cut| self.entries_from(cut, ring));
+        Ok(tried.find(|taken| !taken.is_empty()).unwrap_or_default())
+    }
+
+    /// The bytes of the entries from `at` on; those before `cut` are in the window, the others in the ring.
+    fn entries_from(&self, cut: u64, ring: &OldRing) -> Vec<u8> {
+        let copy_to = |lsn: u64, into: &mut [u8]| {
+            let (written, other) = into.split_at_mut(into.len().min(cut.saturating_sub(lsn) as usize));
+            if !written.is_empty() {
+                written.copy_from_slice(self.window.get(lsn, written.len()));
+            }
+            ring.copy_to(lsn + written.len() as u64, other);
+        };
         let mut incarnations = match self.last_incarnation {
             // The checkpoint is the segments' end.
             0 => self.incarnation_min..=self.incarnation_max,
             last => last..=last,
         };
         // What lies further was overwritten; admitted log has its segment.
-        let limit = (self.at + ring.len()).min(self.files_end);
+        let limit = (cut + ring.len()).min(self.files_end);
         let mut taken = Vec::new();
         loop {
             let (begun, lsn) = (taken.len(), self.at + taken.len() as u64);
             let mut bytes = [0; HEADER_BYTES];
-            ring.copy_to(lsn, &mut bytes);
+            copy_to(lsn, &mut bytes);
             let header = Header::decode(&bytes, &incarnations).filter(|header| lsn + header.entry_bytes() <= limit);
             let Some(header) = header else { break };
             taken.resize(begun + header.entry_bytes() as usize, 0);
-            ring.copy_to(lsn, &mut taken[begun..]);
+            copy_to(lsn, &mut taken[begun..]);
             if !self.seal.holds(lsn, &header, &taken[begun + HEADER_BYTES..]) {
                 taken.truncate(begun);
                 break;

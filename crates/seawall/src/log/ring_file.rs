@@ -7,9 +7,9 @@
 //!
 //! 1. The byte of the stream at `lsn` is the file's byte `lsn % length`. The file has no header: an entry proves itself.
 //! 2. *Killed.* The kernel keeps the pages. The segments hold everything before [`Log::written`](super::Log::written),
-//!    the ring everything from there on (`ring.rs`, 1). The next opening takes the entries behind the segments' end, one
-//!    after the other, and writes them to the segments, flushed, before it does anything else: a crash meanwhile finds
-//!    them here or there.
+//!    the ring everything from there on (`ring.rs`, 1); of an entry across a segment's end, the segment may have the first
+//!    part alone. The next opening takes the entries behind the segments' end, one after the other, and writes them to
+//!    the segments, flushed, before it does anything else: a crash meanwhile finds them here or there.
 //! 3. *Power cut.* The file's bytes are of any age. An entry is taken only at its own place, whole, and if the opening
 //!    that made the last entry in the segments made it. An opening's first entry is durable in the segments before
 //!    anything else is logged, so no entry that an earlier opening left here is ever taken.

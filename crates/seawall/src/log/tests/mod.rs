@@ -42,6 +42,7 @@ pub(super) struct Machine {
     pub(super) clock: Arc<TestClock>,
     pub(super) method: FlushMethod,
     pub(super) segment_bytes: u64,
+    pub(super) buffer_bytes: usize,
     pub(super) ring_dir: Option<PathBuf>,
 }
 
@@ -56,6 +57,7 @@ impl Machine {
             clock: Arc::default(),
             method: FlushMethod::ODirect,
             segment_bytes: 64 << 10,
+            buffer_bytes: 4 * MTR_BYTES_MAX,
             ring_dir: None,
         }
     }
@@ -75,8 +77,8 @@ impl Machine {
             method: self.method,
             block_bytes: 4096,
             segment_bytes: self.segment_bytes,
-            capacity_bytes: 2 << 20,
-            buffer_bytes: 4 * MTR_BYTES_MAX,
+            capacity_bytes: 2 * self.buffer_bytes as u64,
+            buffer_bytes: self.buffer_bytes,
             ring_dir: self.ring_dir.clone(),
             incarnation,
             clock: self.clock.clone(),

@@ -17,6 +17,17 @@ fn written(log: &Log, bodies: std::ops::Range<usize>) {
     }
 }
 
+/// Commits bodies of this length until the buffer is full.
+fn fill(log: &Log, bodies: &mut Vec<Vec<u8>>, len: usize) {
+    while let Ok(credit) = log.try_admit(len).unwrap() {
+        bodies.push(vec![bodies.len() as u8; len]);
+        let reservation = log.reserve(credit, len);
+        let end = reservation.end;
+        reservation.publish(bodies.last().unwrap());
+        log.wait(end, Durability::Written).unwrap();
+    }
+}
+
 /// Writes these bytes over those of a file.
 fn overwrite(disk: &SimDisk, path: &str, bytes: &[u8]) {
     let file = disk.open(path.as_ref(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
@@ -37,6 +48,41 @@ fn a_commit_at_written_writes_nothing_and_outlives_the_process() {
     let (_process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(bodies, (0..500).map(|i| body(i, 60)).collect::<Vec<_>>());
     assert_eq!(log.durable(), log.head(), "what the ring had is durable now");
+}
+
+/// More than the reader holds at a time (1).
+#[test]
+fn a_whole_ring_outlives_the_process() {
+    let machine = Machine { segment_bytes: 1 << 20, buffer_bytes: 16 << 20, ..machine(9) };
+    let (process, log) = machine.create();
+    let mut bodies = Vec::new();
+    fill(&log, &mut bodies, 60_000);
+    log.write_group(false).unwrap();
+    assert!(log.head().0 - log.written().0 > 13 << 20, "{} of {}", log.written(), log.head());
+    process.crash_by(SimDisk::process_crash);
+    let (_process, _log, found) = machine.reopen(FIRST_LSN, 2).unwrap();
+    assert_eq!((found.len(), found == bodies), (bodies.len(), true));
+}
+
+/// A segment ends within an entry: its first part is in that segment alone, as its place in the ring is used again.
+#[test]
+fn an_entry_is_put_together_from_the_segments_and_the_ring() {
+    for len in [1_000, 50_000, 200_000] {
+        let machine = machine(10);
+        let (process, log) = machine.create();
+        let mut bodies = Vec::new();
+        for writes in [0, 1, 2, 3] {
+            if writes > 0 {
+                assert!(log.write_group(false).unwrap());
+            }
+            fill(&log, &mut bodies, len);
+            let machine = machine.fork(writes);
+            machine.disk.process_crash();
+            let (_process, _log, found) = machine.reopen(FIRST_LSN, 2).unwrap();
+            assert_eq!((found.len(), found == bodies), (bodies.len(), true), "{writes} writes of bodies of {len}");
+        }
+        process.crash_by(SimDisk::process_crash);
+    }
 }
 
 #[test]
