@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
 use seawall_io::probe::Finding;
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, RequestKind, Result,
-    SharedMemory, SyncHow, Ticket, WriteHow,
+    Allocate, BackendInfo, Cached, Completer, Completion, Disk, FileIdentity, Handle, Op, OpenHow, Request, RequestKind,
+    Result, SharedMemory, SyncHow, Ticket, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -113,6 +113,10 @@ impl Disk for SlowDisk {
 
     fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
         self.below.untorn_write_bytes(path)
+    }
+
+    fn identity(&self, file: &Handle) -> Result<FileIdentity> {
+        self.below.identity(file)
     }
 
     fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {

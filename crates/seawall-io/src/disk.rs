@@ -195,6 +195,23 @@ pub trait Disk: Send + Sync + fmt::Debug {
         Err(IoError::os(Op::Inspect, file.path(), libc::EOPNOTSUPP))
     }
 
+    /// Which file this is, whatever its name.
+    ///
+    /// # Errors
+    /// The kernel's refusal; this default's, without a descriptor.
+    fn identity(&self, file: &Handle) -> Result<FileIdentity> {
+        let stat = rustix::fs::fstat(file.fd(Op::Inspect)?);
+        let stat = stat.map_err(|e| IoError::os(Op::Inspect, file.path(), e.raw_os_error()))?;
+        // (Their types differ by architecture.)
+        #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+        Ok(FileIdentity {
+            device: stat.st_dev.into(),
+            inode: stat.st_ino.into(),
+            owner: stat.st_uid,
+            names: stat.st_nlink as u64,
+        })
+    }
+
     // --- asynchronously ------------------------------------------------------------------------------------
 
     /// Submits a batch with as few system calls as the backend can. Returns one ticket for each request, in
@@ -287,6 +304,19 @@ pub enum Create {
     New,
     /// Either.
     IfMissing,
+}
+
+/// A file, whatever its name: [`Disk::identity`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The device that its file system is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+    /// The user that it belongs to.
+    pub owner: u32,
+    /// How many names it has; 0 when it was removed and is only still open.
+    pub names: u64,
 }
 
 /// Ways of allocating blocks.

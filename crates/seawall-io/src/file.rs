@@ -17,7 +17,7 @@ mod request;
 mod transfer;
 
 use crate::class::{Cause, FileClass, Op};
-use crate::disk::{Allocate, Cached, Create, Disk, Handle, OpenHow, SyncHow};
+use crate::disk::{Allocate, Cached, Create, Disk, FileIdentity, Handle, OpenHow, SyncHow};
 use crate::error::{IoError, Result};
 use crate::method::{EffectiveMode, FlushMethod};
 use crate::probe::{DirectSupport, direct_support};
@@ -278,6 +278,14 @@ impl File {
         self.len() == 0
     }
 
+    /// Which file this is, whatever its name: [`Disk::identity`].
+    ///
+    /// # Errors
+    /// As [`Disk::identity`].
+    pub fn identity(&self) -> Result<FileIdentity> {
+        self.disk.identity(&self.current().handle)
+    }
+
     /// Maps its first `len` bytes as memory: [`Disk::map_shared`].
     ///
     /// # Errors
@@ -483,7 +491,9 @@ impl File {
     pub fn set_method(&self, method: FlushMethod) -> Result<EffectiveMode> {
         // Open first (4): from here on both descriptors see every write-back error.
         let new = open_by(&*self.disk, &self.path, method, Create::No)?;
-        if !is_same_file(&new.handle, &self.current().handle) {
+        // A disk without identities has only one file of a name.
+        let identities = (self.disk.identity(&new.handle), self.identity());
+        if matches!(identities, (Ok(a), Ok(b)) if (a.device, a.inode) != (b.device, b.inode)) {
             return Err(IoError::os(Op::Open, &self.path, libc::ESTALE));
         }
         let mode = new.mode.clone();
@@ -532,17 +542,5 @@ impl File {
     /// The kernel's refusal.
     pub fn drop_cache(&self) -> Result<()> {
         self.disk.drop_cache(&self.current().handle, 0, 0)
-    }
-}
-
-/// Whether two handles of the operating system lead to one file. Handles of other disks are assumed to.
-fn is_same_file(a: &Handle, b: &Handle) -> bool {
-    let identity = |handle: &Handle| {
-        let stat = rustix::fs::fstat(handle.fd(Op::Inspect).ok()?).ok()?;
-        Some((stat.st_dev, stat.st_ino))
-    };
-    match (identity(a), identity(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => true,
     }
 }

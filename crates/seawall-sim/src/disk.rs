@@ -14,8 +14,8 @@ use crate::state::{About, Errno, State, error, joined};
 use crate::trace::{Call, Trace};
 use seawall_io::probe::Finding;
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Completer, Completion, Disk, Handle, Op, OpenHow, Request, Result, SharedMemory,
-    SyncHow, Ticket, WriteHow,
+    Allocate, BackendInfo, Cached, Completer, Completion, Disk, FileIdentity, Handle, Op, OpenHow, Request, Result,
+    SharedMemory, SyncHow, Ticket, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -468,6 +468,10 @@ impl Disk for SimDisk {
     fn untorn_write_bytes(&self, _path: &Path) -> Finding<u32> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Finding::Known(state.options.physical_sector_bytes)
+    }
+
+    fn identity(&self, file: &Handle) -> Result<FileIdentity> {
+        self.on_file(Call::Identity, file, (0, 0), |state, id, _| Ok((state.identity(id)?, 0)))
     }
 
     fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {

@@ -11,8 +11,8 @@
 use crate::SimDisk;
 use seawall_io::probe::Finding;
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Completion, Disk, Handle, IoError, Op, OpenHow, Request, Result, SharedMemory,
-    SyncHow, Ticket, WriteHow,
+    Allocate, BackendInfo, Cached, Completion, Disk, FileIdentity, Handle, IoError, Op, OpenHow, Request, Result,
+    SharedMemory, SyncHow, Ticket, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -92,6 +92,9 @@ impl Disk for Process {
     }
     fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
         self.disk.untorn_write_bytes(path)
+    }
+    fn identity(&self, file: &Handle) -> Result<FileIdentity> {
+        self.alive(file.path(), |disk| disk.identity(file))
     }
     fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {
         self.alive(file.path(), |disk| disk.map_shared(file, len))

@@ -19,7 +19,8 @@ use crate::queue::{ATTEMPTS_MAX, InFlight, Queue};
 use crate::rng::SeededRng;
 use crate::trace::{Call, Trace, TraceEntry};
 use seawall_io::{
-    Allocate, Completion, Create, IoError, IoErrorKind, OpenHow, Request, RequestKind, SharedMemory, SyncHow, WriteHow,
+    Allocate, Completion, Create, FileIdentity, IoError, IoErrorKind, OpenHow, Request, RequestKind, SharedMemory,
+    SyncHow, WriteHow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -596,6 +597,12 @@ impl State {
             Ok(((), moved)) => moved as i64,
             Err(Errno(errno)) => -i64::from(errno),
         }
+    }
+
+    pub(crate) fn identity(&self, id: u64) -> Answer<FileIdentity> {
+        let inode = self.opened(id)?.inode;
+        let names = self.names.seen.values().filter(|named| **named == inode).count() as u64;
+        Ok(FileIdentity { device: 0, inode, owner: 0, names })
     }
 
     // --- shared memory -------------------------------------------------------------------------------------

@@ -267,6 +267,11 @@ impl Reservation<'_> {
     /// When `body` is not as long as was reserved: pages carry the LSN already.
     pub fn publish(mut self, body: &[u8]) {
         let log = self.log;
+        // The next opening finds in a ring what is published, also if no write may follow: perhaps of a page that a
+        // mini-transaction broke which then poisoned the database. The log ends here, as if that had been written.
+        if log.ring_file.is_some() && log.health.check().is_err() {
+            return;
+        }
         let place = self.place.take().expect("a reservation is published once");
         // Everything durable now lies before this entry, which is not published yet.
         let durable = log.led.0.durable.load(Ordering::Acquire);
@@ -593,7 +598,7 @@ impl Log {
         self.segments.set_reserve(bytes);
     }
 
-    /// SegmentOptions much log is kept at most, bytes.
+    /// So much log is kept at most, bytes.
     pub fn capacity(&self) -> u64 {
         self.segments.capacity()
     }

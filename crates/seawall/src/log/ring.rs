@@ -77,9 +77,9 @@ impl RingMemory {
 
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// The ring's bytes, inside `owner`, of which nothing else is used again: all access is through this pointer.
+    /// The ring's bytes, inside `_owner`, of which nothing else is used again: all access is through this pointer.
     memory: NonNull<u8>,
-    owner: RingMemory,
+    _owner: RingMemory,
     /// A power of two.
     bytes: u64,
     /// A power of two, at most `bytes`.
@@ -189,7 +189,7 @@ impl Ring {
             GroupReader { ring: memory, tails: (0..TAILS).map(|_| None).collect(), taken: at, whole: at, next: at };
         let ring = Self {
             memory,
-            owner,
+            _owner: owner,
             bytes: bytes as u64,
             block: block as u64,
             slots: Slots::new(at),
@@ -203,11 +203,6 @@ impl Ring {
         // SAFETY: nothing else knows the ring yet; a prefix is shorter than a block.
         unsafe { ring.put(floor, prefix) };
         (ring, reader)
-    }
-
-    /// Whether what is published survives the death of this process.
-    pub(super) fn is_shared(&self) -> bool {
-        matches!(self.owner, RingMemory::Shared(_))
     }
 
     fn floor(&self, lsn: u64) -> u64 {

@@ -14,26 +14,35 @@
 //!    that made the last entry in the segments made it. An opening's first entry is durable in the segments before
 //!    anything else is logged, so no entry that an earlier opening left here is ever taken.
 //! 4. A clean shutdown needs nothing of it, and removes it.
-//! 5. The file [`POINTER`] in the log's directory says where it is: an opening with other options finds it.
-//! 6. Every byte of the file is written before it is mapped: a store never needs space. It is locked while it is mapped.
+//! 5. The file [`POINTER`] in the log's directory says where it is: an opening with other options finds it. The pointer
+//!    also holds its own inode, so that it is known for a copy: a copy of the directory neither takes nor removes the
+//!    ring of the database that it was copied from. A ring within the log's directory was copied with it.
+//! 6. Each opening makes a file of its own under a name that no file has, before it points there, and fills it after
+//!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is mapped,
+//!    and taken up only if it belongs to the user to whom the pointer belongs.
+//! 7. A file that was removed while it is mapped ends with the process: from then on commits at `Written` wait for a
+//!    write ([`RingFile::is_there`]).
 
 use super::{LogConfig, MTR_BYTES_MAX, segment_file};
 use crate::error::{Error, Result, while_locked};
-use seawall_io::{Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, SharedMemory};
+use seawall_io::{Cause, Create, Disk, File, FileClass, FileIdentity, FileOptions, FlushMethod, IoError, SharedMemory};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The file that holds the path of the ring's file.
 pub(super) const POINTER: &str = "ring";
 /// While it is written.
 const POINTER_NEW: &str = "ring.new";
-/// The longest path, bytes.
-const PATH_MAX: u64 = 4096;
+/// Its numbers and the longest path, bytes.
+const POINTER_MAX: u64 = 4096 + 64;
 /// Bytes of one write.
 const CHUNK: usize = 1 << 20;
 const ENOENT: i32 = 2;
+const EBADF: i32 = 9;
+const EEXIST: i32 = 17;
 const EOPNOTSUPP: i32 = 95;
 
 /// The file of the ring in use. Mapped as long as the ring's memory exists, locked as long as this does.
@@ -41,6 +50,7 @@ const EOPNOTSUPP: i32 = 95;
 pub(super) struct RingFile {
     disk: Arc<dyn Disk>,
     file: File,
+    is_there: AtomicBool,
 }
 
 /// A ring that an opening left which did not close.
@@ -49,23 +59,46 @@ pub(super) struct OldRing {
     bytes: Vec<u8>,
 }
 
+/// What [`POINTER`] says.
+struct Pointer {
+    /// `None` if it is none, or a copy of another database's.
+    ring: Option<PathBuf>,
+    owner: u32,
+}
+
 fn open(disk: &Arc<dyn Disk>, path: &Path, create: Create, config: &LogConfig) -> seawall_io::Result<File> {
     let options = FileOptions::new(FileClass::Redo, FlushMethod::Fsync).create(create).stats(&config.stats);
     File::open(disk.clone(), path, options)
 }
 
-/// Where the last opening had its ring; `None` if that had none, or a power cut left no path.
-fn pointed(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<PathBuf>> {
+/// The device and inode of a pointer, as it holds them itself.
+fn numbers_of(pointer: FileIdentity) -> String {
+    format!("{:x}:{:x}", pointer.device, pointer.inode)
+}
+
+/// Where the last opening had its ring; `None` if that had none, or a power cut left nothing of it.
+fn pointed(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<Pointer>> {
     let file = match open(disk, &config.dir.join(POINTER), Create::No, config) {
         Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
         opened => opened?,
     };
-    let mut path = vec![0; file.len().min(PATH_MAX) as usize];
-    file.read_at(0, &mut path, Cause::Recovery)?;
-    let path = PathBuf::from(OsStr::from_bytes(&path));
-    // Relative to the log's directory, so that a database can be moved.
+    let mut bytes = vec![0; file.len().min(POINTER_MAX) as usize];
+    file.read_at(0, &mut bytes, Cause::Recovery)?;
+    let is = file.identity()?;
+    let mut parts = bytes.splitn(2, |byte| *byte == b' ');
+    let (numbers, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let path = Path::new(OsStr::from_bytes(path));
     let is_ring = path.extension().is_some_and(|extension| extension == "ring");
-    Ok(is_ring.then(|| config.dir.join(path)))
+    let copied_with_it = path.components().all(|part| matches!(part, Component::CurDir | Component::Normal(_)));
+    let is_own = copied_with_it || numbers == numbers_of(is).as_bytes();
+    if is_ring && !is_own {
+        log::warn!(
+            "this is a copy of the database whose log's ring is {}: what is only there is not in the copy",
+            path.display()
+        );
+    }
+    // Relative to the log's directory, so that a database can be moved.
+    Ok(Some(Pointer { ring: (is_ring && is_own).then(|| config.dir.join(path)), owner: is.owner }))
 }
 
 impl OldRing {
@@ -74,20 +107,24 @@ impl OldRing {
     /// # Errors
     /// [`Error::Locked`]; [`Error::Io`].
     pub(super) fn find(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<Self>> {
-        let Some(path) = pointed(disk, config)? else { return Ok(None) };
+        let Some(Pointer { ring: Some(path), owner }) = pointed(disk, config)? else { return Ok(None) };
         let file = match open(disk, &path, Create::No, config) {
             Err(e) if e.errno() == Some(ENOENT) => {
                 log::warn!(
-                    "{} is gone, probably because the machine was restarted: commits at Written of the last \
-                     flush_interval before that may be lost",
+                    "{} is gone, because the machine was restarted or the file was removed: commits at Written of the \
+                     last flush_interval before that may be lost",
                     path.display()
                 );
                 return Ok(None);
             }
             opened => opened?,
         };
+        if file.identity()?.owner != owner {
+            log::warn!("{} belongs to another user than the log: it is not taken for the log's ring", path.display());
+            return Ok(None);
+        }
         while_locked(&*config.clock, || segment_file::lock(&file))?;
-        // A power cut while it was made can leave any length.
+        // A death while it was made can leave any length.
         let len = file.len() as usize;
         if !len.is_power_of_two() || len < 4 * MTR_BYTES_MAX {
             return Ok(None);
@@ -113,79 +150,102 @@ impl OldRing {
 }
 
 impl RingFile {
-    /// Makes the file in `config.ring_dir`, maps it, and notes where it is. What an earlier opening left there or
-    /// elsewhere is gone then. `None` without that directory, and when its file system is full: then commits at
-    /// `Written` wait for a write, as without the option.
+    /// Makes the file in `config.ring_dir`, maps it, and notes where it is. What an earlier opening left is gone then.
+    /// `None` without that directory, and when its file system is full: then commits at `Written` wait for a write, as
+    /// without the option.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the directory cannot be used; [`Error::Locked`]; [`Error::Io`].
+    /// [`Error::InvalidOption`] when the directory cannot be used; [`Error::Io`].
     pub(super) fn make(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<(Self, SharedMemory)>> {
-        let before = pointed(disk, config)?;
-        let Some(dir) = &config.ring_dir else {
-            remove(&**disk, config, before.as_deref());
-            return Ok(None);
-        };
-        match Self::make_in(dir, disk, config, before.as_deref()) {
+        if let Some(before) = pointed(disk, config)? {
+            remove(&**disk, config, before.ring.as_deref());
+        }
+        let Some(dir) = &config.ring_dir else { return Ok(None) };
+        let (relative, file) = match Self::create(dir, disk, config) {
             Err(Error::Io(e)) if e.is_full() => {
-                log::warn!("log_ring_dir = {} has no room, so commits at Written wait for a write: {e}", dir.display());
-                let half_made = config.dir.join(Self::path_in(dir, config));
-                for path in [config.dir.join(POINTER_NEW), half_made] {
-                    remove(&**disk, config, Some(&path));
-                }
-                Ok(None)
+                warn_full(dir, &e);
+                return Ok(None);
             }
-            made => made.map(Some),
+            created => created?,
+        };
+        match Self::fill(dir, &relative, &file, disk, config) {
+            Ok(memory) => Ok(Some((Self { disk: disk.clone(), file, is_there: AtomicBool::new(true) }, memory))),
+            Err(error) => {
+                remove(&**disk, config, Some(file.path()));
+                match error {
+                    Error::Io(e) if e.is_full() => {
+                        warn_full(dir, &e);
+                        Ok(None)
+                    }
+                    error => Err(error),
+                }
+            }
         }
     }
 
-    /// The path of the file, relative to the log's directory.
-    fn path_in(dir: &Path, config: &LogConfig) -> PathBuf {
-        let name: String = config.database.iter().map(|byte| format!("{byte:02x}")).collect();
-        dir.join(format!("seawall-{name}.ring"))
+    /// A new empty file, locked, and its path relative to the log's directory.
+    fn create(dir: &Path, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<(PathBuf, File)> {
+        let database: String = config.database.iter().map(|byte| format!("{byte:02x}")).collect();
+        for n in 0u32.. {
+            let more = if n == 0 { String::new() } else { format!("-{n}") };
+            let relative = dir.join(format!("seawall-{database}-{}{more}.ring", config.incarnation));
+            match open(disk, &config.dir.join(&relative), Create::New, config) {
+                // Of a copy of this database.
+                Err(e) if e.errno() == Some(EEXIST) => {}
+                Err(e) if e.errno() == Some(ENOENT) => {
+                    return Err(refused(dir, "there is no such directory: make it, or name another"));
+                }
+                opened => {
+                    let file = opened?;
+                    while_locked(&*config.clock, || segment_file::lock(&file))?;
+                    return Ok((relative, file));
+                }
+            }
+        }
+        Err(refused(dir, "there are too many rings of copies of this database: remove those that are not in use"))
     }
 
-    fn make_in(
+    /// Points at the file, writes all of it and maps it.
+    fn fill(
         dir: &Path,
+        relative: &Path,
+        file: &File,
         disk: &Arc<dyn Disk>,
         config: &LogConfig,
-        before: Option<&Path>,
-    ) -> Result<(Self, SharedMemory)> {
-        let relative = Self::path_in(dir, config);
-        let path = config.dir.join(&relative);
-        if before.is_some_and(|before| before != path) {
-            remove(&**disk, config, before);
-        }
-        let refused =
-            |why: String| Error::InvalidOption { name: "log_ring_dir".into(), value: dir.display().to_string(), why };
-        let file = match open(disk, &path, Create::IfMissing, config) {
-            Err(e) if e.errno() == Some(ENOENT) => {
-                return Err(refused("there is no such directory: make it, or name another".into()));
-            }
-            opened => opened?,
-        };
-        while_locked(&*config.clock, || segment_file::lock(&file))?;
-        let bytes = config.buffer_bytes;
-        if file.len() != bytes as u64 {
-            file.cut(0, Cause::Other)?;
-        }
-        let zeroes = vec![0; CHUNK.min(bytes)];
-        for at in (0..bytes).step_by(zeroes.len()) {
-            file.write_at(at as u64, &zeroes, Cause::Preallocate)?;
-        }
-        let memory = file.map_shared(bytes).map_err(|e| match e.errno() {
-            Some(EOPNOTSUPP) => refused(
+    ) -> Result<SharedMemory> {
+        let refuse = |e: IoError| match e.errno() {
+            Some(EOPNOTSUPP | EBADF) => refused(
+                dir,
                 "a file there cannot be shared memory that never needs space: name a directory of tmpfs (/dev/shm), \
-                 ext4 or XFS, or none"
-                    .into(),
+                 ext4 or XFS, or none",
             ),
             _ => e.into(),
-        })?;
+        };
         let new = config.dir.join(POINTER_NEW);
         let pointer = open(disk, &new, Create::IfMissing, config)?;
         pointer.cut(0, Cause::Other)?;
-        pointer.write_at(0, relative.as_os_str().as_bytes(), Cause::Other)?;
+        let numbers = numbers_of(pointer.identity().map_err(refuse)?);
+        pointer.write_at(0, &[numbers.as_bytes(), b" ", relative.as_os_str().as_bytes()].concat(), Cause::Other)?;
         disk.rename(&new, &config.dir.join(POINTER))?;
-        Ok((Self { disk: disk.clone(), file }, memory))
+        let zeroes = vec![0; CHUNK.min(config.buffer_bytes)];
+        for at in (0..config.buffer_bytes).step_by(zeroes.len()) {
+            file.write_at(at as u64, &zeroes, Cause::Preallocate)?;
+        }
+        file.map_shared(config.buffer_bytes).map_err(refuse)
+    }
+
+    /// Whether the file was there when this was last asked with `look`. Once it was not, it never is again.
+    pub(super) fn is_there(&self, look: bool) -> bool {
+        if look && self.is_there.load(Ordering::Relaxed) && self.file.identity().is_ok_and(|is| is.names == 0) {
+            self.is_there.store(false, Ordering::SeqCst);
+            log::warn!(
+                "{} was removed while it is in use: from now on commits at Written wait for a write, until the \
+                 database is opened again. In /dev/shm, systemd-logind removes the files of a user who logs out \
+                 (RemoveIPC=yes): name another directory in log_ring_dir",
+                self.file.path().display()
+            );
+        }
+        self.is_there.load(Ordering::SeqCst)
     }
 
     /// Removes it: the log was closed. If that fails it stays, and the next opening looks at it for nothing.
@@ -194,11 +254,19 @@ impl RingFile {
     }
 }
 
-/// Removes a ring's file, and first the path to it.
+fn refused(dir: &Path, why: &str) -> Error {
+    Error::InvalidOption { name: "log_ring_dir".into(), value: dir.display().to_string(), why: why.into() }
+}
+
+fn warn_full(dir: &Path, error: &IoError) {
+    log::warn!("log_ring_dir = {} has no room, so commits at Written wait for a write: {error}", dir.display());
+}
+
+/// Removes the path to a ring, what was begun of the next, and the ring itself.
 fn remove(disk: &dyn Disk, config: &LogConfig, ring: Option<&Path>) {
-    let Some(ring) = ring else { return };
-    for path in [&config.dir.join(POINTER), ring] {
-        if let Err(e) = disk.remove(path) {
+    let paths = [Some(config.dir.join(POINTER)), Some(config.dir.join(POINTER_NEW)), ring.map(Path::to_path_buf)];
+    for path in paths.into_iter().flatten() {
+        if let Err(e) = disk.remove(&path) {
             if e.errno() != Some(ENOENT) {
                 log::warn!("{} stays where it is: {e}", path.display());
             }

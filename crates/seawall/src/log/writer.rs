@@ -30,6 +30,7 @@ use crate::mutants::Mutant;
 use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, File, FlushMethod, STEP_BYTES};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The longest wait for other threads before a write...
 const GATHER_NS: u64 = 200_000;
@@ -237,12 +238,16 @@ impl Log {
 
     /// Everything before this survives the death of the process.
     fn survives(&self) -> u64 {
-        if self.ring.is_shared() { self.ring.oldest_unpublished() } else { self.ring.written() }
+        if self.ring_outlives_us() { self.ring.oldest_unpublished() } else { self.ring.written() }
+    }
+
+    fn ring_outlives_us(&self) -> bool {
+        self.ring_file.as_ref().is_some_and(|ring| ring.is_there(false))
     }
 
     /// [`Log::wait`], if it is not done already.
     pub(super) fn wait_for(&self, wanted: Wanted) -> Result<()> {
-        if wanted.need == Need::Level(Durability::Written) && self.ring.is_shared() {
+        if wanted.need == Need::Level(Durability::Written) && self.ring_outlives_us() {
             self.until_published(wanted.lsn)?;
             if self.is_done(wanted) {
                 return Ok(());
@@ -301,9 +306,9 @@ impl Log {
             if turn < 64 {
                 std::hint::spin_loop();
             } else {
-                // One of the places may have been abandoned.
+                // One of the places may have been abandoned, or its thread wait for the memory of a file.
                 self.health.check()?;
-                std::thread::yield_now();
+                if turn < 1_000 { std::thread::yield_now() } else { std::thread::sleep(Duration::from_micros(50)) }
             }
         }
         Ok(())
@@ -438,6 +443,9 @@ impl Log {
         let unflushed = self.ring.oldest_unpublished() > self.led.0.durable.load(Ordering::Acquire);
         // Well before the interval ends, so that it is kept although this is called only now and then.
         if unflushed && !self.is_younger_than(self.interval_ns() / 2) {
+            if let Some(ring) = &self.ring_file {
+                ring.is_there(true);
+            }
             return self.write_group(true);
         }
         // No thread waits for deferred commits: written before the buffer is full, they never make a thread

@@ -7,8 +7,8 @@
 //! 3. Reads of the clock and the collection of completions are not operations.
 
 use seawall_io::{
-    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, Handle, OpenHow, Request, Result, SharedMemory, SyncHow,
-    Ticket, WriteHow,
+    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, FileIdentity, Handle, OpenHow, Request, Result, SharedMemory,
+    SyncHow, Ticket, WriteHow,
 };
 use seawall_sim::{Process, SimDisk};
 use std::io::IoSlice;
@@ -116,6 +116,9 @@ impl Disk for DyingProcess {
     }
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.alive().free_bytes(path)
+    }
+    fn identity(&self, file: &Handle) -> Result<FileIdentity> {
+        self.alive().identity(file)
     }
     fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {
         self.alive().map_shared(file, len)

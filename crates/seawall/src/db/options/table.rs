@@ -201,8 +201,9 @@ options! {
         "A directory for the log buffer as a mapped file; empty for memory of the process. Relative to the log's directory.",
         "With it a commit at Written waits for no write: what it left in the buffer survives the death of the process, \
          and the next opening finds it, also with another value here. Best on tmpfs (/dev/shm), which must have room \
-         for log_buffer_size. `.` is the log's directory, on ext4 or XFS: then the kernel also writes the buffer to the \
-         disk now and then, and the page cache holds it.";
+         for log_buffer_size, and where no other program removes the file: systemd-logind does for a user who logs out \
+         (RemoveIPC=yes). `.` is the log's directory, on ext4 or XFS: then the kernel also writes the buffer to the \
+         disk now and then, the page cache holds it, and a file system that turns read-only ends the process (SIGBUS).";
 
     log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
         Limits::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],

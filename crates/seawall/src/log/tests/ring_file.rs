@@ -1,11 +1,14 @@
 //! The ring in a file, and what an opening finds there.
 
 use super::*;
-use seawall_io::{Op, OpenHow, WriteHow};
+use seawall_io::{Create, Op, OpenHow, WriteHow};
 use seawall_sim::{Fault, FaultKind};
 use std::io::IoSlice;
 
-const RING: &str = "/shm/seawall-09090909090909090909090909090909.ring";
+/// Of the first opening.
+const RING: &str = "/shm/seawall-09090909090909090909090909090909-1.ring";
+/// Of the second.
+const RING_2: &str = "/shm/seawall-09090909090909090909090909090909-2.ring";
 
 fn machine(seed: u64) -> Machine {
     Machine { ring_dir: Some("/shm".into()), ..Machine::new(seed) }
@@ -161,7 +164,7 @@ fn nothing_of_an_earlier_opening_is_taken() {
     let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!((bodies.len(), log.head().0), (1, filled.0 + HEADER_BYTES as u64));
     process.crash_by(SimDisk::process_crash);
-    overwrite(&machine.disk, RING, &old);
+    overwrite(&machine.disk, RING_2, &old);
     let (_process, _log, bodies) = machine.reopen(FIRST_LSN, 3).unwrap();
     assert_eq!(bodies.len(), 1, "the second body is of an opening whose end was decided before");
 }
@@ -196,13 +199,75 @@ fn a_directory_that_cannot_have_it_is_refused_with_what_to_do() {
     let refused = create().unwrap_err();
     assert!(matches!(&refused, Error::InvalidOption { name, .. } if name == "log_ring_dir"), "{refused}");
     assert!(refused.to_string().contains("/dev/shm"), "{refused}");
-    machine.disk.clear_faults();
-    // Another database of the same identity: a copy.
-    let process = Arc::new(Process::new(&machine.disk));
-    let config = LogConfig { dir: "/copy".into(), ..machine.config(1) };
-    let _log = Log::create(process, config, Arc::default()).unwrap();
-    Log::discard(&*machine.disk, DIR.as_ref()).unwrap();
-    assert!(matches!(create(), Err(Error::Locked { .. })));
+    assert_eq!(machine.disk.seen(RING), None, "what was begun is gone");
+}
+
+/// A copy of the log's directory in another.
+fn copy_to(dir: &str, disk: &SimDisk) {
+    for path in disk.list(DIR.as_ref()).unwrap() {
+        let bytes = disk.seen(&path).unwrap();
+        let new = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+        let file = disk.open(&Path::new(dir).join(path.file_name().unwrap()), new).unwrap();
+        assert_eq!(disk.write_at(&file, 0, &[IoSlice::new(&bytes)], WriteHow::default()).unwrap(), bytes.len());
+    }
+}
+
+/// Neither the copy of a running database nor that of one that was killed touches its ring (5).
+#[test]
+fn a_copy_leaves_the_ring_of_the_other_alone() {
+    let machine = machine(11);
+    let (process, log) = machine.create();
+    log.flush_to(append(&log, &body(0, 60))).unwrap();
+    written(&log, 1..20);
+    copy_to("/live", &machine.disk);
+    let open = |dir: &str| {
+        let config = LogConfig { dir: dir.into(), ..machine.config(2) };
+        let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
+        let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
+        reader.with_ring(&disk, &config).unwrap();
+        let tail = reader.finish().unwrap();
+        Log::open(disk, config, Arc::default(), tail).unwrap()
+    };
+    let live = open("/live");
+    written(&live, 20..30);
+    process.crash_by(SimDisk::process_crash);
+    copy_to("/killed", &machine.disk);
+    let killed = open("/killed");
+    written(&killed, 30..40);
+    assert_eq!(machine.disk.list("/shm".as_ref()).unwrap().len(), 3);
+    assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2, (0..20).map(|i| body(i, 60)).collect::<Vec<_>>());
+}
+
+/// The file loses its name while it is mapped (7).
+#[test]
+fn a_ring_that_was_removed_is_not_relied_on() {
+    let machine = machine(12);
+    let (process, log) = machine.create();
+    written(&log, 0..10);
+    machine.disk.remove(RING.as_ref()).unwrap();
+    machine.clock.advance(Duration::from_secs(1));
+    log.tend().unwrap();
+    assert_eq!(log.durable(), log.head(), "as after any flush_interval");
+    written(&log, 10..20);
+    assert_eq!(log.written(), log.head());
+    process.crash_by(SimDisk::process_crash);
+    assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 20);
+}
+
+/// What is logged after the database was poisoned may build on a page that is broken.
+#[test]
+fn nothing_that_is_published_after_an_error_is_taken() {
+    let machine = machine(13);
+    let (process, log) = machine.create();
+    written(&log, 0..10);
+    let credit = log.try_admit(100).unwrap().unwrap();
+    let after = log.reserve(credit, 100);
+    drop(log.health.poison(Error::Usage("a page is broken".into())));
+    let end = after.end;
+    after.publish(&[7; 100]);
+    assert!(log.wait(end, Durability::Written).is_err());
+    process.crash_by(SimDisk::process_crash);
+    assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 10);
 }
 
 /// A database on a full disk opens; what needs room is left out.
