@@ -282,13 +282,13 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        if self.place.is_some() {
-            // The error itself goes to the next user of the database.
-            drop(self.log.health.poison(Error::Usage(format!(
-                "a mini-transaction at {} was given up after its position was taken: this is a bug, please report it",
-                self.start
-            ))));
-        }
+        let Some(place) = self.place.take() else { return };
+        // The error itself goes to the next user of the database.
+        drop(self.log.health.poison(Error::Usage(format!(
+            "a mini-transaction at {} was given up after its position was taken: this is a bug, please report it",
+            self.start
+        ))));
+        place.abandon();
     }
 }
 

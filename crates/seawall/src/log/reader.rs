@@ -291,6 +291,7 @@ impl LogReader {
             return Ok(false);
         }
         let taken = self.entries_of(&ring)?;
+        drop(ring);
         if taken.is_empty() {
             return Ok(false);
         }
@@ -298,14 +299,16 @@ impl LogReader {
         let block = self.block_bytes.max(BUFFER_ALIGN);
         let (floor, blocks_end) = (start & !(block as u64 - 1), end.next_multiple_of(block as u64));
         let mut bytes = AlignedBuf::zeroed((blocks_end - floor) as usize);
-        // Before them lies log that was read; behind them nothing that counts, so it may be unreadable.
+        // Before them lies log that was read, or from before the checkpoint; behind them nothing that counts.
         for at in [floor, blocks_end - block as u64] {
             self.window.seek(at);
             self.load(at + block as u64)?;
             bytes[(at - floor) as usize..][..block].copy_from_slice(self.window.get(at, block));
         }
-        if self.unreadable.iter().any(|(piece, _)| (floor..start).contains(piece)) {
-            return Ok(false);
+        let needed = self.from.max(floor)..start;
+        let overlaps = |piece: u64| piece.max(needed.start) < needed.end.min(piece + BUFFER_ALIGN as u64);
+        if let Some((_, error)) = self.unreadable.iter().find(|(piece, _)| overlaps(*piece)) {
+            return Err(error.clone().into());
         }
         bytes[(start - floor) as usize..][..taken.len()].copy_from_slice(&taken);
         let mut at = floor;
@@ -498,7 +501,7 @@ fn search_bytes(buffer_bytes: u64) -> u64 {
 }
 
 /// Fills `into` from `offset` of `file`, where the stream is at `lsn`; unreadable pieces become zeroes (6).
-fn read_in_pieces(
+pub(super) fn read_in_pieces(
     file: &File,
     lsn: u64,
     offset: u64,

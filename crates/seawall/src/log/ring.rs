@@ -502,6 +502,11 @@ impl EntrySlot<'_> {
         unsafe { self.ring.put(start + HEADER_BYTES as u64, body) };
         self.ring.slots.publish(&self.claim);
     }
+
+    /// Gives the place up: the log ends before it.
+    pub(super) fn abandon(self) {
+        self.ring.slots.abandon(&self.claim);
+    }
 }
 
 #[cfg(test)]

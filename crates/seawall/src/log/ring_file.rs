@@ -14,15 +14,17 @@
 //!    that made the last entry in the segments made it. An opening's first entry is durable in the segments before
 //!    anything else is logged, so no entry that an earlier opening left here is ever taken.
 //! 4. A clean shutdown needs nothing of it, and removes it.
-//! 5. The file [`POINTER`] in the log's directory says where it is: an opening with other options finds it. The pointer
-//!    also holds its own inode, so that it is known for a copy: a copy of the directory neither takes nor removes the
-//!    ring of the database that it was copied from. A ring within the log's directory was copied with it.
+//! 5. The file [`POINTER`] in the log's directory says where it is: an opening with other options finds it. It also holds
+//!    the ring's inode, because another file may have that name by now, and its own device and inode, because it may be
+//!    a copy. A copy of the directory takes what it finds there, which proves itself, but leaves it to the database that
+//!    it was copied from: it neither removes it nor waits for its lock. A ring within the log's directory was copied too.
 //! 6. Each opening makes a file of its own under a name that no file has, before it points there, and fills it after
-//!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is mapped,
-//!    and taken up only if it belongs to the user to whom the pointer belongs.
+//!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is mapped.
 //! 7. A file that was removed while it is mapped ends with the process: from then on commits at `Written` wait for a
-//!    write ([`RingFile::is_there`]).
+//!    write ([`RingFile::look`]).
+//! 8. What the disk cannot read is taken for zeroes: on a disk, a power cut may have left it so.
 
+use super::reader::read_in_pieces;
 use super::{LogConfig, MTR_BYTES_MAX, segment_file};
 use crate::error::{Error, Result, while_locked};
 use seawall_io::{Cause, Create, Disk, File, FileClass, FileIdentity, FileOptions, FlushMethod, IoError, SharedMemory};
@@ -30,7 +32,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The file that holds the path of the ring's file.
 pub(super) const POINTER: &str = "ring";
@@ -51,6 +53,8 @@ pub(super) struct RingFile {
     disk: Arc<dyn Disk>,
     file: File,
     is_there: AtomicBool,
+    /// When it was last looked for.
+    looked_ns: AtomicU64,
 }
 
 /// A ring that an opening left which did not close.
@@ -60,10 +64,13 @@ pub(super) struct OldRing {
 }
 
 /// What [`POINTER`] says.
+#[derive(Debug)]
 struct Pointer {
-    /// `None` if it is none, or a copy of another database's.
-    ring: Option<PathBuf>,
-    owner: u32,
+    path: PathBuf,
+    /// The ring's; `None` within the log's directory, where a copy has another.
+    inode: Option<u64>,
+    /// `false` in a copy of the directory, or after a move to another device.
+    is_own: bool,
 }
 
 fn open(disk: &Arc<dyn Disk>, path: &Path, create: Create, config: &LogConfig) -> seawall_io::Result<File> {
@@ -84,21 +91,38 @@ fn pointed(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<Pointer>> 
     };
     let mut bytes = vec![0; file.len().min(POINTER_MAX) as usize];
     file.read_at(0, &mut bytes, Cause::Recovery)?;
-    let is = file.identity()?;
-    let mut parts = bytes.splitn(2, |byte| *byte == b' ');
-    let (numbers, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let path = Path::new(OsStr::from_bytes(path));
-    let is_ring = path.extension().is_some_and(|extension| extension == "ring");
-    let copied_with_it = path.components().all(|part| matches!(part, Component::CurDir | Component::Normal(_)));
-    let is_own = copied_with_it || numbers == numbers_of(is).as_bytes();
-    if is_ring && !is_own {
-        log::warn!(
-            "this is a copy of the database whose log's ring is {}: what is only there is not in the copy",
-            path.display()
-        );
+    let is = numbers_of(file.identity()?);
+    Ok(Pointer::parse(&bytes, &is, &config.dir))
+}
+
+impl Pointer {
+    /// Of the pointer with these numbers in `dir`; `None` if it is none.
+    fn parse(bytes: &[u8], is: &str, dir: &Path) -> Option<Self> {
+        let mut parts = bytes.splitn(3, |byte| *byte == b' ');
+        let numbers = parts.next()?;
+        let inode = u64::from_str_radix(std::str::from_utf8(parts.next()?).ok()?, 16).ok()?;
+        // Relative to the log's directory, so that a database can be moved.
+        let path = Path::new(OsStr::from_bytes(parts.next()?));
+        if path.extension().is_none_or(|extension| extension != "ring") {
+            return None;
+        }
+        let is_within = path.components().all(|part| matches!(part, Component::CurDir | Component::Normal(_)));
+        Some(Self {
+            path: dir.join(path),
+            inode: (!is_within).then_some(inode),
+            is_own: is_within || numbers == is.as_bytes(),
+        })
     }
-    // Relative to the log's directory, so that a database can be moved.
-    Ok(Some(Pointer { ring: (is_ring && is_own).then(|| config.dir.join(path)), owner: is.owner }))
+
+    /// The ring; `None` when it is gone, or another file has its name.
+    fn open(&self, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<File>> {
+        let file = match open(disk, &self.path, Create::No, config) {
+            Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
+            opened => opened?,
+        };
+        let is = file.identity()?.inode;
+        Ok(self.inode.is_none_or(|inode| inode == is).then_some(file))
+    }
 }
 
 impl OldRing {
@@ -107,30 +131,36 @@ impl OldRing {
     /// # Errors
     /// [`Error::Locked`]; [`Error::Io`].
     pub(super) fn find(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<Self>> {
-        let Some(Pointer { ring: Some(path), owner }) = pointed(disk, config)? else { return Ok(None) };
-        let file = match open(disk, &path, Create::No, config) {
-            Err(e) if e.errno() == Some(ENOENT) => {
+        let Some(pointer) = pointed(disk, config)? else { return Ok(None) };
+        let Some(file) = pointer.open(disk, config)? else {
+            log::warn!(
+                "{} is gone, because the machine was restarted or the file was removed: commits at Written of the last \
+                 flush_interval before that may be lost",
+                pointer.path.display()
+            );
+            return Ok(None);
+        };
+        match while_locked(&*config.clock, || segment_file::lock(&file)) {
+            Err(Error::Locked { .. }) if !pointer.is_own => {
                 log::warn!(
-                    "{} is gone, because the machine was restarted or the file was removed: commits at Written of the \
-                     last flush_interval before that may be lost",
-                    path.display()
+                    "this is a copy of a database that is open: what its log has in {} alone is not in the copy",
+                    pointer.path.display()
                 );
                 return Ok(None);
             }
-            opened => opened?,
-        };
-        if file.identity()?.owner != owner {
-            log::warn!("{} belongs to another user than the log: it is not taken for the log's ring", path.display());
-            return Ok(None);
+            locked => locked?,
         }
-        while_locked(&*config.clock, || segment_file::lock(&file))?;
         // A death while it was made can leave any length.
         let len = file.len() as usize;
         if !len.is_power_of_two() || len < 4 * MTR_BYTES_MAX {
             return Ok(None);
         }
         let mut bytes = vec![0; len];
-        file.read_at(0, &mut bytes, Cause::Recovery)?;
+        let mut unreadable = Vec::new();
+        read_in_pieces(&file, 0, 0, &mut bytes, &mut unreadable)?;
+        if let Some((_, error)) = unreadable.first() {
+            log::warn!("what the log has only in {} may be lost: {error}", pointer.path.display());
+        }
         Ok(Some(Self { bytes }))
     }
 
@@ -158,7 +188,8 @@ impl RingFile {
     /// [`Error::InvalidOption`] when the directory cannot be used; [`Error::Io`].
     pub(super) fn make(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<(Self, SharedMemory)>> {
         if let Some(before) = pointed(disk, config)? {
-            remove(&**disk, config, before.ring.as_deref());
+            let is_there = before.is_own && before.open(disk, config)?.is_some();
+            remove(&**disk, config, is_there.then_some(&*before.path));
         }
         let Some(dir) = &config.ring_dir else { return Ok(None) };
         let (relative, file) = match Self::create(dir, disk, config) {
@@ -169,7 +200,7 @@ impl RingFile {
             created => created?,
         };
         match Self::fill(dir, &relative, &file, disk, config) {
-            Ok(memory) => Ok(Some((Self { disk: disk.clone(), file, is_there: AtomicBool::new(true) }, memory))),
+            Ok(memory) => Ok(Some((Self { disk: disk.clone(), file, is_there: AtomicBool::new(true), looked_ns: AtomicU64::new(0) }, memory))),
             Err(error) => {
                 remove(&**disk, config, Some(file.path()));
                 match error {
@@ -224,8 +255,9 @@ impl RingFile {
         let new = config.dir.join(POINTER_NEW);
         let pointer = open(disk, &new, Create::IfMissing, config)?;
         pointer.cut(0, Cause::Other)?;
-        let numbers = numbers_of(pointer.identity().map_err(refuse)?);
-        pointer.write_at(0, &[numbers.as_bytes(), b" ", relative.as_os_str().as_bytes()].concat(), Cause::Other)?;
+        let is = numbers_of(pointer.identity().map_err(refuse)?);
+        let numbers = format!("{is} {:x} ", file.identity().map_err(refuse)?.inode);
+        pointer.write_at(0, &[numbers.as_bytes(), relative.as_os_str().as_bytes()].concat(), Cause::Other)?;
         disk.rename(&new, &config.dir.join(POINTER))?;
         let zeroes = vec![0; CHUNK.min(config.buffer_bytes)];
         for at in (0..config.buffer_bytes).step_by(zeroes.len()) {
@@ -234,9 +266,18 @@ impl RingFile {
         file.map_shared(config.buffer_bytes).map_err(refuse)
     }
 
-    /// Whether the file was there when this was last asked with `look`. Once it was not, it never is again.
-    pub(super) fn is_there(&self, look: bool) -> bool {
-        if look && self.is_there.load(Ordering::Relaxed) && self.file.identity().is_ok_and(|is| is.names == 0) {
+    /// Whether the file was there when it was last looked for.
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there.load(Ordering::SeqCst)
+    }
+
+    /// Looks for the file, unless that was done less than `every_ns` ago. Once it is not there, it never is again.
+    pub(super) fn look(&self, now_ns: u64, every_ns: u64) {
+        if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) < every_ns || !self.is_there() {
+            return;
+        }
+        self.looked_ns.store(now_ns, Ordering::Relaxed);
+        if self.file.identity().is_ok_and(|is| is.names == 0) {
             self.is_there.store(false, Ordering::SeqCst);
             log::warn!(
                 "{} was removed while it is in use: from now on commits at Written wait for a write, until the \
@@ -245,12 +286,12 @@ impl RingFile {
                 self.file.path().display()
             );
         }
-        self.is_there.load(Ordering::SeqCst)
     }
 
     /// Removes it: the log was closed. If that fails it stays, and the next opening looks at it for nothing.
     pub(super) fn remove(&self, config: &LogConfig) {
-        remove(&*self.disk, config, Some(self.file.path()));
+        let is_there = self.file.identity().is_ok_and(|is| is.names > 0);
+        remove(&*self.disk, config, is_there.then(|| self.file.path()));
     }
 }
 

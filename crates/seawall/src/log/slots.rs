@@ -24,6 +24,9 @@
 //! 4. A thread waits here only for a free slot. A slot is held only from reservation to publication, without
 //!    I/O in between.
 //!
+//! 5. An abandoned place ends the log: its start stays a bound of `oldest_unpublished`, though its slot is free for others.
+//!    The bound is stored before the slot is freed, and read after the slots.
+//!
 //! The model test checks 1 and 2 under every interleaving (`log/model.rs`).
 
 use super::sync::{AtomicU64, Ordering, Padded, SLOTS, slot_hint, yield_now};
@@ -36,6 +39,8 @@ const FREE: u64 = u64::MAX;
 pub(super) struct Slots {
     head: Padded<AtomicU64>,
     slots: [Padded<Slot>; SLOTS],
+    /// The lowest start of an abandoned place; `u64::MAX` without one.
+    abandoned: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -47,8 +52,7 @@ struct Slot {
     published: Counter,
 }
 
-/// A place in the stream that is not published yet. It must be passed to [`Slots::publish`]; if it is lost,
-/// the log stops there for good.
+/// A place in the stream that is not published yet. It must be passed to [`Slots::publish`] or [`Slots::abandon`].
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) start: u64,
@@ -61,6 +65,7 @@ impl Slots {
         Self {
             head: Padded(AtomicU64::new(head)),
             slots: std::array::from_fn(|_| Padded(Slot { start: AtomicU64::new(FREE), published: Counter::new(0) })),
+            abandoned: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -104,6 +109,12 @@ impl Slots {
         slot.start.store(FREE, Ordering::Release);
     }
 
+    /// Gives the place up: nothing from it on is ever published.
+    pub(super) fn abandon(&self, claim: &Claim) {
+        self.abandoned.fetch_min(claim.start, Ordering::AcqRel);
+        self.slots[claim.slot].0.start.store(FREE, Ordering::Release);
+    }
+
     /// Places published so far.
     pub(super) fn published(&self) -> u64 {
         self.slots.iter().map(|slot| slot.0.published.load(Ordering::Relaxed)).sum()
@@ -112,6 +123,7 @@ impl Slots {
     /// No unpublished place begins before this.
     pub(super) fn oldest_unpublished(&self) -> u64 {
         let head = self.head();
-        self.slots.iter().fold(head, |oldest, slot| oldest.min(slot.0.start.load(Ordering::Acquire)))
+        let oldest = self.slots.iter().fold(head, |oldest, slot| oldest.min(slot.0.start.load(Ordering::Acquire)));
+        oldest.min(self.abandoned.load(Ordering::Acquire))
     }
 }

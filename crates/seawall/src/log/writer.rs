@@ -21,6 +21,7 @@
 //!    already unwinding before it led, that panic does not count.
 
 use super::ring::GroupReader;
+use super::ring_file::RingFile;
 use super::stats::count;
 use super::waiters::{Entered, Waiter};
 use super::{Durability, Log};
@@ -242,7 +243,7 @@ impl Log {
     }
 
     fn ring_outlives_us(&self) -> bool {
-        self.ring_file.as_ref().is_some_and(|ring| ring.is_there(false))
+        self.ring_file.as_ref().is_some_and(RingFile::is_there)
     }
 
     /// [`Log::wait`], if it is not done already.
@@ -440,12 +441,12 @@ impl Log {
     /// The writing part of [`Log::tend`]: one step. Returns whether it did anything.
     pub(super) fn tend_writing(&self) -> Result<bool> {
         self.health.check()?;
+        if let Some(ring) = &self.ring_file {
+            ring.look(self.now_ns(), self.interval_ns() / 2);
+        }
         let unflushed = self.ring.oldest_unpublished() > self.led.0.durable.load(Ordering::Acquire);
         // Well before the interval ends, so that it is kept although this is called only now and then.
         if unflushed && !self.is_younger_than(self.interval_ns() / 2) {
-            if let Some(ring) = &self.ring_file {
-                ring.is_there(true);
-            }
             return self.write_group(true);
         }
         // No thread waits for deferred commits: written before the buffer is full, they never make a thread
