@@ -501,7 +501,7 @@ fn search_bytes(buffer_bytes: u64) -> u64 {
 }
 
 /// Fills `into` from `offset` of `file`, where the stream is at `lsn`; unreadable pieces become zeroes (6).
-pub(super) fn read_in_pieces(
+fn read_in_pieces(
     file: &File,
     lsn: u64,
     offset: u64,

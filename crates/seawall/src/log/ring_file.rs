@@ -22,9 +22,7 @@
 //!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is mapped.
 //! 7. A file that was removed while it is mapped ends with the process: from then on commits at `Written` wait for a
 //!    write ([`RingFile::look`]).
-//! 8. What the disk cannot read is taken for zeroes: on a disk, a power cut may have left it so.
 
-use super::reader::read_in_pieces;
 use super::{LogConfig, MTR_BYTES_MAX, segment_file};
 use crate::error::{Error, Result, while_locked};
 use seawall_io::{Cause, Create, Disk, File, FileClass, FileIdentity, FileOptions, FlushMethod, IoError, SharedMemory};
@@ -156,11 +154,13 @@ impl OldRing {
             return Ok(None);
         }
         let mut bytes = vec![0; len];
-        let mut unreadable = Vec::new();
-        read_in_pieces(&file, 0, 0, &mut bytes, &mut unreadable)?;
-        if let Some((_, error)) = unreadable.first() {
-            log::warn!("what the log has only in {} may be lost: {error}", pointer.path.display());
-        }
+        file.read_at(0, &mut bytes, Cause::Recovery).inspect_err(|_| {
+            log::warn!(
+                "{} may have the only copy of commits at Written of the last flush_interval. If it stays unreadable, \
+                 move it away to open without them",
+                pointer.path.display()
+            );
+        })?;
         Ok(Some(Self { bytes }))
     }
 
