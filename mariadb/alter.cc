@@ -112,7 +112,7 @@ Compare_keys ha_seawall::compare_key_parts(const Field &old_field, const Column_
 bool ha_seawall::keeps_entries(TABLE *altered) const {
   for (uint at = 0; at < table->s->keys; at++) {
     for (uint key = 0; key < altered->s->keys; key++) {
-      if (strcmp(table->key_info[at].name.str, altered->key_info[key].name.str)) continue;
+      if (!same_index_name(table->key_info[at].name.str, altered->key_info[key].name.str)) continue;
       Key_codec codec;
       codec.init(altered, altered->key_info + key);
       if (!m_keys[at].encodes_as(codec)) return false;
@@ -254,7 +254,11 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
   crash_point("index", "built");
   seawall_status status = SEAWALL_STATUS_OK;
   if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
-    status = m_share->counters->set_auto(info->create_info->auto_increment_value);
+    for (Alter *one : all) {
+      std::shared_ptr<Counters> counters;
+      if (status == SEAWALL_STATUS_OK) status = counters_of(one->table, &counters);
+      if (status == SEAWALL_STATUS_OK) status = counters->set_auto(info->create_info->auto_increment_value);
+    }
   if (status == SEAWALL_STATUS_OK) status = alter_tables(tables);
   if (status != SEAWALL_STATUS_OK) {
     print_error(failed(status), MYF(0));

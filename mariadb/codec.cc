@@ -16,6 +16,7 @@ static bool is_text(const Field *field) {
   case MYSQL_TYPE_MEDIUM_BLOB:
   case MYSQL_TYPE_LONG_BLOB:
   case MYSQL_TYPE_BLOB:
+  case MYSQL_TYPE_GEOMETRY:
     /* INET6 and UUID are strings of fixed length with an order of their own. */
     return dynamic_cast<const Field_longstr *>(field) != nullptr;
   default:
@@ -411,7 +412,7 @@ static bool is_indexed(const TABLE *table, const Field *field) {
   return false;
 }
 
-void Row_codec::init(TABLE *table, const Layouts &layouts) {
+bool Row_codec::init(TABLE *table, const Layouts &layouts) {
   m_table = table;
   m_layouts.clear();
   m_long.clear();
@@ -436,16 +437,23 @@ void Row_codec::init(TABLE *table, const Layouts &layouts) {
         column.field = field->second;
         missing.erase(number);
       } else {
-        column.dropped = layouts.dropped.at(number);
+        auto dropped = layouts.dropped.find(number);
+        if (dropped == layouts.dropped.end()) return false;
+        column.dropped = dropped->second;
       }
       column.null_bit = (column.field ? column.field->real_maybe_null() : column.dropped.nullable) ? bits++ : -1;
       column.apart_bit = (column.field ? may_be_apart(column.field) : column.dropped.apart) ? bits++ : -1;
       layout.columns.push_back(column);
     }
     layout.bit_bytes = (bits + 7) / 8;
-    for (const auto &field : missing) layout.missing.emplace_back(field.second, layouts.defaults.at(field.first));
+    for (const auto &field : missing) {
+      auto value = layouts.defaults.find(field.first);
+      if (value == layouts.defaults.end()) return false;
+      layout.missing.emplace_back(field.second, value->second);
+    }
     m_layouts.push_back(std::move(layout));
   }
+  return true;
 }
 
 void Row_codec::encode(const uchar *record, Bytes *to) const {

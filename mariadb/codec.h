@@ -117,7 +117,8 @@ struct Long_column {
 
 class Row_codec {
 public:
-  void init(TABLE *table, const Layouts &layouts);
+  /* False if the table has other columns than the layouts. */
+  bool init(TABLE *table, const Layouts &layouts);
   void encode(const uchar *record, Bytes *to) const;
   /* Returns false if the bytes are not a row of this table. BLOBs in `record` point into `from`, or into the codec;
      those that are stored apart are unread. */

@@ -12,9 +12,7 @@
 #include "advice.h"
 #include "crash_point.h"
 #include "dictionary.h"
-#include <condition_variable>
 #include <cstring>
-#include <set>
 
 /* Of the server, which declares them in no header. */
 extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
@@ -107,17 +105,6 @@ static seawall_isolation isolation_of(THD *thd) {
   }
 }
 
-/* The names of XA transactions that are prepared and whose connection has them still. The server lets others
-   end such a transaction a little before it closes the connection. */
-static std::mutex attached_mutex;
-static std::condition_variable attached_less;
-static std::set<std::string> attached;
-
-static bool wait_until_detached(const std::string &name) {
-  std::unique_lock<std::mutex> lock(attached_mutex);
-  return attached_less.wait_for(lock, std::chrono::seconds(10), [&] { return attached.count(name) == 0; });
-}
-
 /* lock_wait_timeout at its default. */
 static const ulong DAY = 86400;
 
@@ -148,7 +135,8 @@ int Connection::begin() {
 
 int Connection::use(THD *thd) {
   m_thd = thd;
-  if (m_prepared) detach();
+  /* The server has detached its XA transaction, which is the engine's. */
+  if (!m_xid.empty()) detach();
   if (!m_active) {
     if (int error = begin()) return error;
     m_statement = false;
@@ -216,12 +204,7 @@ void Connection::ended() {
   m_savepoints.clear();
   m_statement = m_active = m_prepared = m_committed = false;
   m_begun_us = 0;
-  if (!m_xid.empty()) {
-    std::lock_guard<std::mutex> guard(attached_mutex);
-    attached.erase(m_xid);
-    m_xid.clear();
-    attached_less.notify_all();
-  }
+  m_xid.clear();
   /* A failure leaves them to the next start. */
   for (uint64_t table : m_to_drop)
     if (drop_trees_of(table) != SEAWALL_STATUS_OK)
@@ -229,8 +212,8 @@ void Connection::ended() {
   m_to_drop.clear();
 }
 
-/* Gives the transaction up: the engine keeps it if it is prepared, and otherwise undoes it. */
-void Connection::detach() {
+/* The engine keeps the transaction if it is prepared, and otherwise undoes it. */
+void Connection::release_tx() {
   {
     std::lock_guard<std::mutex> guard(m_interrupt_mutex);
     m_interrupt.out();
@@ -238,6 +221,11 @@ void Connection::detach() {
   m_before.out();
   m_savepoints.clear();
   m_tx.out();
+}
+
+/* Gives the transaction up. */
+void Connection::detach() {
+  release_tx();
   if (m_prepared) m_to_drop.clear();
   ended();
 }
@@ -260,7 +248,8 @@ int Connection::commit(bool all) {
   seawall_status status = SEAWALL_STATUS_OK;
   unlock_auto(m_tx.get());
   crash_point("commit", "begun");
-  if (!m_committed) status = seawall_commit(m_tx.get());
+  if (!m_xid.empty()) status = seawall_commit_prepared(db.get(), slice(m_xid));
+  else if (!m_committed) status = seawall_commit(m_tx.get());
   crash_point("commit", "done");
   int error = status == SEAWALL_STATUS_OK ? 0 : failed_end("committed", status);
   if (error) detach();
@@ -276,7 +265,7 @@ int Connection::rollback(bool all) {
     status = m_statement && m_before ? seawall_rollback_to(m_tx.get(), m_before.get()) : SEAWALL_STATUS_OK;
     end_statement();
   } else {
-    status = seawall_rollback(m_tx.get());
+    status = m_xid.empty() ? seawall_rollback(m_tx.get()) : seawall_rollback_prepared(db.get(), slice(m_xid));
     ended();
   }
   return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
@@ -313,16 +302,16 @@ int Connection::prepare(bool all) {
   end_statement();
   XID *known = reinterpret_cast<XID *>(&xid);
   std::string name = name_of(known);
-  if (known->get_my_xid() == 0) {
-    std::lock_guard<std::mutex> guard(attached_mutex);
-    attached.insert(name);
-    m_xid = name;
-  }
   crash_point("prepare", "begun");
   seawall_status status = seawall_prepare(m_tx.get(), slice(name), durability_of(m_thd), nullptr);
   crash_point("prepare", "done");
   if (status != SEAWALL_STATUS_OK) return failed_end("prepared", status);
   m_prepared = true;
+  if (known->get_my_xid() == 0) {
+    /* XA PREPARE: any connection may end it from now on, also while this one is idle. This one does it by its name, too. */
+    m_xid = name;
+    release_tx();
+  }
   return 0;
 }
 
@@ -345,7 +334,7 @@ int Connection::rollback_to(uint64_t number) {
 }
 
 void Connection::commit_ordered(bool all) {
-  if (!m_active || !ends(m_thd, all) || !m_prepared) return;
+  if (!m_active || !ends(m_thd, all) || !m_prepared || !m_xid.empty()) return;
   uint64_t position;
   crash_point("commit-ordered", "begun");
   if (seawall_commit_ordered(m_tx.get(), &position) == SEAWALL_STATUS_OK) {
@@ -464,9 +453,7 @@ static int recover(handlerton *, XID *list, uint len) {
 enum { XA_OK = 0, XAER_RMERR = -3, XAER_NOTA = -4 };
 
 template <seawall_status (*END)(const seawall_db *, seawall_slice)> static int end_by_xid(handlerton *, XID *xid) {
-  std::string name = name_of(xid);
-  seawall_status status = END(db.get(), slice(name));
-  if (status == SEAWALL_STATUS_NOT_FOUND && wait_until_detached(name)) status = END(db.get(), slice(name));
+  seawall_status status = END(db.get(), slice(name_of(xid)));
   return status == SEAWALL_STATUS_OK ? XA_OK : status == SEAWALL_STATUS_NOT_FOUND ? XAER_NOTA : XAER_RMERR;
 }
 

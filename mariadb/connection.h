@@ -111,6 +111,7 @@ private:
   void unlock_auto(seawall_tx *tx);
   void clear_interrupt();
   void ended();
+  void release_tx();
   void detach();
   int failed_end(const char *what, seawall_status status);
   Open describe() const;

@@ -8,7 +8,9 @@
       is maintained row by row.
    3. The pieces are not flushed, but the log is at the end: nothing flushed need follow a CREATE TABLE ... SELECT.
    4. A row that is refused ends the statement, so that nothing of one row is undone: not with IGNORE and REPLACE.
-   5. Temporary tables are not copied so: a snapshot of the connection's transaction does not see what another one commits. */
+   5. The server's locks keep writers away from the table that is copied, but do not know of prepared transactions that no
+      connection has. The copy waits for them, and fails when they do not end.
+   6. Temporary tables are not copied so: a snapshot of the connection's transaction does not see what another one commits. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -39,6 +41,18 @@ int ha_seawall::commit_own() {
   if (int error = failed(seawall_commit(m_own.get()))) return error;
   crash_point(m_copy.on ? "copy" : "sequence", "committed");
   return begin_own(m_copy.on ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
+}
+
+/* Of the table that an ALTER TABLE reads (5). */
+int ha_seawall::lock_original() {
+  if (table->s->tmp_table != NO_TMP_TABLE) return 0;
+  switch (thd_sql_command(ha_thd())) {
+  case SQLCOM_ALTER_TABLE:
+  case SQLCOM_CREATE_INDEX:
+  case SQLCOM_DROP_INDEX:
+  case SQLCOM_OPTIMIZE: return failed(seawall_lock_tree(tx(), rows()));
+  default: return 0;
+  }
 }
 
 int ha_seawall::finish_copy() {

@@ -156,9 +156,11 @@ static bool decode(seawall_slice from, Definition *d) {
   return reader.done() && !d->layouts.all.empty();
 }
 
+bool same_index_name(const char *a, const char *b) { return my_strcasecmp(system_charset_info, a, b) == 0; }
+
 uint32_t Definition::index(const char *name) const {
   for (const Index &index : indexes)
-    if (index.name == name) return index.number;
+    if (same_index_name(index.name.c_str(), name)) return index.number;
   return 0;
 }
 
@@ -313,6 +315,18 @@ seawall_status for_each_table(const std::function<bool(seawall_tx *tx, const std
   });
 }
 
+seawall_status find_partition_of(const char *path, Definition *definition) {
+  std::string first;
+  seawall_status status = in_transaction("find", [&](seawall_tx *tx) {
+    std::vector<std::string> keys;
+    seawall_status found = keys_with(tx, key_of(path) + "#P#", &keys);
+    if (found == SEAWALL_STATUS_OK && keys.empty()) found = SEAWALL_STATUS_NOT_FOUND;
+    if (found == SEAWALL_STATUS_OK) first = keys.front();
+    return found;
+  });
+  return status == SEAWALL_STATUS_OK ? find_table(("./" + first.substr(1)).c_str(), definition) : status;
+}
+
 seawall_status drop_database(const char *path) {
   std::string prefix = key_of(path);
   if (prefix.back() != '/') prefix += '/';
@@ -386,7 +400,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
   seawall_status status = lock_table(tx, key, &definition);
   if (status != SEAWALL_STATUS_OK) return status;
   for (const std::string &name : changes.dropped) {
-    auto is = [&](const Definition::Index &index) { return index.name == name; };
+    auto is = [&](const Definition::Index &index) { return same_index_name(index.name.c_str(), name.c_str()); };
     auto found = std::find_if(definition.indexes.begin(), definition.indexes.end(), is);
     if (found == definition.indexes.end()) continue;
     if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, found->number).c_str());
@@ -395,7 +409,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
   /* Two indexes may exchange their names. */
   for (Definition::Index &index : definition.indexes)
     for (const auto &names : changes.renamed)
-      if (index.name == names.first) {
+      if (same_index_name(index.name.c_str(), names.first.c_str())) {
         index.name = names.second;
         break;
       }

@@ -13,6 +13,10 @@ handler::Table_flags ha_seawall::table_flags() const {
                       HA_CAN_VIRTUAL_COLUMNS | HA_CONCURRENT_OPTIMIZE | HA_CRASH_SAFE | HA_CAN_SKIP_LOCKED |
                       HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_CAN_GEOMETRY |
                       HA_CAN_TABLES_WITHOUT_ROLLBACK;
+#ifdef HA_NO_ONLINE_ALTER
+  /* The copy of an ALTER commits in pieces, which the replay of writes that others made meanwhile would conflict with. */
+  flags |= HA_NO_ONLINE_ALTER;
+#endif
   /* Without locks of ranges the same statements could have other results on a replica. */
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
@@ -102,7 +106,10 @@ int ha_seawall::open(const char *name, int, uint) {
     std::lock_guard<std::mutex> guard(m_share->mutex);
     if (!m_share->open)
       if (int error = open_trees(name)) return error;
-    m_row.init(table, m_share->layouts);
+    if (!m_row.init(table, m_share->layouts)) {
+      m_error = "the engine's rows have other columns than the table's definition";
+      return HA_ERR_CRASHED;
+    }
   }
   thr_lock_data_init(&m_share->lock, &m_lock_data, nullptr);
   key_used_on_scan = table->s->primary_key;
@@ -404,7 +411,7 @@ int ha_seawall::reset() {
 // --- locks --------------------------------------------------------------------------------------------
 
 /* Whether what the statement reads must stay as it is until the transaction ends: a replica that executes the statement
-   at its place in the binary log reads the same. Copies of tables need no locks, as the server lets no one write. */
+   at its place in the binary log reads the same. */
 static bool reads_for_changes(THD *thd) {
   if (thd_tx_isolation(thd) <= ISO_READ_COMMITTED) return false;
   switch (thd_sql_command(thd)) {
@@ -422,23 +429,17 @@ static bool reads_for_changes(THD *thd) {
   }
 }
 
+/* How the statement locks the rows that it reads. */
+void ha_seawall::set_lock(THD *thd, thr_lock_type type) {
+  bool shared = type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED || reads_for_changes(thd);
+  m_lock = type >= TL_WRITE_ALLOW_WRITE ? SEAWALL_LOCK_EXCLUSIVE : shared ? SEAWALL_LOCK_SHARED : SEAWALL_LOCK_NONE;
+  const TABLE_LIST *list = table->pos_in_table_list;
+  bool asks = list && !(list->select_lex && list->select_lex->select_lock == st_select_lex::select_lock_type::NONE);
+  m_wait = asks && list->skip_locked ? SEAWALL_WAIT_MODE_SKIP_LOCKED : SEAWALL_WAIT_MODE_DEFAULT;
+}
+
 THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) {
-  if (type != TL_IGNORE) {
-    if (type >= TL_WRITE_ALLOW_WRITE) {
-      m_lock = SEAWALL_LOCK_EXCLUSIVE;
-    } else if (type == TL_READ_WITH_SHARED_LOCKS || reads_for_changes(thd)) {
-      m_lock = SEAWALL_LOCK_SHARED;
-    } else {
-      m_lock = SEAWALL_LOCK_NONE;
-    }
-    m_wait = SEAWALL_WAIT_MODE_DEFAULT;
-    if (const TABLE_LIST *list = table->pos_in_table_list) {
-      if (list->select_lex && list->select_lex->select_lock == st_select_lex::select_lock_type::NONE) {
-      } else if (list->skip_locked) {
-        m_wait = SEAWALL_WAIT_MODE_SKIP_LOCKED;
-      }
-    }
-  }
+  if (type != TL_IGNORE) set_lock(thd, type);
   if (type != TL_IGNORE && m_lock_data.type == TL_UNLOCK) {
     /* The engine locks rows: writers of a table do not wait for each other, as long as no LOCK TABLES asks for it. */
     if (type >= TL_WRITE_CONCURRENT_INSERT && type <= TL_WRITE && !thd_in_lock_tables(thd) && !thd_tablespace_op(thd))
@@ -479,9 +480,7 @@ int ha_seawall::external_lock(THD *thd, int type) {
 int ha_seawall::start_stmt(THD *thd, thr_lock_type type) {
   m_connection = Connection::of(thd);
   if (!m_connection) return HA_ERR_OUT_OF_MEM;
-  m_lock = type >= TL_WRITE_ALLOW_WRITE ? SEAWALL_LOCK_EXCLUSIVE
-           : type == TL_READ_WITH_SHARED_LOCKS || reads_for_changes(thd) ? SEAWALL_LOCK_SHARED
-                                                                            : SEAWALL_LOCK_NONE;
+  set_lock(thd, type);
   return m_connection->use(thd);
 }
 

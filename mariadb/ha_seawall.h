@@ -208,11 +208,13 @@ private:
   int commit_own();
   bool can_copy() const;
   int begin_copy();
+  int lock_original();
   int finish_copy();
   void abandon_copy();
   int build_sorted_indexes();
   bool reads_semi_consistently() const;
   int leave_key(uchar *record, seawall_seek to);
+  void set_lock(THD *thd, thr_lock_type type);
   int read_point(uchar *record);
   bool long_columns_changed(const uchar *old_record, const uchar *new_record) const;
   seawall_status get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const;

@@ -48,7 +48,8 @@ static int drop_table_hook(handlerton *, const char *path) {
 /* After a crash: 0 if the engine has the definition of this version, so that an ALTER TABLE is done. */
 static int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong) {
   Definition definition;
-  if (find_table(path, &definition) != SEAWALL_STATUS_OK) return 2;
+  /* All partitions commit together, and only they are tables of the engine. */
+  if (find_table(path, &definition) != SEAWALL_STATUS_OK && find_partition_of(path, &definition) != SEAWALL_STATUS_OK) return 2;
   return definition.version == std::string((const char *)version->str, version->length) ? 0 : 1;
 }
 

@@ -288,6 +288,8 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool filter = condition || rowids;
   /* A scan that will change rows locks the rows, not only their entries. */
   bool covered = !primary && (m_keyread || m_ahead.entries) && m_lock != SEAWALL_LOCK_EXCLUSIVE;
+  /* The server computes no virtual columns for a statement that needs the index alone: they are the entry's. */
+  bool completed = !primary && m_keyread && !covered && table->vfield;
   if (m_waits_for_row) {
     /* The committed version that was read instead of a locked row's own matches: now the row is waited for. */
     m_waits_for_row = false;
@@ -297,7 +299,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   for (;;) {
     seawall_slice found, value;
     seawall_status status = seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), &found,
-                                                primary || covered || filter ? &value : nullptr);
+                                                primary || covered || completed || filter ? &value : nullptr);
     if (status == SEAWALL_STATUS_NOT_FOUND) return HA_ERR_END_OF_FILE;
     if (status != SEAWALL_STATUS_OK) return failed(status);
     Bytes &place = primary ? m_primary : m_key;
@@ -322,6 +324,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       return HA_ERR_CRASHED;
     }
     m_primary.assign(m_key, at, Bytes::npos);
+    Bytes entry = completed ? Bytes((const char *)value.data, value.len) : Bytes();
     int error = 0;
     if (filter) {
       check_result_t result = condition ? handler_index_cond_check(this) : CHECK_POS;
@@ -331,6 +334,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       if (result == CHECK_NEG) error = HA_ERR_KEY_NOT_FOUND;
     }
     if (!error && !covered) error = fetch(record);
+    if (!error && completed) read_entry(record, slice(m_key), slice(entry));
     bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
     if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
     /* Otherwise the row was deleted, or the pushed condition excludes it. */
@@ -356,6 +360,7 @@ int ha_seawall::check_readable() {
 
 int ha_seawall::rnd_init(bool) {
   if (int error = check_readable()) return error;
+  if (int error = lock_original()) return error;
   active_index = MAX_KEY;
   m_exact = m_has_upper = m_positioned = false;
   reset_cursor(rows());
@@ -477,13 +482,14 @@ int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map par
   reset_cursor(index_tree(active_index));
   m_positioned = true;
   int error = move(record, to, *at);
-  return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
+  if (error != HA_ERR_END_OF_FILE) return error;
+  /* From there leave_key() goes on. */
+  if (m_exact) (is_primary(active_index) ? m_primary : m_key) = m_search;
+  return HA_ERR_KEY_NOT_FOUND;
 }
-/* HANDLER goes on beyond the key that it has sought. */
+/* HANDLER and loose scans of an index go on beyond the key that they have sought. */
 int ha_seawall::leave_key(uchar *record, seawall_seek to) {
-  bool beyond = (m_exact || m_point) && m_connection->thd()->lex->sql_command == SQLCOM_HA_READ;
-  if (m_point && !beyond) return HA_ERR_END_OF_FILE;
-  if (!beyond) return move(record, to == SEAWALL_SEEK_AFTER ? SEAWALL_SEEK_NEXT : SEAWALL_SEEK_PREV, m_search);
+  if (!m_exact && !m_point) return move(record, to == SEAWALL_SEEK_AFTER ? SEAWALL_SEEK_NEXT : SEAWALL_SEEK_PREV, m_search);
   m_exact = m_has_upper = false;
   reset_cursor(index_tree(active_index));
   Bytes from = is_primary(active_index) ? m_primary : m_key;
@@ -491,10 +497,9 @@ int ha_seawall::leave_key(uchar *record, seawall_seek to) {
 }
 int ha_seawall::index_next(uchar *record) { return leave_key(record, SEAWALL_SEEK_AFTER); }
 int ha_seawall::index_prev(uchar *record) { return leave_key(record, SEAWALL_SEEK_BEFORE); }
-int ha_seawall::index_next_same(uchar *record, const uchar *key, uint len) {
-  if (m_point) return HA_ERR_END_OF_FILE;
-  if (int error = move(record, SEAWALL_SEEK_NEXT, m_search)) return error;
-  return key_cmp_if_same(table, key, active_index, len) ? HA_ERR_END_OF_FILE : 0;
+/* The bounds of the key are the cursor's. (The record has no virtual columns yet that could be compared.) */
+int ha_seawall::index_next_same(uchar *record, const uchar *, uint) {
+  return m_point ? HA_ERR_END_OF_FILE : move(record, SEAWALL_SEEK_NEXT, m_search);
 }
 int ha_seawall::index_first(uchar *record) {
   m_exact = m_has_upper = false;

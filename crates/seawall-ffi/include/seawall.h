@@ -834,6 +834,14 @@ seawall_status seawall_unlock_row(seawall_tx *tx,
                                   seawall_slice key,
                                   bool *unlocked);
 
+// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included, has
+// locks or unended changes in it.
+//
+// # Safety
+// `tx` and `tree` are handles.
+seawall_status seawall_lock_tree(seawall_tx *tx,
+                                 const seawall_tree *tree);
+
 // A semi-consistent read, at read committed: locks the row if it is free (`locked`), otherwise reads its committed
 // version.
 //

@@ -183,6 +183,23 @@ pub unsafe extern "C" fn seawall_unlock_row(
     unsafe { with(tx, unlock) }
 }
 
+/// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included, has
+/// locks or unended changes in it.
+///
+/// # Safety
+/// `tx` and `tree` are handles.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_lock_tree(tx: *mut Transaction, tree: *const Tree) -> Status {
+    let lock = |tx: &mut Transaction| {
+        // SAFETY: as the function requires.
+        let tree = unsafe { shared(tree)? };
+        tx.tx.lock_tree(&tree.0)?;
+        Ok(Status::Ok)
+    };
+    // SAFETY: as the function requires.
+    unsafe { with(tx, lock) }
+}
+
 /// A semi-consistent read, at read committed: locks the row if it is free (`locked`), otherwise reads its committed
 /// version.
 ///

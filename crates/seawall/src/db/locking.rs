@@ -130,6 +130,18 @@ impl Transaction {
         Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
+    /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included,
+    /// has locks or unended changes in it, and excludes both. Reads of snapshots go on.
+    ///
+    /// # Errors
+    /// Lock errors; [`Error::TreeDropped`](crate::Error::TreeDropped); [`Error::Usage`](crate::Error::Usage) for a tree of
+    /// another database.
+    pub fn lock_tree(&mut self, tree: &Tree) -> Result<()> {
+        let txn = self.txn();
+        txn.admit(&tree.state)?;
+        txn.lock_tree(&tree.state)
+    }
+
     /// A semi-consistent read, for a statement at read committed that changes the rows that meet a condition:
     /// if no other transaction holds the row, it is locked exclusively; otherwise the call returns the
     /// committed version at once, without a lock. If that version does not meet the condition, there is no

@@ -1,0 +1,72 @@
+-- Rows reached through an index in less usual ways, and definitions that change little.
+
+-- Several rows of one value of a virtual column.
+create table t (id int primary key, a int, v int as (a % 2) virtual, key (v));
+insert into t (id, a) values (1, 1), (2, 3), (3, 5), (4, 4), (5, null);
+select * from t force index (v) where v = 1 order by id;
+select v from t force index (v) where v = 1 for update;
+select v, id from t force index (v) where v = 1 for update;
+update t force index (v) set a = a + 2 where v = 1;
+select * from t force index (v) where v = 1 order by id;
+select * from t force index (v) where v is null;
+delete from t where v = 1;
+select * from t order by id;
+
+-- A loose scan leaves each group by the next entry.
+create table d (id int primary key, a int not null, b int not null, c int, key ab (a, b), key abc (a, b, c));
+insert into d select seq, seq, 1, seq % 7 from seq_1_to_1000;
+insert into d select 1000 + seq, seq % 100, 2, seq % 7 from seq_1_to_1000;
+analyze table d;
+select count(distinct a) from d where b = 1;
+select count(distinct a) from d force index (ab) where b = 2;
+select count(distinct a, b) from d force index (ab);
+select a, min(b), max(b) from d where b >= 2 group by a order by a limit 5;
+select a, b, min(c), max(c) from d where b = 2 group by a, b order by a limit 5;
+
+-- HANDLER goes on from what it has sought, there or not.
+create table h (id int primary key, k int, key (k));
+insert into h values (1, 1), (2, 6), (3, 9), (4, 10), (6, 6);
+handler h open;
+handler h read k = (9);
+handler h read k = (5);
+handler h read k next;
+handler h read k = (7);
+handler h read k prev;
+handler h read `primary` = (5);
+handler h read `primary` next;
+handler h read `primary` = (2);
+handler h read `primary` prev;
+handler h read k = (6);
+handler h read k next;
+handler h read k next;
+handler h close;
+
+-- The case of an index's name.
+create table i (a int primary key, b int, c int, key ix (b), unique uq (c));
+insert into i values (1, 1, 1), (2, 2, 2);
+alter table i rename index ix to IX, add column d int;
+select * from i force index (ix) where b = 2;
+alter table i drop key ix, add key Ix (b, c), comment = 'x';
+select * from i force index (ix) where b = 2;
+alter table i drop key UQ;
+insert into i values (3, 3, 2, 3);
+select * from i order by a;
+check table i;
+
+-- Keys on the bytes of geometries.
+create table g (id int primary key, p point not null, key k (p(8)));
+insert into g values (1, point(1, 2)), (2, point(3, 4)), (3, point(1, 2));
+select id from g force index (k) where p = point(1, 2) order by id;
+set max_sort_length = 64;
+flush tables;
+delete from g where id = 1;
+set max_sort_length = default;
+select id from g force index (k) where p = point(1, 2);
+check table g;
+
+-- The next number of a partitioned table is that of all its partitions.
+create table p (a int auto_increment primary key, b int) partition by range (a) (partition p0 values less than (100), partition p1 values less than maxvalue);
+alter table p auto_increment = 1000;
+alter table p truncate partition p0;
+insert into p (b) values (1);
+select a from p;
