@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
 use seawall_io::probe::Finding;
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Completer, Completion, Disk, FileIdentity, Handle, Op, OpenHow, Request, RequestKind,
-    Result, SharedMemory, SyncHow, Ticket, WriteHow,
+    Allocate, BackendInfo, Cached, Completer, Completion, Disk, FileIdentity, Handle, Op, OpenHow, Request,
+    RequestKind, Result, SharedMemory, SyncHow, Ticket, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};

@@ -38,8 +38,8 @@ pub use buf::{AlignedBuf, Arena, BUFFER_ALIGN, IoBuf};
 pub use class::{Cause, FileClass, Op};
 pub use clock::{Clock, Pace, SystemClock};
 pub use disk::{
-    Allocate, BackendInfo, Cached, Completer, Completion, Create, Disk, FileIdentity, Handle, OpenHow, Request, RequestKind,
-    SyncHow, Ticket, WriteHow,
+    Allocate, BackendInfo, Cached, Completer, Completion, Create, Disk, FileIdentity, Handle, OpenHow, Request,
+    RequestKind, SyncHow, Ticket, WriteHow,
 };
 pub use error::{IoError, IoErrorKind, Result};
 pub use file::{Barrier, File, FileOptions, FileRequest, Pending};

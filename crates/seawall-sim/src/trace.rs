@@ -49,7 +49,9 @@ impl Call {
         Some(match self {
             Self::Open | Self::Lock => Op::Open,
             Self::Rename | Self::Remove | Self::List => Op::Directory,
-            Self::MapShared | Self::Identity | Self::FreeBytes | Self::Len | Self::Cached | Self::DropCache => Op::Inspect,
+            Self::MapShared | Self::Identity | Self::FreeBytes | Self::Len | Self::Cached | Self::DropCache => {
+                Op::Inspect
+            }
             Self::SetLen | Self::Allocate => Op::Grow,
             Self::Read => Op::Read,
             Self::Write => Op::Write,

@@ -43,7 +43,11 @@ fn a_goal_is_met_or_short_at_its_threshold() {
     let met = outcome(rocks, &[150.0, 10.0, 900.0], &[100.0, 90.0, 110.0]);
     assert_eq!((met.verdict, met.figure, met.peer, met.ratio), (Verdict::Met, Some(150.0), Some(100.0), Some(1.5)));
     assert_eq!(outcome(rocks, &[149.0], &[100.0]).verdict, Verdict::Short);
-    assert_eq!(outcome("scan-fragmented-queries/lmdb", &[100.0], &[100.0]).verdict, Verdict::Short, "faster is more than");
+    assert_eq!(
+        outcome("scan-fragmented-queries/lmdb", &[100.0], &[100.0]).verdict,
+        Verdict::Short,
+        "faster is more than"
+    );
     assert_eq!(outcome("scan-fragmented-queries/lmdb", &[100.1], &[100.0]).verdict, Verdict::Met);
     assert_eq!(outcome("instructions-read/rocksdb", &[50.0], &[100.0]).verdict, Verdict::Met);
     assert_eq!(outcome("instructions-read/rocksdb", &[51.0], &[100.0]).verdict, Verdict::Short);

@@ -200,7 +200,10 @@ impl RingFile {
             created => created?,
         };
         match Self::fill(dir, &relative, &file, disk, config) {
-            Ok(memory) => Ok(Some((Self { disk: disk.clone(), file, is_there: AtomicBool::new(true), looked_ns: AtomicU64::new(0) }, memory))),
+            Ok(memory) => Ok(Some((
+                Self { disk: disk.clone(), file, is_there: AtomicBool::new(true), looked_ns: AtomicU64::new(0) },
+                memory,
+            ))),
             Err(error) => {
                 remove(&**disk, config, Some(file.path()));
                 match error {

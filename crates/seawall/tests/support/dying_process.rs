@@ -7,8 +7,8 @@
 //! 3. Reads of the clock and the collection of completions are not operations.
 
 use seawall_io::{
-    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, FileIdentity, Handle, OpenHow, Request, Result, SharedMemory,
-    SyncHow, Ticket, WriteHow,
+    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, FileIdentity, Handle, OpenHow, Request, Result,
+    SharedMemory, SyncHow, Ticket, WriteHow,
 };
 use seawall_sim::{Process, SimDisk};
 use std::io::IoSlice;
