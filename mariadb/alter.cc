@@ -112,7 +112,7 @@ Compare_keys ha_seawall::compare_key_parts(const Field &old_field, const Column_
 bool ha_seawall::keeps_entries(TABLE *altered) const {
   for (uint at = 0; at < table->s->keys; at++) {
     for (uint key = 0; key < altered->s->keys; key++) {
-      if (!same_index_name(table->key_info[at].name.str, altered->key_info[key].name.str)) continue;
+      if (!seawall_same_name(table->key_info[at].name.str, altered->key_info[key].name.str)) continue;
       Key_codec codec;
       codec.init(altered, altered->key_info + key);
       if (!m_keys[at].encodes_as(codec)) return false;

@@ -53,6 +53,15 @@ static inline size_t seawall_weights(CHARSET_INFO *cs, uchar *to, size_t room, u
 }
 #endif
 
+/* Whether the server takes these for one name of an index: case does not count, accents do. */
+static inline bool seawall_same_name(const char *a, const char *b) {
+#if MYSQL_VERSION_ID >= 110800
+  return my_charset_utf8mb3_general1400_as_ci.strnncoll(a, strlen(a), b, strlen(b)) == 0;
+#else
+  return my_strcasecmp(system_charset_info, a, b) == 0;
+#endif
+}
+
 /* mariadb/build looks for the newer names, which came with releases of several versions. */
 #ifdef SEAWALL_EXTRA_COPY
 const ha_extra_function SEAWALL_BEGIN_COPY = HA_EXTRA_BEGIN_COPY, SEAWALL_END_COPY = HA_EXTRA_END_COPY, SEAWALL_ABORT_COPY = HA_EXTRA_ABORT_COPY;

@@ -10,7 +10,8 @@
    4. A row that is refused ends the statement, so that nothing of one row is undone: not with IGNORE and REPLACE.
    5. The server's locks keep writers away from the table that is copied, but do not know of prepared transactions that no
       connection has. The copy waits for them, and fails when they do not end.
-   6. Temporary tables are not copied so: a snapshot of the connection's transaction does not see what another one commits. */
+   6. Temporary tables are not copied so: a snapshot of the connection's transaction does not see what another one commits.
+      Nor are tables with a UNIQUE ... USING HASH: the server looks for duplicates in the connection's transaction. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -21,6 +22,8 @@ static const uint64_t ROWS_OF_PIECE = 10000;
 
 bool ha_seawall::can_copy() const {
   const LEX *lex = ha_thd()->lex;
+  for (uint at = 0; at < table->s->keys; at++)
+    if (table->key_info[at].algorithm == HA_KEY_ALG_LONG_HASH) return false;
   return !table->s->sequence && m_name[0] != '/' && !lex->ignore && lex->duplicates == DUP_ERROR;
 }
 

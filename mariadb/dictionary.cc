@@ -156,11 +156,9 @@ static bool decode(seawall_slice from, Definition *d) {
   return reader.done() && !d->layouts.all.empty();
 }
 
-bool same_index_name(const char *a, const char *b) { return my_strcasecmp(system_charset_info, a, b) == 0; }
-
 uint32_t Definition::index(const char *name) const {
   for (const Index &index : indexes)
-    if (same_index_name(index.name.c_str(), name)) return index.number;
+    if (seawall_same_name(index.name.c_str(), name)) return index.number;
   return 0;
 }
 
@@ -400,7 +398,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
   seawall_status status = lock_table(tx, key, &definition);
   if (status != SEAWALL_STATUS_OK) return status;
   for (const std::string &name : changes.dropped) {
-    auto is = [&](const Definition::Index &index) { return same_index_name(index.name.c_str(), name.c_str()); };
+    auto is = [&](const Definition::Index &index) { return seawall_same_name(index.name.c_str(), name.c_str()); };
     auto found = std::find_if(definition.indexes.begin(), definition.indexes.end(), is);
     if (found == definition.indexes.end()) continue;
     if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, found->number).c_str());
@@ -409,7 +407,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
   /* Two indexes may exchange their names. */
   for (Definition::Index &index : definition.indexes)
     for (const auto &names : changes.renamed)
-      if (same_index_name(index.name.c_str(), names.first.c_str())) {
+      if (seawall_same_name(index.name.c_str(), names.first.c_str())) {
         index.name = names.second;
         break;
       }

@@ -61,7 +61,6 @@ void close_dictionary();
 seawall_status find_table(const char *path, Definition *definition);
 /* Of one of the partitions of this table. */
 seawall_status find_partition_of(const char *path, Definition *definition);
-bool same_index_name(const char *a, const char *b);
 /* Calls `told` with each table that is not temporary, "db/table" in the server's encoding of file names, as one
    snapshot has them, until it returns false. */
 seawall_status for_each_table(const std::function<bool(seawall_tx *tx, const std::string &name, const Definition &)> &told);

@@ -214,6 +214,7 @@ private:
   int build_sorted_indexes();
   bool reads_semi_consistently() const;
   int leave_key(uchar *record, seawall_seek to);
+  int damaged_entry();
   void set_lock(THD *thd, thr_lock_type type);
   int read_point(uchar *record);
   bool long_columns_changed(const uchar *old_record, const uchar *new_record) const;

@@ -279,6 +279,11 @@ static seawall_seek next_of(seawall_seek to) {
              : SEAWALL_SEEK_NEXT;
 }
 
+int ha_seawall::damaged_entry() {
+  m_error = "an index entry is damaged: CHECK TABLE, and restore from a backup";
+  return HA_ERR_CRASHED;
+}
+
 /* Moves the cursor, and reads its row, or of an index only the entry. */
 int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
@@ -319,10 +324,8 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
     /* The entry's key ends with the row's: as long as the parts before take. */
     size_t at = 0;
     if (!m_keys[active_index].length_in(found.data, found.len, MAX_KEY, &at) ||
-        ((covered || filter) && !read_entry(record, found, value))) {
-      m_error = "an index entry is damaged: CHECK TABLE, and restore from a backup";
-      return HA_ERR_CRASHED;
-    }
+        ((covered || filter) && !read_entry(record, found, value)))
+      return damaged_entry();
     m_primary.assign(m_key, at, Bytes::npos);
     Bytes entry = completed ? Bytes((const char *)value.data, value.len) : Bytes();
     int error = 0;
@@ -334,7 +337,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       if (result == CHECK_NEG) error = HA_ERR_KEY_NOT_FOUND;
     }
     if (!error && !covered) error = fetch(record);
-    if (!error && completed) read_entry(record, slice(m_key), slice(entry));
+    if (!error && completed && !read_entry(record, slice(m_key), slice(entry))) return damaged_entry();
     bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
     if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
     /* Otherwise the row was deleted, or the pushed condition excludes it. */

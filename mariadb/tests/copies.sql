@@ -95,3 +95,17 @@ select count(*), sum(id) from f where x between 10 and 40 and y between 5 and 9;
 select id from f where x = 17 and y between 0 and 20 order by id;
 select count(*), sum(length(z)) from f where x in (1, 5, 9) and y < 30;
 select id from f where x between 3 and 7 and y = 300 order by id for update;
+-- UNIQUE keys that the server keeps by a hash, while the table is copied.
+create table h (a int, t text);
+insert into h select seq, concat('t', seq) from seq_1_to_12000;
+insert into h values (0, 't11999');
+alter table h add unique (t);
+alter table h add unique (a) using hash;
+delete from h where a = 0;
+alter table h add unique (t), add unique (a) using hash;
+insert into h values (0, 't7');
+insert into h values (7, 'new');
+alter table h modify a bigint, algorithm = copy;
+insert into h values (0, 't11999');
+select count(*), sum(a) from h;
+check table h;

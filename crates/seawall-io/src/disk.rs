@@ -204,12 +204,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
         let stat = stat.map_err(|e| IoError::os(Op::Inspect, file.path(), e.raw_os_error()))?;
         // (Their types differ by architecture.)
         #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-        Ok(FileIdentity {
-            device: stat.st_dev.into(),
-            inode: stat.st_ino.into(),
-            owner: stat.st_uid,
-            names: stat.st_nlink as u64,
-        })
+        Ok(FileIdentity { device: stat.st_dev.into(), inode: stat.st_ino.into(), names: stat.st_nlink as u64 })
     }
 
     // --- asynchronously ------------------------------------------------------------------------------------
@@ -313,8 +308,6 @@ pub struct FileIdentity {
     pub device: u64,
     /// Its number there.
     pub inode: u64,
-    /// The user that it belongs to.
-    pub owner: u32,
     /// How many names it has; 0 when it was removed and is only still open.
     pub names: u64,
 }

@@ -602,7 +602,7 @@ impl State {
     pub(crate) fn identity(&self, id: u64) -> Answer<FileIdentity> {
         let inode = self.opened(id)?.inode;
         let names = self.names.seen.values().filter(|named| **named == inode).count() as u64;
-        Ok(FileIdentity { device: 0, inode, owner: 0, names })
+        Ok(FileIdentity { device: 0, inode, names })
     }
 
     // --- shared memory -------------------------------------------------------------------------------------

@@ -120,6 +120,31 @@ fn a_unique_prefix_stays_with_its_writer_while_another_waits_for_it() {
     }
 }
 
+/// Two transactions are refused because of one row, and both go on to change it: the second waits for the first, and neither
+/// is a victim. Read back under a lock of its own, as SQL's INSERT ... ON DUPLICATE KEY UPDATE does.
+#[test]
+fn a_refused_insert_under_a_unique_prefix_keeps_no_lock() {
+    let db = database(&[]);
+    let tree = db.create_tree("index").unwrap();
+    db.transact(|tx| [7u32, 8].iter().try_for_each(|&column| insert_unique(tx, &tree, column, 1))).unwrap();
+    // The prefix is a part of the key, and the whole of it.
+    for (column, prefix_bytes) in [(7, 4), (8, 8)] {
+        for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+            let mut both = [begin(&db, isolation, LockWait::NoWait), begin(&db, isolation, LockWait::NoWait)];
+            for tx in &mut both {
+                let refused = tx.insert_unique_prefix(&tree, prefix_bytes, &entry(column, 1), b"");
+                assert!(matches!(refused, Err(Error::KeyExists { .. })), "{refused:?}");
+            }
+            assert_eq!(held(&db), 0, "{isolation:?}");
+            let [mut first, mut second] = both;
+            assert!(first.update(&tree, &entry(column, 1), b"first").unwrap());
+            first.commit().unwrap();
+            assert!(second.update(&tree, &entry(column, 1), b"second").unwrap());
+            second.commit().unwrap();
+        }
+    }
+}
+
 /// Threads insert, delete and insert again under few columns, roll back to savepoints and at the end: at most one entry
 /// for a column.
 #[test]

@@ -390,7 +390,7 @@ impl Pool {
     fn merge(&self, pages: &[PageId], cause: Cause) -> Result<usize> {
         debug_assert!(pages.len() <= BATCH, "a batch");
         self.health().check()?;
-        let (mut loading, mut requests) = (Vec::new(), Vec::new());
+        let (mut loading, mut wanted) = (Vec::new(), Vec::new());
         for &page in pages {
             let Some(bytes) = self.cleaner.copies.claim() else { break };
             let Some(load) = Loading::begin(self, page) else { continue };
@@ -399,19 +399,17 @@ impl Pool {
             if !self.deferred.away().has(page) {
                 continue;
             }
-            requests.push(FileRequest { write: false, offset: self.offset_of(page), bufs: vec![bytes], cause });
+            wanted.push((page, bytes));
             loading.push((page, load));
         }
-        if requests.is_empty() {
+        if wanted.is_empty() {
             return Ok(0);
         }
-        let pending = self.data.submit(requests)?;
-        let read: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
+        let read = self.read_away(wanted, cause)?;
         let unfinished = Unfinished::begin(self.health(), "merging deferred changes");
         let (mut batch, mut newest, mut failed) = (Vec::with_capacity(read.len()), Lsn::ZERO, None);
         for (&(page, _), read) in loading.iter().zip(read) {
-            let merged = read.map_err(crate::Error::from).and_then(|mut bufs| {
-                let mut bytes = bufs.pop().expect("a buffer was given");
+            let merged = read.and_then(|mut bytes| {
                 self.check_read(&bytes, page)?;
                 Ok(self.merge_into(page, &mut bytes)?.then_some(bytes))
             });
@@ -433,6 +431,48 @@ impl Pool {
         // Threads that wait for one of the pages read what was written.
         drop(loading);
         failed.map_or(Ok(written), Err)
+    }
+
+    /// Reads pages, sorted; contiguous ones in one read, all reads at once. Each page's own error, in the same order.
+    fn read_away(&self, wanted: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<Vec<Result<IoBuf>>> {
+        let pages: Vec<PageId> = wanted.iter().map(|&(page, _)| page).collect();
+        let requests = self.joined(wanted, false, cause);
+        let together: Vec<usize> = requests.iter().map(|request| request.bufs.len()).collect();
+        let pending = self.data.submit(requests)?;
+        let mut read = Vec::with_capacity(pages.len());
+        for (pending, together) in pending.into_iter().zip(together) {
+            match self.data.wait(pending) {
+                Ok(bufs) => read.extend(bufs.into_iter().map(Ok)),
+                Err(error) if together == 1 => read.push(Err(error.into())),
+                // One of them can be unreadable: each by itself.
+                Err(error) => {
+                    for &page in &pages[read.len()..][..together] {
+                        let alone = match self.cleaner.copies.claim() {
+                            Some(mut bytes) => {
+                                self.data.read_at(self.offset_of(page), &mut bytes, cause).map(|()| bytes)
+                            }
+                            None => Err(error.clone()),
+                        };
+                        read.push(alone.map_err(crate::Error::from));
+                    }
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// One request for each run of contiguous pages; the pages are sorted.
+    fn joined(&self, pages: Vec<(PageId, IoBuf)>, write: bool, cause: Cause) -> Vec<FileRequest> {
+        let mut requests: Vec<FileRequest> = Vec::new();
+        let mut next = None;
+        for (page, bytes) in pages {
+            match requests.last_mut() {
+                Some(request) if next == Some(page.0) => request.bufs.push(bytes),
+                _ => requests.push(FileRequest { write, offset: self.offset_of(page), bufs: vec![bytes], cause }),
+            }
+            next = page.0.checked_add(1);
+        }
+        requests
     }
 
     /// Counts a page that could not be merged, and warns of the first, the second, the fourth and so on.
@@ -465,18 +505,7 @@ impl Pool {
 
     /// Writes a batch, sorted by page, home; contiguous pages in one write, all writes at once.
     fn write_home(&self, batch: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<()> {
-        let mut requests: Vec<FileRequest> = Vec::new();
-        let mut next = None;
-        for (page, bytes) in batch {
-            match requests.last_mut() {
-                Some(request) if next == Some(page.0) => request.bufs.push(bytes),
-                _ => {
-                    let offset = self.offset_of(page);
-                    requests.push(FileRequest { write: true, offset, bufs: vec![bytes], cause });
-                }
-            }
-            next = page.0.checked_add(1);
-        }
+        let requests = self.joined(batch, true, cause);
         count(&self.counters.home_writes, requests.len());
         let pending = self.data.submit(requests).map_err(|e| self.failed(e))?;
         // Waits for all, also after an error: no write may be in flight when this returns.

@@ -118,6 +118,27 @@ fn a_slot_that_is_taken_again_hides_nothing() {
     });
 }
 
+#[test]
+fn nothing_counts_as_published_behind_an_abandoned_place() {
+    explore(3, || {
+        let stream = Arc::new(Stream::new(4));
+        let writer = loom::thread::spawn({
+            let stream = stream.clone();
+            move || {
+                let claim = stream.slots.claim(1);
+                stream.slots.abandon(&claim);
+                // Its slot is free again.
+                stream.write_entry(1);
+                claim.start
+            }
+        });
+        stream.write_entry(1);
+        stream.check(0);
+        let abandoned = writer.join().unwrap();
+        assert_eq!(stream.check(0), abandoned);
+    });
+}
+
 #[derive(Debug)]
 struct LeaderState;
 

@@ -40,6 +40,8 @@ const POINTER_NEW: &str = "ring.new";
 const POINTER_MAX: u64 = 4096 + 64;
 /// Bytes of one write.
 const CHUNK: usize = 1 << 20;
+/// Names that are tried: copies of one database can have their rings in one directory.
+const COPIES_MAX: u32 = 1000;
 const ENOENT: i32 = 2;
 const EBADF: i32 = 9;
 const EEXIST: i32 = 17;
@@ -138,7 +140,8 @@ impl OldRing {
             );
             return Ok(None);
         };
-        match while_locked(&*config.clock, || segment_file::lock(&file)) {
+        let lock = || segment_file::lock(&file);
+        match if pointer.is_own { while_locked(&*config.clock, lock) } else { lock() } {
             Err(Error::Locked { .. }) if !pointer.is_own => {
                 log::warn!(
                     "this is a copy of a database that is open: what its log has in {} alone is not in the copy",
@@ -220,7 +223,7 @@ impl RingFile {
     /// A new empty file, locked, and its path relative to the log's directory.
     fn create(dir: &Path, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<(PathBuf, File)> {
         let database: String = config.database.iter().map(|byte| format!("{byte:02x}")).collect();
-        for n in 0u32.. {
+        for n in 0..COPIES_MAX {
             let more = if n == 0 { String::new() } else { format!("-{n}") };
             let relative = dir.join(format!("seawall-{database}-{}{more}.ring", config.incarnation));
             match open(disk, &config.dir.join(&relative), Create::New, config) {

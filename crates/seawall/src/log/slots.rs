@@ -27,7 +27,7 @@
 //! 5. An abandoned place ends the log: its start stays a bound of `oldest_unpublished`, though its slot is free for others.
 //!    The bound is stored before the slot is freed, and read after the slots.
 //!
-//! The model test checks 1 and 2 under every interleaving (`log/model.rs`).
+//! The model tests check 1, 2 and 5 under every interleaving (`log/model.rs`).
 
 use super::sync::{AtomicU64, Ordering, Padded, SLOTS, slot_hint, yield_now};
 use std::sync::atomic::AtomicU64 as Counter;

@@ -21,8 +21,9 @@ pub(super) enum RowLock {
     Point,
     /// As a point if it exists; a row that does not exist is not locked.
     IfThere,
-    /// By a range over it that this transaction already holds.
-    InRange,
+    /// Not, though other transactions' locks are waited for: this transaction holds a range over it, or the answer need
+    /// not stay true.
+    None,
 }
 
 /// A row as a locking read found it.

@@ -2,8 +2,8 @@
 //!
 //! 1. An attempt locks the prefix itself as a point: of two transactions that insert entries with one prefix,
 //!    the second begins when the first has its entry in. Then it reads the latest version of every entry that
-//!    begins with the prefix: it waits for the entries of unended transactions, and locks an existing one
-//!    shared.
+//!    begins with the prefix, and waits for the entries of unended transactions. An existing one is locked, shared, only
+//!    at serializable: two transactions that are both refused because of it, and then change it, would deadlock.
 //! 2. When the entry is in, the prefix is given back: another transaction that inserts under it finds the
 //!    entry, and waits for its writer. A rollback removes the entry and its protection together. At
 //!    serializable the prefix stays locked: the answer that no entry was there must stay true after a
@@ -60,8 +60,6 @@ impl Txn {
             if new && self.options.isolation != Isolation::Serializable {
                 let locks = &self.engine.locks;
                 match &attempt {
-                    // It is that row's lock as well.
-                    Ok(Attempt::Exists(there)) if there == prefix => {}
                     // A waiter for the prefix would only find the entry, and wait for it.
                     Ok(Attempt::Inserted) => locks.give_back_unless_awaited(&self.owner, tree.at.id, prefix),
                     _ => locks.give_back(&self.owner, tree.at.id, prefix),
@@ -82,7 +80,7 @@ impl Txn {
     fn insert_under(&mut self, tree: &Arc<TreeState>, prefix: &[u8], key: &[u8], value: &[u8]) -> Result<Attempt> {
         // A dropper of the tree waits for that lock from now on, or has ended.
         tree.is_there(self.id(), &self.engine.active)?;
-        let how = if self.options.isolation == Isolation::Serializable { RowLock::Point } else { RowLock::IfThere };
+        let how = if self.options.isolation == Isolation::Serializable { RowLock::Point } else { RowLock::None };
         let mut from = Bound::Included(prefix.to_vec());
         while let Some(there) = self.neighbour(tree, &from, true)?.filter(|there| there.starts_with(prefix)) {
             match self.lock_latest(tree, &there, Mode::Shared, how, self.options.wait, false)?.0 {

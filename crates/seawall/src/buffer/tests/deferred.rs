@@ -179,13 +179,19 @@ fn a_lost_write_is_found() {
     assert_eq!((db.get(2, 1), db.get(2, 3)), (5, 1002));
 }
 
-/// A page that cannot be read keeps its records, and the others of its batch go home.
+/// Neighbours are read together, and each by itself when that fails. A page that cannot be read keeps its records, and the
+/// others of its batch go home.
 #[test]
 fn a_failed_read_keeps_the_records() {
     let machine = Machine::new(7);
     let db = away_db(&machine);
     send_away(&db, 0..10);
     machine.disk.inject(Fault::eio().on(Op::Read).path(data()).once());
+    db.flush_all().unwrap();
+    all_changed(&db, 0..10);
+
+    send_away(&db, 0..10);
+    machine.disk.inject(Fault::eio().on(Op::Read).path(data()).times(2));
     assert!(matches!(db.flush_all().unwrap_err(), Error::Io(_)));
     assert_eq!(db.stats().deferred_pages, 1);
     db.flush_all().unwrap();

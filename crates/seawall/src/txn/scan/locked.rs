@@ -146,7 +146,7 @@ impl ScanState {
             }
             self.rows_in_leaf += 1;
             let key = next.take().expect("it is not beyond");
-            let how = if ranges { RowLock::InRange } else { RowLock::IfThere };
+            let how = if ranges { RowLock::None } else { RowLock::IfThere };
             match by.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
                 Ok(LockedRow { value: Some(value), newly_locked }) => {
                     self.value = Value::Bytes(value);
