@@ -30,6 +30,13 @@ fn until_waiting(db: &Database, count: usize) {
     }
 }
 
+/// Of so many waits the callback was told: one that has ended before is not told of any more.
+fn until_told<T>(told: &Mutex<Vec<T>>, count: usize) {
+    while told.lock().unwrap().len() < count {
+        std::thread::yield_now();
+    }
+}
+
 fn interrupted<T: std::fmt::Debug>(answer: &Result<T, Error>) {
     assert!(matches!(answer, Err(Error::Interrupted { .. })), "{answer:?}");
 }
@@ -297,7 +304,7 @@ fn a_wait_is_told_with_all_that_are_ahead() {
                 tx.put(tree, &[1], b"newer").unwrap();
                 tx.commit().unwrap();
             });
-            until_waiting(db, waiting);
+            until_told(&told, waiting);
         }
         holder.commit().unwrap();
     });
@@ -321,7 +328,7 @@ fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
             let answer = second.get_for_update(&tree, &[1]);
             (second, answer)
         });
-        until_waiting(&db, 1);
+        until_told(&told, 1);
         let wait = db.lock_waits().remove(0);
         assert_eq!((wait.waiter.tag, wait.wanted.mode), (200, LockMode::Exclusive));
         assert_eq!((wait.wanted.on.tree, wait.wanted.on.key.as_slice()), (tree.id(), &[1][..]));
