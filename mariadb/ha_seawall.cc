@@ -298,14 +298,21 @@ void ha_seawall::update_create_info(HA_CREATE_INFO *info) {
 
 // --- what the optimizer asks --------------------------------------------------------------------------
 
-/* Estimated again when a sixteenth of the rows have changed. */
+/* Estimated again when a sixteenth of the rows have changed; between, what was inserted and deleted is counted. */
 Share::Size ha_seawall::size_of_table() {
   std::lock_guard<std::mutex> guard(m_share->size_mutex);
   Share::Size &size = m_share->size;
   uint64_t changes = m_share->changes.load(std::memory_order_relaxed);
-  if (size.known && changes - size.changes <= size.rows / 16) return size;
+  int64_t grown = m_share->grown.load(std::memory_order_relaxed);
+  if (size.known && changes - size.changes <= size.rows / 16) {
+    int64_t rows = (int64_t)size.rows + grown - size.grown;
+    size.rows = rows > 0 ? rows : 0;
+    size.grown = grown;
+    return size;
+  }
   size = Share::Size();
   size.changes = changes;
+  size.grown = grown;
   Tx tx;
   seawall_tx_options options{};
   options.wait = SEAWALL_WAIT_MODE_WAIT;

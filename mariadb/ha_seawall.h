@@ -28,14 +28,16 @@ public:
   Layouts layouts;
   Tree long_columns;                  /* null: no column is stored apart */
   bool long_values_of_dropped = false; /* there may be values of columns that are gone */
-  /* What the table was estimated to have, when `changes` of rows had been made. */
+  /* What the table was estimated to have, when it had seen `changes` and had grown by so many rows. */
   struct Size {
     uint64_t rows = 0, bytes = 0, index_bytes = 0, changes = 0;
+    int64_t grown = 0;
     bool known = false;
   };
   std::mutex size_mutex;
   Size size;
   std::atomic<uint64_t> changes{0};
+  std::atomic<int64_t> grown{0}; /* rows inserted less rows deleted, rolled back ones too */
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
 };

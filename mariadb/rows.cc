@@ -129,6 +129,7 @@ int ha_seawall::write_row(const uchar *record) {
     if (!is_primary(at) && !(m_copy.on && m_copy.sorted[at])) error = insert_entry(at, record);
   if (!error && table->next_number_field) error = note_auto_increment(record);
   error = guard.done(error);
+  if (!error) m_share->grown.fetch_add(1, std::memory_order_relaxed);
   return error ? error : commit_own();
 }
 
@@ -225,7 +226,9 @@ int ha_seawall::delete_row(const uchar *record) {
       error = failed(status);
     }
   }
-  return guard.done(error);
+  error = guard.done(error);
+  if (!error) m_share->grown.fetch_sub(1, std::memory_order_relaxed);
+  return error;
 }
 
 // --- reading ------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 //! 2. An estimate counts the leaves of a range in branch pages: in those at its ends, and in a few spread
 //!    between them, because regions of a tree differ. It counts entries in a few leaves of these branches: in
 //!    those that are in memory, spread over the range. It reads leaves only if the range has no more than
-//!    three, or if fewer than [`SAMPLES_MIN`] are in memory; it reads these concurrently.
+//!    three, or if fewer than [`SAMPLES_MIN`] are in memory; it reads these concurrently. The leaves at the
+//!    ends are counted apart: the last one of a tree that grows is fuller or emptier than the others.
 //! 3. Two descents see two moments of the tree. That suffices for an estimate, and is never an error.
 
 use super::Tree;
@@ -138,9 +139,12 @@ impl Tree {
             return Ok(Estimate { entries: entries as u64, leaves });
         }
         let from_last = self.count_in(pool, toward_high(high), must_read, |node| end_slot(node, high))?;
-        let mut samples: Vec<usize> = [from_first, from_last].into_iter().flatten().map(|(count, _)| count).collect();
-        if !must_read {
+        let mut samples = Vec::new();
+        if between > 0.0 {
             self.sample(pool, low, high, &middle, &mut samples)?;
+        }
+        if samples.is_empty() {
+            samples.extend([from_first, from_last].into_iter().flatten().map(|(count, _)| count));
         }
         let mean = samples.iter().sum::<usize>() as f64 / samples.len().max(1) as f64;
         let ends: f64 =
@@ -192,6 +196,7 @@ impl Tree {
         if samples.len() >= SAMPLES_MIN.min(looked) {
             return Ok(());
         }
+        samples.clear();
         let wanted: Vec<PageId> = spread(inside.len().min(SAMPLES_MIN)).collect();
         let mut prefetcher = Prefetcher::of(wanted.iter().copied());
         for page in wanted {
