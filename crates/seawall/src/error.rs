@@ -18,6 +18,20 @@ use std::time::Duration;
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Implements `Display` by a table of the variants' messages: `Variant { fields } => "text", arguments;`. A variant
+/// without a message does not compile.
+macro_rules! messages {
+    ($type:ident: $($variant:ident $({ $($field:tt)* })? $(($inner:ident))? => $text:literal $(, $argument:expr)*;)+) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant $({ $($field)* })? $(($inner))? => write!(f, $text $(, $argument)*),)+
+                }
+            }
+        }
+    };
+}
+
 /// Why the engine could not do what was asked.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -260,153 +274,82 @@ pub enum Error {
     Usage(String),
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(inner) => write!(f, "{inner}"),
-            Self::Corrupt(inner) => write!(f, "{inner}"),
-            Self::Poisoned { first_error } => write!(
-                f,
-                "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, \
-                 repair the disk, and open it again"
-            ),
-            Self::OutcomeUnknown { cause } => write!(
-                f,
-                "it is unknown whether this transaction is committed: {cause}. Open the database again and look"
-            ),
-            Self::ReadOnly { why } => write!(f, "read-only: {why}"),
-            Self::NoSpace { path, needed_bytes, kept_free_bytes } => write!(
-                f,
-                "no space: {path} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try \
-                 again",
-                kept_free(*kept_free_bytes),
-                path = path.display()
-            ),
-            Self::Deadlock { victim, waits_for, on } => write!(
-                f,
-                "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back \
-                 and run it again"
-            ),
-            Self::LockTimeout { holder, on, waited_ms } => write!(
-                f,
-                "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, \
-                 or raise lock_wait_timeout"
-            ),
-            Self::Interrupted { during, on } => write!(
-                f,
-                "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
-                on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default()
-            ),
-            Self::TooManyLocks { locks, max_bytes } => write!(
-                f,
-                "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in \
-                 another, lock fewer rows at a time, or raise lock_memory_per_transaction"
-            ),
-            Self::WriteConflict { writer, on } => write!(
-                f,
-                "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and \
-                 run it again"
-            ),
-            Self::KeyExists { on } => write!(f, "the key exists: {on}"),
-            Self::RowsOutOfOrder { index } => write!(
-                f,
-                "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, \
-                 as bytes"
-            ),
-            Self::DuplicateRow { index, on } => {
-                write!(f, "row {index} (counted from 0) cannot be inserted, its key exists: {on}")
-            }
-            Self::KeyTooLong { len_bytes, max_bytes } => {
-                write!(f, "a key of {len_bytes} bytes is too long: this database takes {max_bytes}")
-            }
-            Self::NameTooLong { len_bytes, max_bytes } => {
-                write!(f, "a tree's name of {len_bytes} bytes is too long: it may have {max_bytes}")
-            }
-            Self::ValueTooLong { len_bytes, max_bytes } => {
-                write!(f, "a value of {len_bytes} bytes is too long: the most is {max_bytes}")
-            }
-            Self::NoSuchTree { name } => write!(f, "there is no tree named {name:?}"),
-            Self::TreeDropped { tree } => write!(f, "tree {tree} was dropped"),
-            Self::TreeTooNew { tree } => write!(
-                f,
-                "tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin \
-                 another"
-            ),
-            Self::TreeExists { name } => write!(f, "a tree named {name:?} exists"),
-            Self::InvalidOption { name, value, why } => write!(f, "option {name} = {value}: {why}"),
-            Self::NotADatabase { path, why } => {
-                write!(f, "{path} is not a Seawall database: {why}", path = path.display())
-            }
-            Self::OtherFormat { path, found, supported } => write!(
-                f,
-                "{path} has format version {found}, and this program reads {supported}: open it with the Seawall that \
-                 wrote it, or a newer one",
-                path = path.display()
-            ),
-            Self::NoThread { path, why } => write!(
-                f,
-                "{path} was not opened: the system starts no thread for background work ({why}). Raise the limit of \
-                 processes (ulimit -u) or of \
-                 the container (pids.max), or give it more memory",
-                path = path.display()
-            ),
-            Self::Locked { path, in_this_process: true } => write!(
-                f,
-                "{path} is open in this process already: use that `Database` (its clones are handles of the same \
-                 database), or close it first",
-                path = path.display()
-            ),
-            Self::Locked { path, in_this_process: false } => write!(
-                f,
-                "{path} is open in another process: one may have it open, or several that opened it read-only. Close \
-                 the other first",
-                path = path.display()
-            ),
-            Self::NeedsRecovery { path } => write!(
-                f,
-                "{path} was not closed, and to open it read-only there must be nothing to recover: open it for \
-                 writing once, which recovers it, and \
-                 close it",
-                path = path.display()
-            ),
-            Self::IsABackup { path } => write!(
-                f,
-                "{path} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall \
-                 restore`, Database::restore)",
-                path = path.display()
-            ),
-            Self::UnfinishedBackup { path } => write!(
-                f,
-                "{path} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it \
-                 can be used: when it is not under \
-                 way, remove the directory and do it again",
-                path = path.display()
-            ),
-            Self::BadBackup { path, why } => write!(f, "backup {path}: {why}", path = path.display()),
-            Self::BackupRefused { path, why } => {
-                write!(f, "the process that has {path} open says: {why}", path = path.display())
-            }
-            Self::BackupTooSlow { held_bytes, max_bytes, disk_full } => {
-                write!(f, "the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full))
-            }
-            Self::TooManyTransactions { max } => {
-                write!(f, "{max} transactions are writing already: commit or roll back one of them first")
-            }
-            Self::TooManyPrepared { max } => write!(
-                f,
-                "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit \
-                 or roll back one of them, prepare \
-                 with `Transaction::prepare`, or raise pool_size"
-            ),
-            Self::TransactionEnded { why } => write!(f, "the transaction has ended: {why}"),
-            Self::Unknown { what, name } => write!(f, "unknown {what}: {name:?}"),
-            Self::ShutDown => f.write_str("the database was shut down: nothing is begun any more. Open it again"),
-            Self::StillRunning { running } => {
-                write!(f, "{running} transactions or calls are running still: end them, then shut down again")
-            }
-            Self::Usage(inner) => write!(f, "{inner}"),
-        }
-    }
+messages! { Error:
+    Io(inner) => "{inner}";
+    Corrupt(inner) => "{inner}";
+    Poisoned { first_error } =>
+        "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, repair \
+         the disk, and open it again";
+    OutcomeUnknown { cause } =>
+        "it is unknown whether this transaction is committed: {cause}. Open the database again and look";
+    ReadOnly { why } => "read-only: {why}";
+    NoSpace { path, needed_bytes, kept_free_bytes } =>
+        "no space: {} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try again",
+        path.display(), kept_free(*kept_free_bytes);
+    Deadlock { victim, waits_for, on } =>
+        "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back and \
+         run it again";
+    LockTimeout { holder, on, waited_ms } =>
+        "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, or \
+         raise lock_wait_timeout";
+    Interrupted { during, on } =>
+        "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
+        on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
+    TooManyLocks { locks, max_bytes } =>
+        "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in \
+         another, lock fewer rows at a time, or raise lock_memory_per_transaction";
+    WriteConflict { writer, on } =>
+        "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run \
+         it again";
+    KeyExists { on } => "the key exists: {on}";
+    RowsOutOfOrder { index } =>
+        "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, as \
+         bytes";
+    DuplicateRow { index, on } => "row {index} (counted from 0) cannot be inserted, its key exists: {on}";
+    KeyTooLong { len_bytes, max_bytes } => "a key of {len_bytes} bytes is too long: this database takes {max_bytes}";
+    NameTooLong { len_bytes, max_bytes } => "a tree's name of {len_bytes} bytes is too long: it may have {max_bytes}";
+    ValueTooLong { len_bytes, max_bytes } => "a value of {len_bytes} bytes is too long: the most is {max_bytes}";
+    NoSuchTree { name } => "there is no tree named {name:?}";
+    TreeDropped { tree } => "tree {tree} was dropped";
+    TreeTooNew { tree } =>
+        "tree {tree} was built after this transaction's snapshot was taken: end the transaction and begin another";
+    TreeExists { name } => "a tree named {name:?} exists";
+    InvalidOption { name, value, why } => "option {name} = {value}: {why}";
+    NotADatabase { path, why } => "{} is not a Seawall database: {why}", path.display();
+    OtherFormat { path, found, supported } =>
+        "{} has format version {found}, and this program reads {supported}: open it with the Seawall that wrote \
+         it, or a newer one", path.display();
+    NoThread { path, why } =>
+        "{} was not opened: the system starts no thread for background work ({why}). Raise the limit of \
+         processes (ulimit -u) or of the container (pids.max), or give it more memory", path.display();
+    Locked { path, in_this_process: true } =>
+        "{} is open in this process already: use that `Database` (its clones are handles of the same database), \
+         or close it first", path.display();
+    Locked { path, in_this_process: false } =>
+        "{} is open in another process: one may have it open, or several that opened it read-only. Close the \
+         other first", path.display();
+    NeedsRecovery { path } =>
+        "{} was not closed, and to open it read-only there must be nothing to recover: open it for writing \
+         once, which recovers it, and close it", path.display();
+    IsABackup { path } =>
+        "{} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall \
+         restore`, Database::restore)", path.display();
+    UnfinishedBackup { path } =>
+        "{} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be \
+         used: when it is not under way, remove the directory and do it again", path.display();
+    BadBackup { path, why } => "backup {}: {why}", path.display();
+    BackupRefused { path, why } => "the process that has {} open says: {why}", path.display();
+    BackupTooSlow { held_bytes, max_bytes, disk_full } =>
+        "the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full);
+    TooManyTransactions { max } => "{max} transactions are writing already: commit or roll back one of them first";
+    TooManyPrepared { max } =>
+        "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit or roll \
+         back one of them, prepare with `Transaction::prepare`, or raise pool_size";
+    TransactionEnded { why } => "the transaction has ended: {why}";
+    Unknown { what, name } => "unknown {what}: {name:?}";
+    ShutDown => "the database was shut down: nothing is begun any more. Open it again";
+    StillRunning { running } => "{running} transactions or calls are running still: end them, then shut down again";
+    Usage(inner) => "{inner}";
 }
 
 impl std::error::Error for Error {
@@ -432,8 +375,7 @@ fn too_slow(held_bytes: u64, max_bytes: u64, disk_full: bool) -> String {
     } else {
         format!(
             "it held {held_bytes} bytes of log that writers were done with, and held_log_max allows {max_bytes}. \
-             Raise rate or held_log_max, or \
-             begin again when less is written"
+             Raise rate or held_log_max, or begin again when less is written"
         )
     }
 }
@@ -514,36 +456,21 @@ pub enum Corruption {
     },
 }
 
-impl fmt::Display for Corruption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ChecksumMismatch { path, page, expected, found } => write!(
-                f,
-                "{path}: page {page} has checksum {found:#010x} where {expected:#010x} was expected. Restore it from \
-                 a backup; `seawall check` lists all damage",
-                path = path.display()
-            ),
-            Self::Misdirected { path, page, found } => write!(
-                f,
-                "{path}: page {page} holds page {found}: a write went to the wrong place. Restore it from a backup",
-                path = path.display()
-            ),
-            Self::LogBehindPage { page, page_lsn, log_end } => write!(
-                f,
-                "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore \
-                 from a backup"
-            ),
-            Self::Log { at, why } => write!(f, "the log is damaged at {at}: {why}. Restore from a backup"),
-            Self::Page { page, why } => {
-                write!(
-                    f,
-                    "page {page} makes no sense: {why}. The disk lost a write of it, memory is damaged, or this is a bug: \
-                     restore a backup, and please report it"
-                )
-            }
-            Self::File { path, why } => write!(f, "{path}: {why}", path = path.display()),
-        }
-    }
+messages! { Corruption:
+    ChecksumMismatch { path, page, expected, found } =>
+        "{}: page {page} has checksum {found:#010x} where {expected:#010x} was expected. Restore it from a \
+         backup; `seawall check` lists all damage", path.display();
+    Misdirected { path, page, found } =>
+        "{}: page {page} holds page {found}: a write went to the wrong place. Restore it from a backup",
+        path.display();
+    LogBehindPage { page, page_lsn, log_end } =>
+        "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore from a \
+         backup";
+    Log { at, why } => "the log is damaged at {at}: {why}. Restore from a backup";
+    Page { page, why } =>
+        "page {page} makes no sense: {why}. The disk lost a write of it, memory is damaged, or this is a bug: \
+         restore a backup, and please report it";
+    File { path, why } => "{}: {why}", path.display();
 }
 
 impl std::error::Error for Corruption {}

@@ -2,21 +2,22 @@
 //!
 //! 1. The directory is created fresh and holds a locked file; no existing file is ever opened for writing.
 //! 2. It is removed when dropped: at the end, on an error, on Ctrl-C. The next run removes the directory of a
-//!    killed run, which it recognises by its name and its free lock. A run sweeps and creates under a lock of
-//!    the parent directory: otherwise a sweep could mistake a directory just created for that of a dead run.
+//!    killed run, which it recognises by its name and its free lock. Until the lock is taken, another run can
+//!    take the new directory for that of a killed run and remove it: then creating it begins again.
 //! 3. Before anything is written, the space it may take is checked against the reserve.
 
 use super::LabError;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use seawall_io::{Create, Disk, Handle, OpenHow, OsDisk};
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const PREFIX: &str = "seawall-lab-";
 const LOCK: &str = "lock";
+/// How often a directory that was removed or locked by another run is created again before its error is told.
+const ATTEMPTS: u32 = 32;
+/// How many names this process has given.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -30,31 +31,34 @@ impl Scratch {
         if !parent.is_dir() {
             return Err(LabError::NotADirectory { path: parent.into() });
         }
-        let _turn = Turn::wait(parent);
         sweep(disk, parent);
         let available = disk.free_bytes(parent)?.saturating_sub(reserve);
         if available < needed {
             return Err(LabError::NoSpace { path: parent.into(), needed, available, reserve });
         }
-        let mut n = std::process::id();
-        let dir = loop {
+        let mut attempts = 0;
+        loop {
+            // No name is given twice by one process: a drop may still be removing the former directory.
+            let n = std::process::id().wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
             let dir = parent.join(format!("{PREFIX}{n}"));
             match std::fs::create_dir(&dir) {
-                Ok(()) => break dir,
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => n = n.wrapping_add(1),
+                Ok(()) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
                 Err(e) => {
                     let errno = e.raw_os_error().unwrap_or(5);
                     return Err(seawall_io::IoError::os(seawall_io::Op::Directory, &dir, errno).into());
                 }
             }
-        };
-        let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
-        let locked = disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock));
-        match locked {
-            Ok(lock) => Ok(Self { dir, _lock: lock }),
-            Err(e) => {
-                drop(std::fs::remove_dir_all(&dir));
-                Err(e.into())
+            let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+            match disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock)) {
+                Ok(lock) => return Ok(Self { dir, _lock: lock }),
+                Err(e) => {
+                    drop(std::fs::remove_dir_all(&dir));
+                    attempts += 1;
+                    if attempts == ATTEMPTS {
+                        return Err(e.into());
+                    }
+                }
             }
         }
     }
@@ -70,25 +74,6 @@ impl Drop for Scratch {
                 self.dir.display()
             ));
         }
-    }
-}
-
-/// The parent directory, locked while one run sweeps it and creates its own directory there.
-struct Turn(#[expect(dead_code, reason = "held for its lock")] Option<File>);
-
-impl Turn {
-    /// Waits up to two seconds. After that, or where directories cannot be locked, continues without the
-    /// lock: another program's lock of the directory must not stop the run.
-    fn wait(parent: &Path) -> Self {
-        let Ok(dir) = File::open(parent) else { return Self(None) };
-        for _ in 0..200 {
-            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Self(Some(dir)),
-                Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
-                Err(_) => break,
-            }
-        }
-        Self(None)
     }
 }
 
@@ -145,7 +130,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    for _ in 0..20 {
+                    for _ in 0..100 {
                         let scratch = Scratch::create(&OsDisk::synchronous(), parent.path(), 1, 0).unwrap();
                         assert!(scratch.dir.join(LOCK).exists());
                     }
