@@ -85,7 +85,8 @@ pub unsafe extern "C" fn seawall_begin_index_build(
 /// same key or unique part; `seawall_error_key` is the key of one. A build can be used once.
 ///
 /// # Safety
-/// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be called
+/// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be
+/// called
 /// with `context`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_build_indexes(

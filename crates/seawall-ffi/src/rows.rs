@@ -183,7 +183,8 @@ pub unsafe extern "C" fn seawall_unlock_row(
     unsafe { with(tx, unlock) }
 }
 
-/// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included, has
+/// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included,
+/// has
 /// locks or unended changes in it.
 ///
 /// # Safety

@@ -90,7 +90,8 @@ fn a_backup_that_is_asked_for_restores_to_what_was_committed() {
     assert_eq!(restored.get(&tree, b"k").unwrap().as_deref(), Some(&b"changed"[..]));
 }
 
-/// As a server takes it: commits are blocked for a moment, the end is told, and commits go on. What is restored is exactly
+/// As a server takes it: commits are blocked for a moment, the end is told, and commits go on. What is restored is
+/// exactly
 /// what was committed at that moment.
 #[test]
 fn a_backup_that_is_told_its_end_has_exactly_what_was_committed_then() {

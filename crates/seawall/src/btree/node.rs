@@ -51,7 +51,8 @@ pub(super) const UPPER_INFINITE: u16 = 1;
 const _: () = assert!(HINTS == FLAGS + 4 && SLOTS == 116, "a format is not changed in passing");
 const _: () = assert!(page::PAGE_BYTES_MAX <= u16::MAX as usize, "offsets are u16");
 
-/// The longest key, bytes: 928 in pages of 4 KiB, 1952 in those of 8 KiB, 4000 in those of 16 KiB, 7500 in those of 32 KiB.
+/// The longest key, bytes: 928 in pages of 4 KiB, 1952 in those of 8 KiB, 4000 in those of 16 KiB, 7500 in those of 32
+/// KiB.
 /// InnoDB's 768, 1536 and 3072 bytes leave room for what a layer above adds to its keys. With four keys of
 /// nearly a quarter of a page a branch has three children, whatever its fences.
 #[must_use]

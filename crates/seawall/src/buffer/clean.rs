@@ -36,7 +36,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Below this share of the most age or dirt, percent, cleaning rests. A page that changes all the time is written once in
+/// Below this share of the most age or dirt, percent, cleaning rests. A page that changes all the time is written once
+/// in
 /// the log between the part of the age that a round writes and this: the larger it is, the fewer writes.
 const CALM_PERCENT: u64 = 50;
 /// Above it, cleaning does not pause.
@@ -130,7 +131,8 @@ impl Pool {
         (self.frames.limit() as usize / 16).clamp(1, 1024)
     }
 
-    /// How near to their limits the checkpoint's age is, and the dirty pages that cannot leave without a write; percent.
+    /// How near to their limits the checkpoint's age is, and the dirty pages that cannot leave without a write;
+    /// percent.
     fn pressure_percent(&self) -> (u64, u64) {
         let age = self.log().head().0.saturating_sub(self.checkpoint_lsn().0);
         let dirty_max = u64::from(self.frames.limit()) * u64::from(self.max_dirty_percent()) / 100;

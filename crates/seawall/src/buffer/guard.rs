@@ -190,7 +190,8 @@ impl Pool {
         Some(Owned { pool: self, frame })
     }
 
-    /// Evicts an unused page that may be dirty: when `ready`, and if `keep`, under the page's exclusive latch, takes over
+    /// Evicts an unused page that may be dirty: when `ready`, and if `keep`, under the page's exclusive latch, takes
+    /// over
     /// what is not at home.
     pub(super) fn claim_dirty(
         &self,

@@ -1,7 +1,8 @@
 //! The buffer pool. DESIGN.md, "Buffer", says how it works; docs/invariants.md has its numbered rules
 //! of latching.
 //!
-//! - `config`, `pool`: what it is made of. `frame`: the protocol by which frames change hands. `arena`, `translate`, `guard`: its memory, its map,
+//! - `config`, `pool`: what it is made of. `frame`: the protocol by which frames change hands. `arena`, `translate`,
+//!   `guard`: its memory, its map,
 //!   the guards on it.
 //! - `loads`, `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are
 //!   needed. `mtr`: changes.

@@ -1,7 +1,8 @@
 //! Building indexes over a tree while others change the tree.
 //!
 //! ```text
-//!   log ──a view──> scan, sort ──> build ──rounds──> caught up, nearly ──switch──> base locked ──last round──> committed
+//!   log ──a view──> scan, sort ──> build ──rounds──> caught up, nearly ──switch──> base locked ──last round──>
+//!   committed
 //!                                          └─^
 //! ```
 //!
@@ -132,7 +133,8 @@ impl Database {
     /// # Errors
     /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one;
     /// [`Error::TreeExists`]; [`Error::LockTimeout`] if transactions that have changed the base do not end;
-    /// errors of `switch`, of [`IndexEntries::fail`], and of reading and writing. After an error nothing is left of the index.
+    /// errors of `switch`, of [`IndexEntries::fail`], and of reading and writing. After an error nothing is left of the
+    /// index.
     /// [`Error::Usage`] if `entries` returns different entries for the same row.
     ///
     /// ```

@@ -98,7 +98,8 @@ impl Transaction {
         Ok(TreeBuilder { tx: self, building: Some(building), name: name.into() })
     }
 
-    /// Inserts many rows in the order given. The leaves of up to a thousand rows are read side by side, also when the rows
+    /// Inserts many rows in the order given. The leaves of up to a thousand rows are read side by side, also when the
+    /// rows
     /// are in no order.
     ///
     /// # Errors

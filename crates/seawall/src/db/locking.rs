@@ -130,11 +130,13 @@ impl Transaction {
         Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
-    /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included,
+    /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones
+    /// included,
     /// has locks or unended changes in it, and excludes both. Reads of snapshots go on.
     ///
     /// # Errors
-    /// Lock errors; [`Error::TreeDropped`](crate::Error::TreeDropped); [`Error::Usage`](crate::Error::Usage) for a tree of
+    /// Lock errors; [`Error::TreeDropped`](crate::Error::TreeDropped); [`Error::Usage`](crate::Error::Usage) for a tree
+    /// of
     /// another database.
     pub fn lock_tree(&mut self, tree: &Tree) -> Result<()> {
         let txn = self.txn();

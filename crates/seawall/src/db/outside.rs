@@ -56,7 +56,8 @@ impl Database {
     /// flush; background work flushes within `flush_interval`.
     ///
     /// # Errors
-    /// [`Usage`](crate::Error::Usage) for a position beyond the log; [`NoThread`](crate::Error::NoThread). Then `call` is never called.
+    /// [`Usage`](crate::Error::Usage) for a position beyond the log; [`NoThread`](crate::Error::NoThread). Then `call`
+    /// is never called.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;

@@ -88,7 +88,8 @@ pub enum Durability {
     /// 0: only that the oldest unflushed commit is younger than the flush interval. Loses at most the
     /// interval.
     Deferred,
-    /// 2: the log is written, or in a ring that outlives the process (option `log_ring_dir`). Survives a crash of the process; loses at most the flush interval on power
+    /// 2: the log is written, or in a ring that outlives the process (option `log_ring_dir`). Survives a crash of the
+    /// process; loses at most the flush interval on power
     /// loss.
     Written,
     /// 1: the log is flushed. Survives power loss.

@@ -232,7 +232,8 @@ impl Txn {
         engine.undo.ensure_room(&mut Writing::of(&mut self.writing).undo_log, bytes)
     }
 
-    /// Inserts or puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no wait.
+    /// Inserts or puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no
+    /// wait.
     /// Rows to insert have keys each greater than the one before it. Returns the number of rows changed. Zero is no
     /// error: the first one needs more than a latch.
     pub(super) fn change_run(

@@ -6,7 +6,8 @@
 use crate::format::{Lsn, PageId};
 use std::collections::{BTreeSet, HashMap};
 
-/// Lists grow by so many bytes: with a larger step more of the room is empty, and the allocator loses as much (measured with 256, 64
+/// Lists grow by so many bytes: with a larger step more of the room is empty, and the allocator loses as much (measured
+/// with 256, 64
 /// and 32).
 const STEP: usize = 64;
 

@@ -2,7 +2,8 @@
 //!
 //! A page that leaves memory with its records comes to one of two ends. It is *read again* while they are in memory:
 //! that has spared a write (with doublewrite two). Or it is *merged*: that has cost a read. And what lists have, frames
-//! lack: a page that was evicted a short time ago (a *ghost*) and is missed would be in memory if there were more frames.
+//! lack: a page that was evicted a short time ago (a *ghost*) and is missed would be in memory if there were more
+//! frames.
 //!
 //! ```text
 //!   0 ──first eviction──> least ──a window in which it pays──> a quarter more, up to most
@@ -11,7 +12,8 @@
 //! ```
 //!
 //! 1. A window ends when as many pages have been evicted as there are frames.
-//! 2. Lists that hold a page's worth of memory gain `(writes * read again - merged) / pages of lists`; a frame more would
+//! 2. Lists that hold a page's worth of memory gain `(writes * read again - merged) / pages of lists`; a frame more
+//!    would
 //!    gain `ghosts missed / ghosts`. The larger gets the memory.
 //! 3. The share never falls below `least`: the ends of those few pages tell when it pays again.
 //! 4. Ghosts are counted for one page in 16, so that evictions and misses seldom meet at the mutex.

@@ -179,7 +179,8 @@ fn a_lost_write_is_found() {
     assert_eq!((db.get(2, 1), db.get(2, 3)), (5, 1002));
 }
 
-/// Neighbours are read together, and each by itself when that fails. A page that cannot be read keeps its records, and the
+/// Neighbours are read together, and each by itself when that fails. A page that cannot be read keeps its records, and
+/// the
 /// others of its batch go home.
 #[test]
 fn a_failed_read_keeps_the_records() {

@@ -1,7 +1,8 @@
 //! Backups of an open database, while others write.
 //!
 //! ```text
-//!   begin: log held from the checkpoint C, file not cut ──step: log and pages──> ... ──step──> end: log up to E ──manifest──> a backup at E
+//!   begin: log held from the checkpoint C, file not cut ──step: log and pages──> ... ──step──> end: log up to E
+//!   ──manifest──> a backup at E
 //! ```
 //!
 //! 1. A page of the copy is the page as it was on disk at some moment after C, whole: its checksum was verified, and it
@@ -16,7 +17,8 @@
 //!    changed between the two is in the log of that backup, which the restored database does not replay.
 //! 6. Files are read by direct I/O where the file system has it: a backup leaves no page cache, whatever the flush
 //!    methods are.
-//! 7. E is the log's end when all is copied, or, with `ends_when_told`, when the process says so: then the copier goes on
+//! 7. E is the log's end when all is copied, or, with `ends_when_told`, when the process says so: then the copier goes
+//!    on
 //!    copying log until that moment, and copies nothing behind it.
 //! 8. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
 
@@ -113,7 +115,8 @@ impl Database {
         Subject::of(self.inner.engine(), &self.inner.path, Box::new(self.clone()))
     }
 
-    /// Decides the end of the backup under way, if it was begun with [`BackupOptions::ends_when_told`] and has copied all
+    /// Decides the end of the backup under way, if it was begun with [`BackupOptions::ends_when_told`] and has copied
+    /// all
     /// pages: everything that was committed before this call is in it, and nothing whose commit begins after this has
     /// returned. Flushes the log; the backup copies the rest of it by itself. Returns the position, or `None` when no
     /// backup waits for it.
