@@ -86,8 +86,7 @@ pub unsafe extern "C" fn seawall_begin_index_build(
 ///
 /// # Safety
 /// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be
-/// called
-/// with `context`.
+/// called with `context`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_build_indexes(
     build: *mut IndexBuild,

@@ -184,8 +184,7 @@ pub unsafe extern "C" fn seawall_unlock_row(
 }
 
 /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included,
-/// has
-/// locks or unended changes in it.
+/// has locks or unended changes in it.
 ///
 /// # Safety
 /// `tx` and `tree` are handles.

@@ -119,8 +119,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The kernel's refusal.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
     /// The largest write, bytes, at a multiple of its size within a file of the directory `path`, that a power cut
-    /// leaves
-    /// done or undone as a whole. This default does not know.
+    /// leaves done or undone as a whole. This default does not know.
     fn untorn_write_bytes(&self, _path: &Path) -> Finding<u32> {
         Finding::unknown("this kind of disk does not tell what a power cut leaves whole")
     }
@@ -186,15 +185,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()>;
 
     /// Maps the first `len` bytes of a file as memory. What is stored there is the file's at once: reads through the
-    /// page
-    /// cache find it, also after the death of this process. Nothing makes it durable. The caller has written all of
-    /// these
-    /// bytes, and the file does not become shorter.
+    /// page cache find it, also after the death of this process. Nothing makes it durable. The caller has written all
+    /// of these bytes, and the file does not become shorter.
     ///
     /// # Errors
     /// `EOPNOTSUPP` where a store to such memory could need space (this default, and file systems that do not overwrite
-    /// in
-    /// place); the kernel's refusal.
+    /// in place); the kernel's refusal.
     fn map_shared(&self, file: &Handle, _len: usize) -> Result<SharedMemory> {
         Err(IoError::os(Op::Inspect, file.path(), libc::EOPNOTSUPP))
     }

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 /// use seawall_io::{IoError, IoErrorKind, Op};
 /// let error = IoError::os(Op::Write, "/srv/db/data.sw", 28).at(8192, 4096);
 /// assert_eq!(error.errno(), Some(28));
-/// assert!(error.to_string().starts_with("write of 4096 bytes at offset 8192 of /srv/db/data.sw failed: No space left
-/// on device"));
+/// assert!(error.to_string().starts_with("write of 4096 bytes at offset 8192 of /srv/db/data.sw failed: No space left on device"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IoError {

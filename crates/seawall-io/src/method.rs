@@ -4,11 +4,9 @@
 //! | method | open flags | a durable write is | an ordinary barrier is |
 //! |---|---|---|---|
 //! | `fsync` | buffered | write, fdatasync | fdatasync |
-//! | `o_dsync` | buffered, `O_DSYNC` | write | nothing: every write was durable (fdatasync after growth by allocation)
-//! |
+//! | `o_dsync` | buffered, `O_DSYNC` | write | nothing: every write was durable (fdatasync after growth by allocation) |
 //! | `o_direct` | `O_DIRECT` | write, fdatasync | fdatasync |
-//! | `o_direct_no_fsync` | `O_DIRECT` | write, fdatasync | fdatasync only after growth or into holes or unwritten
-//! extents |
+//! | `o_direct_no_fsync` | `O_DIRECT` | write, fdatasync | fdatasync only after growth or into holes or unwritten extents |
 //! | `o_direct_dsync` | `O_DIRECT` | write with `RWF_DSYNC` | fdatasync |
 //!
 //! A *durable write* is durable when it returns, under every method. A *barrier* is what comes after a batch

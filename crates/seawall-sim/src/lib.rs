@@ -13,12 +13,9 @@
 //!
 //! | pending | made stable by | a power cut may leave |
 //! |---|---|---|
-//! | bytes of a write | sync of the file; a durable write (`RWF_DSYNC`, `O_DSYNC`), its own sectors only | of each
-//! physical sector any version since the last stable one |
-//! | written bytes beyond the old end, or in holes and unwritten extents | the same | zeroes, or the old length, though
-//! the bytes are in order |
-//! | growth without data (`set_len`, `Allocate`) | `SyncHow::All`; `SyncHow::Data` only if data lies behind it | the
-//! old length |
+//! | bytes of a write | sync of the file; a durable write (`RWF_DSYNC`, `O_DSYNC`), its own sectors only | of each physical sector any version since the last stable one |
+//! | written bytes beyond the old end, or in holes and unwritten extents | the same | zeroes, or the old length, though the bytes are in order |
+//! | growth without data (`set_len`, `Allocate`) | `SyncHow::All`; `SyncHow::Data` only if data lies behind it | the old length |
 //! | truncation | any sync or durable write of the file | the old file, without any later write |
 //! | creation, rename, removal | `sync_dir`, of both directories for a rename between two | any subset, each atomic |
 //!

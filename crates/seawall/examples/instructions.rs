@@ -8,8 +8,7 @@
 //! cargo run --release -p seawall --example instructions                 # all kinds, and their limits
 //! cargo run --release -p seawall --example instructions -- update       # one kind
 //! cargo run --release -p seawall --example instructions -- count update # its number alone, for `seawall bench goals`
-//! valgrind --tool=callgrind target/release/examples/instructions work update 10000   # the operations themselves, for
-//! a profile
+//! valgrind --tool=callgrind target/release/examples/instructions work update 10000   # the operations themselves, for a profile
 //! ```
 
 use seawall::{

@@ -91,8 +91,7 @@ fn a_backup_that_is_asked_for_restores_to_what_was_committed() {
 }
 
 /// As a server takes it: commits are blocked for a moment, the end is told, and commits go on. What is restored is
-/// exactly
-/// what was committed at that moment.
+/// exactly what was committed at that moment.
 #[test]
 fn a_backup_that_is_told_its_end_has_exactly_what_was_committed_then() {
     let scratch = dir();

@@ -282,8 +282,7 @@ fn a_row_that_another_has_is_looked_at_as_it_is_committed() {
 }
 
 /// A replica gives way to the one that is to commit first: it must be told of the holder too, and not only of the one
-/// that
-/// waits just ahead, which may give up.
+/// that waits just ahead, which may give up.
 #[test]
 fn a_wait_is_told_with_all_that_are_ahead() {
     let (db, tree) = database();

@@ -38,8 +38,7 @@ use std::sync::Arc;
 /// use seawall_io::{AlignedBuf, Backend, Create, Disk, OpenHow, OsDisk, Request, WriteHow};
 /// # let dir = tempfile::tempdir()?;
 /// let disk = OsDisk::new(Backend::Auto, None)?;
-/// let file = disk.open(&dir.path().join("blocks"), OpenHow { write: true, create: Create::New, ..OpenHow::default()
-/// })?;
+/// let file = disk.open(&dir.path().join("blocks"), OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
 /// let block = AlignedBuf::copy_of(&[7; 4096]);
 /// let tickets = disk.submit(vec![Request::write(&file, 0, vec![block.into()], WriteHow::default())]);
 /// disk.wait(&tickets[0]).result?;

@@ -181,10 +181,9 @@ pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
 }
 
 /// The largest write, bytes, at a multiple of its size within a file below `path`, that a power cut leaves done or
-/// undone
-/// as a whole: a block of a file system that writes in place, as far as it lies in one physical sector of every device
-/// below. Linux file systems rely on the same; the NVMe driver reports no larger physical sector than the device writes
-/// atomically at a power failure (`nvme_update_disk_info` in drivers/nvme/host/core.c).
+/// undone as a whole: a block of a file system that writes in place, as far as it lies in one physical sector of every
+/// device below. Linux file systems rely on the same; the NVMe driver reports no larger physical sector than the device
+/// writes atomically at a power failure (`nvme_update_disk_info` in drivers/nvme/host/core.c).
 ///
 /// ```
 /// use seawall_io::probe::{Finding, untorn_write_bytes};

@@ -9,8 +9,7 @@
 //!
 //! | stream | writes | to |
 //! |---|---|---|
-//! | 0 .. threads | overwrite in place, a quarter of them to four hot slots | `witness-RUN-scratch`, one region a
-//! thread |
+//! | 0 .. threads | overwrite in place, a quarter of them to four hot slots | `witness-RUN-scratch`, one region a thread |
 //! | threads .. 2 threads | append | `witness-RUN-append-STREAM-GENERATION`, a new file every `append_blocks` |
 //! | 2 threads | create, write, rename over the old one, sync the directory | `witness-RUN-name-SLOT` |
 //! | 2 threads + 1, with `control` | overwrite in place through the page cache, never synced | `witness-RUN-control` |

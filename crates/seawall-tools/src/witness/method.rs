@@ -7,8 +7,7 @@
 //! | `buffered` | page cache | the write and an fdatasync have returned |
 //! | `o-dsync` | page cache, `O_DSYNC` | the write has returned |
 //! | `nosync` | page cache | the write has returned: a control that must lose data in any power cut |
-//! | `direct-nosync` | `O_DIRECT` | the write has returned: a control that loses data if the drive's cache is volatile
-//! |
+//! | `direct-nosync` | `O_DIRECT` | the write has returned: a control that loses data if the drive's cache is volatile |
 
 use seawall_io::{Create, OpenHow, WriteHow};
 use serde::{Deserialize, Serialize};

@@ -146,8 +146,7 @@ struct Work<'a> {
 /// # fn demo(disk: &dyn seawall_io::Disk) -> Result<(), seawall_tools::witness::WitnessError> {
 /// let options = RunOptions { witness: "other-machine:7440".into(), ..Default::default() };
 /// println!("after the power cut: seawall witness verify --run {}", options.run);
-/// run(disk, "/srv/db/scratch".as_ref(), &options, &AtomicBool::new(false), &|p| println!("{} writes",
-/// p.acknowledged))?;
+/// run(disk, "/srv/db/scratch".as_ref(), &options, &AtomicBool::new(false), &|p| println!("{} writes", p.acknowledged))?;
 /// # Ok(()) }
 /// ```
 ///

@@ -52,9 +52,8 @@ const _: () = assert!(HINTS == FLAGS + 4 && SLOTS == 116, "a format is not chang
 const _: () = assert!(page::PAGE_BYTES_MAX <= u16::MAX as usize, "offsets are u16");
 
 /// The longest key, bytes: 928 in pages of 4 KiB, 1952 in those of 8 KiB, 4000 in those of 16 KiB, 7500 in those of 32
-/// KiB.
-/// InnoDB's 768, 1536 and 3072 bytes leave room for what a layer above adds to its keys. With four keys of
-/// nearly a quarter of a page a branch has three children, whatever its fences.
+/// KiB. InnoDB's 768, 1536 and 3072 bytes leave room for what a layer above adds to its keys. With four keys of nearly
+/// a quarter of a page a branch has three children, whatever its fences.
 #[must_use]
 pub const fn key_bytes_max(page_bytes: usize) -> usize {
     if page_bytes / 4 - 96 < 7500 { page_bytes / 4 - 96 } else { 7500 }

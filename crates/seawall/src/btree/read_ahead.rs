@@ -1,8 +1,7 @@
 //! Prefetches the next leaves of a scan, which the branch just above them names.
 //!
 //! ```text
-//!   idle ──second leaf left, or the first when the end is known, or at once when hinted long──> running ──turned
-//!   round, sought elsewhere──> idle
+//!   idle ──second leaf left, or the first when the end is known, or at once when hinted long──> running ──turned round, sought elsewhere──> idle
 //! ```
 //!
 //! 1. A level-1 branch names the leaves of a range exactly: nothing beyond the range's end is prefetched, and

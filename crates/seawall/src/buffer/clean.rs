@@ -37,8 +37,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Below this share of the most age or dirt, percent, cleaning rests. A page that changes all the time is written once
-/// in
-/// the log between the part of the age that a round writes and this: the larger it is, the fewer writes.
+/// in the log between the part of the age that a round writes and this: the larger it is, the fewer writes.
 const CALM_PERCENT: u64 = 50;
 /// Above it, cleaning does not pause.
 const URGENT_PERCENT: u64 = 80;

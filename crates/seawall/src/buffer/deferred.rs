@@ -45,8 +45,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// Shards of the frames' lists.
 const SHARDS: usize = 64;
 /// Memory of a list beside the room for its records, bytes: the entries of the maps, and what the allocator adds (190
-/// to 245,
-/// measured with records of 60 to 460 bytes).
+/// to 245, measured with records of 60 to 460 bytes).
 const LIST_BYTES: usize = 224;
 
 /// Lists of the pages in frames and of those that are away.

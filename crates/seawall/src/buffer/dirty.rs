@@ -1,8 +1,7 @@
 //! Which pages are dirty, and since when, without a scan of the frames.
 //!
 //! ```text
-//!   mark (first change of a clean page) ──push──> stripe of the thread ──drain──> ordered by rec_lsn ──written home──>
-//!   gone
+//!   mark (first change of a clean page) ──push──> stripe of the thread ──drain──> ordered by rec_lsn ──written home──> gone
 //! ```
 //!
 //! 1. A change of a page that is already dirty touches nothing here. The first change pushes the frame onto a

@@ -191,8 +191,7 @@ impl Pool {
     }
 
     /// Evicts an unused page that may be dirty: when `ready`, and if `keep`, under the page's exclusive latch, takes
-    /// over
-    /// what is not at home.
+    /// over what is not at home.
     pub(super) fn claim_dirty(
         &self,
         frame: u32,

@@ -2,8 +2,7 @@
 //! of latching.
 //!
 //! - `config`, `pool`: what it is made of. `frame`: the protocol by which frames change hands. `arena`, `translate`,
-//!   `guard`: its memory, its map,
-//!   the guards on it.
+//!   `guard`: its memory, its map, the guards on it.
 //! - `loads`, `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are
 //!   needed. `mtr`: changes.
 //! - `deferred`: dirty pages that left memory as their redo records.

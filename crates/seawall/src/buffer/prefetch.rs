@@ -1,8 +1,7 @@
 //! Prefetching: brings pages into memory before a thread needs them.
 //!
 //! ```text
-//!   nowhere ──begin_prefetch: frame set aside and lent, submitted──> on the list ──taken by the first finisher──>
-//!   published, cold
+//!   nowhere ──begin_prefetch: frame set aside and lent, submitted──> on the list ──taken by the first finisher──> published, cold
 //!                                                                                └── could not be read ──> nowhere
 //! ```
 //!

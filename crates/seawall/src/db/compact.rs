@@ -100,8 +100,7 @@ impl Database {
     /// ```
     /// let db = seawall::Database::in_memory()?;
     /// let tree = db.create_tree("t")?;
-    /// db.transact(|tx| (0..5000u32).try_for_each(|i| tx.put(&tree, &i.wrapping_mul(0x9e37_79b1).to_be_bytes(), &[7;
-    /// 100])))?;
+    /// db.transact(|tx| (0..5000u32).try_for_each(|i| tx.put(&tree, &i.wrapping_mul(0x9e37_79b1).to_be_bytes(), &[7; 100])))?;
     /// let done = db.compact(&tree)?;
     /// assert!(done.after.share() < done.before.share() && done.after.leaves < done.before.leaves);
     /// # Ok::<(), seawall::Error>(())

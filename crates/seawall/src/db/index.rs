@@ -1,8 +1,7 @@
 //! Building indexes over a tree while others change the tree.
 //!
 //! ```text
-//!   log ──a view──> scan, sort ──> build ──rounds──> caught up, nearly ──switch──> base locked ──last round──>
-//!   committed
+//!   log ──a view──> scan, sort ──> build ──rounds──> caught up, nearly ──switch──> base locked ──last round──> committed
 //!                                          └─^
 //! ```
 //!
@@ -134,8 +133,7 @@ impl Database {
     /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one;
     /// [`Error::TreeExists`]; [`Error::LockTimeout`] if transactions that have changed the base do not end;
     /// errors of `switch`, of [`IndexEntries::fail`], and of reading and writing. After an error nothing is left of the
-    /// index.
-    /// [`Error::Usage`] if `entries` returns different entries for the same row.
+    /// index. [`Error::Usage`] if `entries` returns different entries for the same row.
     ///
     /// ```
     /// use seawall::{Database, IndexEntries, IndexOptions, Result, Transaction, Tree};

@@ -99,8 +99,7 @@ impl Transaction {
     }
 
     /// Inserts many rows in the order given. The leaves of up to a thousand rows are read side by side, also when the
-    /// rows
-    /// are in no order.
+    /// rows are in no order.
     ///
     /// # Errors
     /// [`Error::DuplicateRow`] with the index of the first row whose key exists, in the tree or among the

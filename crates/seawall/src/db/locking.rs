@@ -131,13 +131,11 @@ impl Transaction {
     }
 
     /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones
-    /// included,
-    /// has locks or unended changes in it, and excludes both. Reads of snapshots go on.
+    /// included, has locks or unended changes in it, and excludes both. Reads of snapshots go on.
     ///
     /// # Errors
     /// Lock errors; [`Error::TreeDropped`](crate::Error::TreeDropped); [`Error::Usage`](crate::Error::Usage) for a tree
-    /// of
-    /// another database.
+    /// of another database.
     pub fn lock_tree(&mut self, tree: &Tree) -> Result<()> {
         let txn = self.txn();
         txn.admit(&tree.state)?;

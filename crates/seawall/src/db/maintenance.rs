@@ -102,8 +102,7 @@ impl Database {
     /// # let db = seawall::Database::in_memory()?;
     /// let tree = db.create_tree("t")?;
     /// // 100 groups of 50 rows.
-    /// db.transact(|tx| tx.put_rows(&tree, (0..5000u32).map(|i| ([(i / 50).to_be_bytes(), i.to_be_bytes()].concat(),
-    /// []))))?;
+    /// db.transact(|tx| tx.put_rows(&tree, (0..5000u32).map(|i| ([(i / 50).to_be_bytes(), i.to_be_bytes()].concat(), []))))?;
     /// let mut groups = 0.0;
     /// let found = db.sample_leaves(&tree, 20, |leaf| groups += leaf.weight() * leaf.distinct(|_| 4) as f64)?;
     /// let rows_per_group = found.rows / groups;

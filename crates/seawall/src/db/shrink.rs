@@ -1,8 +1,7 @@
 //! Shrinking the data file while others work.
 //!
 //! ```text
-//!   fence ─► nodes above it are moved ─► rows with long values above it are written again ─► undo logs continue below
-//!   ─► purge
+//!   fence ─► nodes above it are moved ─► rows with long values above it are written again ─► undo logs continue below ─► purge
 //!     ─► the free end is cut off, checkpointed, truncated
 //! ```
 //!

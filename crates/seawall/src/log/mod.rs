@@ -89,8 +89,7 @@ pub enum Durability {
     /// interval.
     Deferred,
     /// 2: the log is written, or in a ring that outlives the process (option `log_ring_dir`). Survives a crash of the
-    /// process; loses at most the flush interval on power
-    /// loss.
+    /// process; loses at most the flush interval on power loss.
     Written,
     /// 1: the log is flushed. Survives power loss.
     #[default]

@@ -284,8 +284,7 @@ impl LogReader {
     }
 
     /// Writes the entries that the ring has behind the end of the segments to the segments, flushed. `false` when it
-    /// has
-    /// none.
+    /// has none.
     fn take_up_ring(&mut self) -> Result<bool> {
         let Some(ring) = self.ring.take() else { return Ok(false) };
         if self.planted.has(Mutant::RingForgotten) {

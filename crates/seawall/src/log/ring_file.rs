@@ -2,28 +2,24 @@
 //!
 //! ```text
 //!   make ──map──> stores of mini-transactions ──clean shutdown──> removed
-//!                     └──killed──> found by the next opening ──whole entries behind the segments' end──> segments,
-//!                     flushed ──> made anew
+//!                     └──killed──> found by the next opening ──whole entries behind the segments' end──> segments, flushed ──> made anew
 //! ```
 //!
 //! 1. The byte of the stream at `lsn` is the file's byte `lsn % length`. The file has no header: an entry proves
 //!    itself.
 //! 2. *Killed.* The kernel keeps the pages. The segments hold everything before [`Log::written`](super::Log::written),
 //!    the ring everything from there on (`ring.rs`, 1); of an entry across a segment's end, the segment may have the
-//!    first
-//!    part alone. The next opening takes the entries behind the segments' end, one after the other, and writes them to
-//!    the segments, flushed, before it does anything else: a crash meanwhile finds them here or there.
+//!    first part alone. The next opening takes the entries behind the segments' end, one after the other, and writes
+//!    them to the segments, flushed, before it does anything else: a crash meanwhile finds them here or there.
 //! 3. *Power cut.* The file's bytes are of any age. An entry is taken only at its own place, whole, and if the opening
 //!    that made the last entry in the segments made it. An opening's first entry is durable in the segments before
 //!    anything else is logged, so no entry that an earlier opening left here is ever taken.
 //! 4. A clean shutdown needs nothing of it, and removes it.
 //! 5. The file [`POINTER`] in the log's directory says where it is: an opening with other options finds it. It also
-//!    holds
-//!    the ring's inode, because another file may have that name by now, and its own device and inode, because it may be
-//!    a copy. A copy of the directory takes what it finds there, which proves itself, but leaves it to the database
-//!    that
-//!    it was copied from: it neither removes it nor waits for its lock. A ring within the log's directory was copied
-//!    too.
+//!    holds the ring's inode, because another file may have that name by now, and its own device and inode, because it
+//!    may be a copy. A copy of the directory takes what it finds there, which proves itself, but leaves it to the
+//!    database that it was copied from: it neither removes it nor waits for its lock. A ring within the log's directory
+//!    was copied too.
 //! 6. Each opening makes a file of its own under a name that no file has, before it points there, and fills it after
 //!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is
 //!    mapped.

@@ -1,8 +1,7 @@
 //! The files of the log.
 //!
 //! ```text
-//!   spares (before the checkpoint)      live: checkpoint .. promised      ahead: whole, synced, locked, not yet
-//!   reached
+//!   spares (before the checkpoint)      live: checkpoint .. promised      ahead: whole, synced, locked, not yet reached
 //!        └──────────────────── tend: renamed to the next number ─────────────────^
 //!                                 or, while there are fewer than the capacity: newly filled ───^
 //! ```

@@ -25,8 +25,7 @@
 //!    I/O in between.
 //!
 //! 5. An abandoned place ends the log: its start stays a bound of `oldest_unpublished`, though its slot is free for
-//!    others.
-//!    The bound is stored before the slot is freed, and read after the slots.
+//!    others. The bound is stored before the slot is freed, and read after the slots.
 //!
 //! The model tests check 1, 2 and 5 under every interleaving (`log/model.rs`).
 

@@ -1,8 +1,7 @@
 //! Shortening the data file.
 //!
 //! ```text
-//!   fence set ──pages above it are moved down by others──> tail free ──cut: header says fewer pages──> known as
-//!   shorter
+//!   fence set ──pages above it are moved down by others──> tail free ──cut: header says fewer pages──> known as shorter
 //!     ──checkpoint behind the cut──> file made shorter, durably
 //! ```
 //!

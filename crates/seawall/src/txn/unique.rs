@@ -3,8 +3,7 @@
 //! 1. An attempt locks the prefix itself as a point: of two transactions that insert entries with one prefix,
 //!    the second begins when the first has its entry in. Then it reads the latest version of every entry that
 //!    begins with the prefix, and waits for the entries of unended transactions. An existing one is locked, shared,
-//!    only
-//!    at serializable: two transactions that are both refused because of it, and then change it, would deadlock.
+//!    only at serializable: two transactions that are both refused because of it, and then change it, would deadlock.
 //! 2. When the entry is in, the prefix is given back: another transaction that inserts under it finds the
 //!    entry, and waits for its writer. A rollback removes the entry and its protection together. At
 //!    serializable the prefix stays locked: the answer that no entry was there must stay true after a

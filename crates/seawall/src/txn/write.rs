@@ -233,9 +233,8 @@ impl Txn {
     }
 
     /// Inserts or puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no
-    /// wait.
-    /// Rows to insert have keys each greater than the one before it. Returns the number of rows changed. Zero is no
-    /// error: the first one needs more than a latch.
+    /// wait. Rows to insert have keys each greater than the one before it. Returns the number of rows changed. Zero is
+    /// no error: the first one needs more than a latch.
     pub(super) fn change_run(
         &mut self,
         tree: &Arc<TreeState>,

@@ -12,8 +12,7 @@
 //! |---|---|
 //! | ww | G0, dirty write |
 //! | ww, wr | G1c, circular information flow |
-//! | D and D;rw, where D is ww, wr and real time | no snapshot: G-single with one rw (read skew, lost update), a long
-//! fork with more |
+//! | D and D;rw, where D is ww, wr and real time | no snapshot: G-single with one rw (read skew, lost update), a long fork with more |
 //! | ww, wr, rw and real time | G2 (write skew, phantoms, or against real time) |
 //!
 //! The third is the characterisation of snapshot isolation by Cerone and Gotsman (JACM 2018). Reads that

@@ -7,8 +7,7 @@
 //! 4. Every wrong answer is a failure, and so is every unexplained error.
 //!
 //! ```text
-//!   open ──(crash: again, at most 3 times)──> judge: a permitted prefix of the commits? ──> work ──> crash, kill,
-//!   close, or poisoned ──> open
+//!   open ──(crash: again, at most 3 times)──> judge: a permitted prefix of the commits? ──> work ──> crash, kill, close, or poisoned ──> open
 //! ```
 //!
 //! Damage by a disk that breaks its promise ([`Mode::Rot`], [`Mode::Wild`]) must be *reported* by an error of

@@ -7,8 +7,7 @@ use crate::format::{Lsn, PageId};
 use std::collections::{BTreeSet, HashMap};
 
 /// Lists grow by so many bytes: with a larger step more of the room is empty, and the allocator loses as much (measured
-/// with 256, 64
-/// and 32).
+/// with 256, 64 and 32).
 const STEP: usize = 64;
 
 /// Bytes of a record in a list beside its body: its tag and the length of the body.

@@ -13,8 +13,7 @@
 //!
 //! 1. A window ends when as many pages have been evicted as there are frames.
 //! 2. Lists that hold a page's worth of memory gain `(writes * read again - merged) / pages of lists`; a frame more
-//!    would
-//!    gain `ghosts missed / ghosts`. The larger gets the memory.
+//!    would gain `ghosts missed / ghosts`. The larger gets the memory.
 //! 3. The share never falls below `least`: the ends of those few pages tell when it pays again.
 //! 4. Ghosts are counted for one page in 16, so that evictions and misses seldom meet at the mutex.
 

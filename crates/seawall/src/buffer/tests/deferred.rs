@@ -180,8 +180,7 @@ fn a_lost_write_is_found() {
 }
 
 /// Neighbours are read together, and each by itself when that fails. A page that cannot be read keeps its records, and
-/// the
-/// others of its batch go home.
+/// the others of its batch go home.
 #[test]
 fn a_failed_read_keeps_the_records() {
     let machine = Machine::new(7);

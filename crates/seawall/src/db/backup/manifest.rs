@@ -1,8 +1,7 @@
 //! What a directory with a backup says about itself, and how a directory comes to hold one.
 //!
 //! ```text
-//!   new or empty ──UNFINISHED, durable──> being filled ──all files durable──> MANIFEST written beside, durable,
-//!   renamed, durable
+//!   new or empty ──UNFINISHED, durable──> being filled ──all files durable──> MANIFEST written beside, durable, renamed, durable
 //!     ──UNFINISHED removed──> a backup
 //! ```
 //!

@@ -1,8 +1,7 @@
 //! Backups of an open database, while others write.
 //!
 //! ```text
-//!   begin: log held from the checkpoint C, file not cut ──step: log and pages──> ... ──step──> end: log up to E
-//!   ──manifest──> a backup at E
+//!   begin: log held from the checkpoint C, file not cut ──step: log and pages──> ... ──step──> end: log up to E ──manifest──> a backup at E
 //! ```
 //!
 //! 1. A page of the copy is the page as it was on disk at some moment after C, whole: its checksum was verified, and it
@@ -18,8 +17,7 @@
 //! 6. Files are read by direct I/O where the file system has it: a backup leaves no page cache, whatever the flush
 //!    methods are.
 //! 7. E is the log's end when all is copied, or, with `ends_when_told`, when the process says so: then the copier goes
-//!    on
-//!    copying log until that moment, and copies nothing behind it.
+//!    on copying log until that moment, and copies nothing behind it.
 //! 8. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
 
 mod client;
@@ -116,10 +114,9 @@ impl Database {
     }
 
     /// Decides the end of the backup under way, if it was begun with [`BackupOptions::ends_when_told`] and has copied
-    /// all
-    /// pages: everything that was committed before this call is in it, and nothing whose commit begins after this has
-    /// returned. Flushes the log; the backup copies the rest of it by itself. Returns the position, or `None` when no
-    /// backup waits for it.
+    /// all pages: everything that was committed before this call is in it, and nothing whose commit begins after this
+    /// has returned. Flushes the log; the backup copies the rest of it by itself. Returns the position, or `None` when
+    /// no backup waits for it.
     ///
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::ShutDown`].

@@ -1,8 +1,7 @@
 //! Backups that other processes ask for, through a socket in the directory of an open database.
 //!
 //! ```text
-//!   client: "seawall-control 1", "backup", fields, "."      server: "seawall-control 1", then "progress ..." any
-//!   number of times,
+//!   client: "seawall-control 1", "backup", fields, "."      server: "seawall-control 1", then "progress ..." any number of times,
 //!                                                                     "waiting ..." when the end is to be told,
 //!                                                                     then "done ..." or "error ..."
 //! ```

@@ -19,8 +19,7 @@ pub struct BackupOptions {
     /// The directory of an earlier backup of this database: only pages that have changed since are copied.
     pub incremental_from: Option<PathBuf>,
     /// The end is decided by [`crate::Database::tell_backup_to_end`] in the process that has the database open. Until
-    /// then
-    /// the log is copied on. For a server whose own log must end at the same place.
+    /// then the log is copied on. For a server whose own log must end at the same place.
     pub ends_when_told: bool,
 }
 

@@ -2,13 +2,11 @@
 //! share, and one of the thread's own stripe.
 //!
 //! ```text
-//!   begin:  slot := BEGINNING (was FREE)     end:  state += 1         HELD in it: state -= 1, and end with the lock of
-//!   the views held
+//!   begin:  slot := BEGINNING (was FREE)     end:  state += 1         HELD in it: state -= 1, and end with the lock of the views held
 //!           id   := next.fetch_add(1)              slot := FREE
 //!           slot := id                             state -= 1;  was the id the horizon: raise it
 //!
-//!   close (with the lock of the views):  state |= GATE;  wait until ENDING is 0;  read `next`, then the slots;  state
-//!   &= !GATE
+//!   close (with the lock of the views):  state |= GATE;  wait until ENDING is 0;  read `next`, then the slots;  state &= !GATE
 //! ```
 //!
 //! 1. *A closed gate is one moment.* An end that adds to `state` after the gate was closed finds the gate,
