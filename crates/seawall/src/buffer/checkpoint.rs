@@ -132,8 +132,10 @@ impl Pool {
         // More than was asked for, so that not every mini-transaction from now on has to come here.
         let (checkpoint, head) = (self.checkpoint_lsn(), self.log().head());
         let target = lsn.max(Lsn(checkpoint.0 + head.0.saturating_sub(checkpoint.0) / 8));
-        self.clean_before(target, Cause::Checkpoint)?;
+        let cleaned = self.clean_before(target, Cause::Checkpoint);
+        // A page that cannot be read may stand in the way of more than was asked for, not of this.
         if self.checkpoint()? < lsn {
+            cleaned?;
             // A mini-transaction older than that is about to publish; it waits for no other.
             std::thread::yield_now();
         }

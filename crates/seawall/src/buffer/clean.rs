@@ -44,6 +44,9 @@ const URGENT_PERCENT: u64 = 80;
 /// A round writes the pages whose oldest change lies in this part of the age: `1 / AGE_PARTS`.
 const AGE_PARTS: u64 = 4;
 
+/// Pages away that are listed at a time: threads that read pages wait meanwhile.
+const AWAY_MOST: usize = 1 << 16;
+
 /// Frames ahead of the clock hand that are searched for dirty pages before any others.
 const NEAR_HAND: u64 = 8192;
 
@@ -82,8 +85,10 @@ impl Pool {
         self.health().check()?;
         self.finish_prefetches(false);
         self.adapt_deferred();
-        let written = self.fit_frames()?;
-        if written > 0 {
+        // Frames that hold a page which is in use keep it: the rest of cleaning does not wait for them.
+        let retired = self.fit_frames()?;
+        if retired.written > 0 && retired.frames > 0 {
+            let written = retired.written;
             return Ok(Progress { written, freed: 0, more: true, pause: self.pause_after(written, None) });
         }
         let short = self.free_wanted().saturating_sub(self.frames.free_count());
@@ -96,11 +101,7 @@ impl Pool {
             }
         }
         if self.deferred.is_over() {
-            // A page that cannot be read must not stop the rest of cleaning.
-            let written = self.merge_oldest();
-            self.health().check()?;
-            let written = written.unwrap_or(0);
-            self.deferred.forced.fetch_add(written as u64, Ordering::Relaxed);
+            let written = self.shorten_lists()?;
             if written > 0 {
                 return Ok(Progress { written, freed: 0, more: true, pause: self.pause_after(written, None) });
             }
@@ -145,7 +146,6 @@ impl Pool {
     /// fewer frames are dirty, and pages with deferred changes stay as they are.
     fn clean_oldest(&self, aged: bool) -> Result<usize> {
         let _role = self.cleaner.role.take();
-        let (mut batch, mut away) = (Vec::with_capacity(BATCH), Vec::new());
         {
             let mut round = self.cleaner.round.lock();
             if round.is_empty() {
@@ -158,33 +158,45 @@ impl Pool {
                 };
                 if aged {
                     round.frames = self.frames_older_than(Lsn(oldest)).0;
-                    round.away = self.deferred.away().older_than(oldest);
+                    round.away = self.away_older_than(Lsn(oldest));
                 } else {
                     round.frames = stuck(oldest);
                 }
                 if round.is_empty() {
                     round.frames = stuck(u64::MAX);
                 }
-                round.frames.reverse();
-                round.away.reverse();
-            }
-            while batch.len() < BATCH {
-                let Some(frame) = round.frames.pop() else { break };
-                batch.push(frame);
-            }
-            while batch.is_empty() && away.len() < BATCH {
-                let Some(page) = round.away.pop() else { break };
-                away.push(page);
             }
         }
-        if batch.is_empty() { self.merge(&away, Cause::Clean) } else { self.write_batch(&batch, false, Cause::Clean) }
+        loop {
+            let (batch, away) = self.cleaner.round.lock().take_some(BATCH);
+            let written = match (batch.is_empty(), away.is_empty()) {
+                (true, true) => return Ok(0),
+                (true, false) => self.merge(&away, Cause::Clean)?,
+                (false, _) => self.write_batch(&batch, false, Cause::Clean)?,
+            };
+            // Those that went home since the round began cost no step of their own.
+            if written > 0 {
+                return Ok(written);
+            }
+        }
     }
 
-    /// Merges a batch of the pages that left memory first.
-    fn merge_oldest(&self) -> Result<usize> {
+    /// Writes home a batch of the pages that left memory first; if none is away, of those in frames with lists.
+    fn shorten_lists(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
-        let pages = self.deferred.away().oldest_pages(BATCH);
-        self.merge(&pages, Cause::Clean)
+        let mut pages = self.deferred.away().older_than(u64::MAX, BATCH);
+        pages.sort_unstable();
+        if pages.is_empty() {
+            return self.write_batch(&self.deferred.some_listed(BATCH), false, Cause::Clean);
+        }
+        let before = self.counters.pages_merged.load(Ordering::Relaxed);
+        // A page that cannot be read must not stop the rest of cleaning.
+        let merged = self.merge(&pages, Cause::Clean);
+        self.health().check()?;
+        // The role is held: no other thread merges.
+        let written = self.counters.pages_merged.load(Ordering::Relaxed) - before;
+        self.deferred.forced.fetch_add(written, Ordering::Relaxed);
+        Ok(merged.unwrap_or(written as usize))
     }
 
     /// Runs `work` on the dirty pages as of now, ordered by `rec_lsn`.
@@ -215,11 +227,29 @@ impl Pool {
         (old.into_iter().map(|(_, frame)| frame).collect(), in_transit)
     }
 
-    /// All pages that are not at home with changes before `lsn`, but for writes in flight.
+    /// Pages away whose oldest change lies before `lsn`, by rising number; of very many the oldest ones.
+    fn away_older_than(&self, lsn: Lsn) -> Vec<PageId> {
+        let mut pages = self.deferred.away().older_than(lsn.0, AWAY_MOST);
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Pages that are not at home with changes before `lsn`, but for writes in flight: empty only if there are none.
+    /// Under the cleaner's role.
     fn older_than(&self, lsn: Lsn) -> Old {
-        let away = self.deferred.away();
+        let away = self.away_older_than(lsn);
         let (frames, in_transit) = self.frames_older_than(lsn);
-        Old { frames, away: away.older_than(lsn.0), in_transit }
+        let old = Old { frames, away, in_transit };
+        if !old.is_empty() {
+            return old;
+        }
+        // A page may have gone from a frame to those away meanwhile: both again, while none can.
+        let guard = self.deferred.away();
+        let (frames, in_transit) = self.frames_older_than(lsn);
+        let mut away = guard.older_than(lsn.0, BATCH);
+        drop(guard);
+        away.sort_unstable();
+        Old { frames, away, in_transit }
     }
 
     /// Writes every page home whose oldest change lies before `lsn`. No latch may be held.
@@ -242,9 +272,9 @@ impl Pool {
                 let merged = self.merge(batch, cause);
                 drop(role);
                 match merged {
+                    // Other threads load them, perhaps by prefetches that are not finished.
                     Ok(0) => {
-                        // Other threads load them: perhaps by prefetches that are not finished.
-                        self.finish_prefetches(true);
+                        batch.iter().for_each(|&page| self.wait_for(page));
                         std::thread::yield_now();
                     }
                     Ok(_) => {}

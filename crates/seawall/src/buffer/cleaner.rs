@@ -17,7 +17,7 @@ pub(super) struct Cleaner {
     pub(super) copies: Arc<Arena>,
     /// The eviction clock's hand, frames; it only grows.
     pub(super) hand: AtomicU64,
-    /// Those of the last scan for old pages that are still to be written, by falling page number.
+    /// Those of the last scan for old pages that are still to be written.
     pub(super) round: Mutex<Old>,
     pub(super) ordered: Mutex<Ordered>,
 }
@@ -47,5 +47,12 @@ pub(super) struct Old {
 impl Old {
     pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.away.is_empty() && !self.in_transit
+    }
+
+    /// Takes at most so many: frames, and when there are none left pages away.
+    pub(super) fn take_some(&mut self, most: usize) -> (Vec<u32>, Vec<PageId>) {
+        let frames = self.frames.split_off(self.frames.len().saturating_sub(most));
+        let kept = if frames.is_empty() { self.away.len().saturating_sub(most) } else { self.away.len() };
+        (frames, self.away.split_off(kept))
     }
 }

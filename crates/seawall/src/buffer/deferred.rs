@@ -44,9 +44,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Shards of the frames' lists.
 const SHARDS: usize = 64;
-/// Memory of a list beside the room for its records, bytes: the entries of the maps, and what the allocator adds (190
-/// to 245, measured with records of 60 to 460 bytes).
-const LIST_BYTES: usize = 224;
+/// Memory of a list beside the room for its records, bytes: the entries of the maps, and what the allocator adds (198
+/// to 253, measured with records of 60 to 460 bytes).
+const LIST_BYTES: usize = 232;
 
 /// Lists of the pages in frames and of those that are away.
 #[derive(Debug)]
@@ -113,10 +113,19 @@ impl Deferred {
         self.bytes.fetch_sub(Self::bytes_of(list.records.capacity()), Ordering::Relaxed);
     }
 
-    /// Whether pages that are away must come home, because the share was made smaller.
+    /// Whether pages with lists must go home, because the share was made smaller.
     pub(super) fn is_over(&self) -> bool {
         let most = self.bytes_max.load(Ordering::Relaxed);
-        self.pages.load(Ordering::Relaxed) > 0 && self.bytes.load(Ordering::Relaxed) > most + most / 8
+        self.bytes.load(Ordering::Relaxed) > most + most / 8
+    }
+
+    /// Frames with a list, at most so many.
+    pub(super) fn some_listed(&self, most: usize) -> Vec<u32> {
+        let mut frames = Vec::new();
+        for shard in &self.listed {
+            frames.extend(shard.lock().keys().take(most - frames.len()));
+        }
+        frames
     }
 
     /// Dirty pages that can leave without a write, about.

@@ -556,7 +556,7 @@ impl Deferred {
     fn new() -> Arc<Self> {
         let pool = Pool::new();
         pool.change(50, 10 + ADDED);
-        let mut list = List { since: 50, base: Lsn(40), end: Lsn(60), records: Vec::new() };
+        let mut list = List { since: 50, base: Lsn(40), end: Lsn(60), ..List::default() };
         list.push(1, &ADDED.to_le_bytes());
         Arc::new(Self {
             pool,

@@ -306,7 +306,7 @@ impl Pool {
     }
 
     /// Waits until a page is no longer being loaded; finishes the prefetch that loads it if need be.
-    fn wait_for(&self, page: PageId) {
+    pub(super) fn wait_for(&self, page: PageId) {
         loop {
             let (mutex, changed) = self.loads.shard(page);
             let mut waiting = mutex.lock();

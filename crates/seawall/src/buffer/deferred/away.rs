@@ -24,6 +24,8 @@ pub(in crate::buffer) struct List {
     pub(in crate::buffer) end: Lsn,
     /// Tag, length of the body, body.
     pub(in crate::buffer) records: Vec<u8>,
+    /// The page has changed since it last came back: without the list, the next eviction would write it.
+    pub(in crate::buffer) changed: bool,
 }
 
 impl List {
@@ -32,6 +34,7 @@ impl List {
         if len > self.records.capacity() {
             self.records.reserve_exact(len.next_multiple_of(STEP) - self.records.len());
         }
+        self.changed = true;
         self.records.push(tag);
         self.records.extend_from_slice(&(body.len() as u32).to_le_bytes());
         self.records.extend_from_slice(body);
@@ -99,17 +102,8 @@ impl Away {
         self.by_age.first().map(|&(since, _)| since)
     }
 
-    /// Pages whose oldest change lies before `lsn`, by rising number.
-    pub(in crate::buffer) fn older_than(&self, lsn: u64) -> Vec<PageId> {
-        let mut pages: Vec<PageId> = self.by_age.range(..(lsn, PageId(0))).map(|&(_, page)| page).collect();
-        pages.sort_unstable();
-        pages
-    }
-
-    /// At most so many pages with the oldest changes, by rising number.
-    pub(in crate::buffer) fn oldest_pages(&self, most: usize) -> Vec<PageId> {
-        let mut pages: Vec<PageId> = self.by_age.iter().take(most).map(|&(_, page)| page).collect();
-        pages.sort_unstable();
-        pages
+    /// Pages whose oldest change lies before `lsn`, those with the oldest changes first, at most so many.
+    pub(in crate::buffer) fn older_than(&self, lsn: u64, most: usize) -> Vec<PageId> {
+        self.by_age.range(..(lsn, PageId(0))).take(most).map(|&(_, page)| page).collect()
     }
 }

@@ -71,7 +71,7 @@ impl Pool {
         let mut shard = deferred.shard(frame).lock();
         let Change { start, end, before, first, .. } = change;
         if first {
-            let none = shard.insert(frame, List { since: start.0, base: before, end, records: Vec::new() });
+            let none = shard.insert(frame, List { since: start.0, base: before, end, ..List::default() });
             debug_assert!(none.is_none(), "a clean page has no list");
             deferred.bytes.fetch_add(Deferred::bytes_of(0), Ordering::Relaxed);
             deferred.frames.fetch_add(1, Ordering::Relaxed);
@@ -181,8 +181,8 @@ impl Pool {
     pub(in crate::buffer) fn bring_back(&self, owned: &mut Owned<'_>, page: PageId) -> Result<()> {
         let Some(taken) = self.take_list(page) else { return Ok(()) };
         self.apply(page, &taken.list, owned.bytes_mut())?;
-        let list = taken.keep();
-        let (frame, since) = (owned.frame(), list.since);
+        let mut list = taken.keep();
+        let (frame, since, spared) = (owned.frame(), list.since, std::mem::take(&mut list.changed));
         let none = self.deferred.shard(frame).lock().insert(frame, list);
         debug_assert!(none.is_none(), "a frame without a page has no list");
         self.deferred.frames.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +193,7 @@ impl Pool {
         away.arrived(page, since);
         self.deferred.pages.fetch_sub(1, Ordering::Release);
         drop(away);
-        count(&self.counters.deferred_read_again, 1);
+        count(&self.counters.deferred_read_again, usize::from(spared));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::{FRAMES_MIN, Patience, Pool, frames_of};
 use crate::buffer::doublewrite::BATCH;
+use crate::buffer::stats::count;
 use crate::buffer::unfinished::Unfinished;
 use crate::error::{Error, Result};
 use seawall_io::{Allocate, Cause};
@@ -97,7 +98,7 @@ impl Pool {
             return Ok(());
         }
         let patience = Patience::new(self);
-        while !self.retire_frames(true, usize::MAX)?.1 {
+        while !self.retire_frames(true, usize::MAX)?.all {
             if !patience.nap() {
                 return Err(refused("pages beyond that size are pinned; they go as soon as they are let go".into()));
             }
@@ -130,35 +131,45 @@ impl Pool {
         self.deferred.set_bytes_max(if any { bytes.saturating_sub(frames) } else { 0 });
     }
 
-    /// Drops the pages of frames beyond the limit, and writes at most so many of them before; returns how many were
-    /// written, and whether all frames are gone. Under the role of resizing.
-    fn retire_frames(&self, wait: bool, most: usize) -> Result<(usize, bool)> {
+    /// Drops the pages of frames beyond the limit, and writes at most so many of them before. Under the role of
+    /// resizing.
+    fn retire_frames(&self, wait: bool, most: usize) -> Result<Retired> {
         self.finish_prefetches(wait);
         let beyond = self.frames.limit()..self.frames.span();
-        for frame in beyond.clone() {
-            drop(self.claim(frame).or_else(|| self.send_away(frame)));
+        let drop_pages =
+            || beyond.clone().filter_map(|frame| self.claim(frame).or_else(|| self.send_away(frame))).count();
+        let mut retired = Retired { frames: drop_pages(), ..Retired::default() };
+        retired.all = self.frames.settle();
+        if !retired.all {
+            retired.written = self.clean_frames(beyond.clone(), most)?;
+            retired.frames += drop_pages();
+            retired.all = self.frames.settle();
         }
-        if self.frames.settle() {
-            return Ok((0, true));
-        }
-        let written = self.clean_frames(beyond.clone(), most)?;
-        for frame in beyond {
-            drop(self.claim(frame));
-        }
-        Ok((written, self.frames.settle()))
+        count(&self.counters.evictions, retired.frames);
+        Ok(retired)
     }
 
-    /// A step towards the number of frames that goes with the share for deferred changes; returns how many pages it
-    /// wrote.
-    pub(in crate::buffer) fn fit_frames(&self) -> Result<usize> {
+    /// A step towards the number of frames that goes with the share for deferred changes.
+    pub(in crate::buffer) fn fit_frames(&self) -> Result<Retired> {
         if !self.deferred.is_unfit() && self.frames.span() == self.frames.limit() {
-            return Ok(0);
+            return Ok(Retired::default());
         }
-        let Some(_role) = self.resizing.try_take() else { return Ok(0) };
+        let Some(_role) = self.resizing.try_take() else { return Ok(Retired::default()) };
         self.deferred.fit();
         self.set_frames();
         let retired = self.retire_frames(false, BATCH);
         self.give_rest();
-        retired.map(|(written, _)| written)
+        retired
     }
+}
+
+/// What a step of making the pool smaller did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::buffer) struct Retired {
+    /// Pages written home.
+    pub(in crate::buffer) written: usize,
+    /// Pages that lost their frame.
+    pub(in crate::buffer) frames: usize,
+    /// Whether no frame beyond the limit holds a page.
+    all: bool,
 }

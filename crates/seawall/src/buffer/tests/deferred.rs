@@ -1,6 +1,7 @@
 //! Dirty pages that leave memory as their redo records, and come back.
 
 use super::*;
+use crate::buffer::frame::Where;
 use crate::error::{Corruption, Error};
 use seawall_io::{Op, OpenHow, WriteHow};
 use seawall_sim::Fault;
@@ -279,4 +280,111 @@ fn a_panic_while_changes_are_applied_loses_none() {
     assert_eq!((stats.deferred_pages, stats.free), (5, free), "{stats:?}");
     assert_eq!(db.loads.prefetches.pages(), 0, "none is on its way");
     all_changed(&db, 0..5);
+}
+
+/// Frames that hold a page in use cannot go when the share grows: the rest of cleaning does not wait for them.
+#[test]
+fn a_frame_that_cannot_go_does_not_stop_cleaning() {
+    let machine = Machine::new(12);
+    let db = away_db(&machine);
+    // With a share of 40%.
+    let limit = 64 * 6 / 10;
+    for number in 0..PAGES {
+        db.get(number, 0);
+    }
+    let frame = |number| match db.map.get(PageId(number)) {
+        Where::In(frame) => frame,
+        other => panic!("{other:?}"),
+    };
+    let in_use = (0..PAGES).find(|&number| frame(number) >= limit).unwrap();
+    let pin = db.load(PageId(in_use)).unwrap();
+    let aged = (0..PAGES).find(|&number| frame(number) < limit).unwrap();
+    db.set(aged, 3, 7);
+    // Whole, so that neither can leave with a list.
+    for value in 0..200 {
+        db.set(aged, 3, value);
+        db.set(in_use, 3, value);
+    }
+    db.set_deferred_percent(40, 40);
+    let mut round = 0;
+    while db.stats().checkpoint_age < machine.log_bytes * 6 / 10 {
+        round += 1;
+        db.set(in_use, 3, round);
+    }
+    for _ in 0..50 {
+        round += 1;
+        db.set(in_use, 3, round);
+        db.clean_step().unwrap();
+    }
+    assert!(db.frames.dirt(frame(aged)).is_clean(), "the oldest page is home");
+    drop(pin);
+    while db.clean_step().unwrap().more {}
+    assert_eq!(db.stats().frames, u64::from(limit));
+}
+
+/// Changes fail because the log is full only when the page that cannot be read is in the way.
+#[test]
+fn an_unreadable_page_is_not_in_the_way_of_older_changes() {
+    let machine = Machine::new(13);
+    let db = away_db(&machine);
+    for number in 20..30 {
+        db.get(number, 0);
+    }
+    let change = |value| {
+        db.try_change(|mtr| {
+            let held = mtr.latch(PageId(20 + value as u32 % 10))?;
+            Ok(move |mtr: &mut Mtr<'_>| mtr.run(held, &Set { cell: 3, value }))
+        })
+    };
+    // Old changes, a twentieth of the log.
+    let from = db.log().head().0;
+    let mut value = 0;
+    while db.log().head().0 < from + machine.log_bytes / 20 {
+        value += 1;
+        change(value).unwrap();
+    }
+    let since = db.log().head();
+    db.set(0, 3, 1000);
+    db.pool.evict(usize::MAX, true);
+    machine.disk.inject(Fault::eio().on(Op::Read).path(data()));
+    let error = loop {
+        value += 1;
+        if let Err(error) = change(value) {
+            break error;
+        }
+    };
+    assert!(matches!(error, Error::Io(_)), "{error}");
+    assert_eq!(db.checkpoint_lsn(), since, "the log is full of what came after it");
+    assert_eq!(db.stats().deferred_pages, 1);
+}
+
+/// A page that is read and leaves without a new change would have been written once, not each time.
+#[test]
+fn a_write_is_spared_once() {
+    let machine = Machine::new(14);
+    let db = away_db(&machine);
+    send_away(&db, 0..10);
+    for _ in 0..5 {
+        all_changed(&db, 0..10);
+        db.pool.evict(usize::MAX, true);
+    }
+    assert_eq!(db.stats().deferred_read_again, 10);
+    send_away(&db, 0..10);
+    all_changed(&db, 0..10);
+    assert_eq!(db.stats().deferred_read_again, 20, "once for each change");
+}
+
+/// Without a share there are no lists, of pages in frames neither.
+#[test]
+fn lists_of_frames_go_with_the_share() {
+    let machine = Machine::new(15);
+    let db = away_db(&machine);
+    for number in 0..10 {
+        db.set(number, 3, 1000 + u64::from(number));
+    }
+    assert!(db.stats().deferred_bytes > 0);
+    db.set_deferred_percent(0, 0);
+    while db.clean_step().unwrap().more {}
+    assert_eq!(db.stats().deferred_bytes, 0);
+    all_changed(&db, 0..10);
 }
