@@ -138,6 +138,11 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   HA_CREATE_INFO *create = info->create_info;
   if (flags & ALTER_STORED_COLUMN_TYPE) info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
   if (flags & ~(INSTANT | DROP | ADD | COLUMNS)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* The copy leaves duplicates out. */
+  if (info->ignore && (flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX))) {
+    info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_IGNORE);
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  }
   /* create() refuses them. */
   if (create->row_type == ROW_TYPE_FIXED || create->row_type == ROW_TYPE_PAGE) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & COLUMNS) {
@@ -279,10 +284,13 @@ static size_t prefix_of(void *context, seawall_slice key, uint32_t parts) {
 }
 
 /* Reads the table's statistics, and samples them if there are none, or `again`. */
-int ha_seawall::read_statistics(bool again) {
+int ha_seawall::read_statistics(bool again, std::shared_ptr<const Statistics> *known) {
   const size_t LEAVES = 20;
   std::lock_guard<std::mutex> guard(m_share->statistics_mutex);
-  if (m_share->statistics && !again) return 0;
+  if (m_share->statistics && !again) {
+    *known = m_share->statistics;
+    return 0;
+  }
   auto statistics = std::make_shared<Statistics>();
   seawall_status status = again ? SEAWALL_STATUS_NOT_FOUND : seawall::read_statistics(m_share->number, statistics.get());
   if (status == SEAWALL_STATUS_NOT_FOUND) {
@@ -298,7 +306,7 @@ int ha_seawall::read_statistics(bool again) {
       status = write_statistics(m_share->number, *statistics);
   }
   if (status != SEAWALL_STATUS_OK) return failed(status);
-  m_share->statistics = statistics;
+  *known = m_share->statistics = statistics;
   return 0;
 }
 
@@ -334,12 +342,15 @@ int ha_seawall::optimize(THD *thd, HA_CHECK_OPT *) {
     warn_of(thd, seawall_error());
     return status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
   }
-  return read_statistics(true) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+  return analyze(thd, nullptr);
 }
 
 // --- ANALYZE TABLE ---------------------------------------------------------------------------------------
 
-int ha_seawall::analyze(THD *, HA_CHECK_OPT *) { return read_statistics(true) ? HA_ADMIN_FAILED : HA_ADMIN_OK; }
+int ha_seawall::analyze(THD *, HA_CHECK_OPT *) {
+  std::shared_ptr<const Statistics> statistics;
+  return read_statistics(true, &statistics) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+}
 
 // --- CHECK TABLE -----------------------------------------------------------------------------------------
 

@@ -63,7 +63,12 @@ int ha_seawall::finish_copy() {
   THD *thd = ha_thd();
   int error = failed(seawall_commit(m_own.get()));
   if (!error) error = failed(seawall_flush_log(db.get(), 0));
-  if (!error && !thd->is_error() && thd_kill_level(thd) == THD_IS_NOT_KILLED) error = build_sorted_indexes();
+  /* The server may look for an error only: without their entries the indexes must not be taken for complete. */
+  if (!error && thd_kill_level(thd) != THD_IS_NOT_KILLED) {
+    thd->send_kill_message();
+    error = HA_ERR_ABORTED_BY_USER;
+  }
+  if (!error && !thd->is_error()) error = build_sorted_indexes();
   abandon_copy();
   return error;
 }

@@ -589,7 +589,7 @@ seawall_status Counters::lock_auto(seawall_tx *tx) {
 
 void Counters::unlock_auto(seawall_tx *tx) {
   m_locked--;
-  if (tx) seawall_unlock_row(tx, dictionary.get(), slice(key_of(AUTO_LOCK, m_table)), nullptr);
+  if (tx) seawall_release_row(tx, dictionary.get(), slice(key_of(AUTO_LOCK, m_table)));
 }
 
 // --- start and end ---------------------------------------------------------------------------------------

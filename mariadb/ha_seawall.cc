@@ -37,7 +37,10 @@ ulong ha_seawall::index_flags(uint index, uint part, bool all_parts) const {
   if (primary < MAX_KEY)
     for (uint at = 0; at < table_share->key_info[primary].user_defined_key_parts; at++) covers &= readable(primary, at);
   if (covers) flags |= HA_KEYREAD_ONLY;
-  return flags | (index == primary ? HA_CLUSTERED_INDEX : covers ? HA_DO_INDEX_COND_PUSHDOWN | HA_DO_RANGE_FILTER_PUSHDOWN : 0);
+  if (index == primary) return flags | HA_CLUSTERED_INDEX;
+  /* A pushed condition, and the end of a range with it, may be on any of the parts, whichever the server asks about. */
+  for (uint at = 0; at < table_share->key_info[index].user_defined_key_parts; at++) covers &= readable(index, at);
+  return covers ? flags | HA_DO_INDEX_COND_PUSHDOWN | HA_DO_RANGE_FILTER_PUSHDOWN : flags;
 }
 
 int ha_seawall::failed(seawall_status status) {
@@ -86,7 +89,10 @@ int ha_seawall::open_trees(const char *name) {
   m_share->long_columns = std::move(long_columns);
   m_share->long_values_of_dropped = false;
   for (const auto &column : definition.layouts.dropped) m_share->long_values_of_dropped |= column.second.apart;
-  m_share->statistics.reset();
+  {
+    std::lock_guard<std::mutex> guard(m_share->statistics_mutex);
+    m_share->statistics.reset();
+  }
   m_share->size.known = false;
   m_share->open = true;
   return 0;
@@ -115,7 +121,11 @@ int ha_seawall::open(const char *name, int, uint) {
   key_used_on_scan = table->s->primary_key;
   m_keys.resize(table->s->keys);
   size_t longest = 8;
-  for (uint at = 0; at < table->s->keys; at++) m_keys[at].init(table, table->key_info + at);
+  m_covers.resize(table->s->keys);
+  for (uint at = 0; at < table->s->keys; at++) {
+    m_keys[at].init(table, table->key_info + at);
+    m_covers[at] = index_flags(at, table->key_info[at].user_defined_key_parts - 1, true) & HA_KEYREAD_ONLY;
+  }
   if (table->s->primary_key < MAX_KEY) longest = m_keys[table->s->primary_key].max_bytes();
   ref_length = (uint)std::min(longest, seawall_key_bytes_max(db.get())) + 2;
   m_scratch.resize(table->s->reclength + 8);
@@ -224,6 +234,9 @@ int ha_seawall::rename_table(const char *from, const char *to) {
 }
 
 int ha_seawall::truncate() {
+  /* The server's locks do not know of prepared transactions that no connection has: they are waited for. */
+  if (table->s->tmp_table == NO_TMP_TABLE)
+    if (int error = failed(seawall_lock_tree(tx(), rows()))) return error;
   std::lock_guard<std::mutex> guard(m_share->mutex);
   if (int error = failed(truncate_table(m_name.c_str(), later()))) return error;
   m_share->open = false;
@@ -343,8 +356,8 @@ int ha_seawall::info(uint flags) {
   }
   if (flags & HA_STATUS_CONST) {
     stats.block_size = 16384;
-    if (int error = read_statistics(false)) return error;
-    std::shared_ptr<const Statistics> known = m_share->statistics;
+    std::shared_ptr<const Statistics> known;
+    if (int error = read_statistics(false, &known)) return error;
     for (uint at = 0; at < table->s->keys; at++) {
       KEY *key = table->key_info + at;
       for (uint part = 0; part < key->ext_key_parts; part++) {
@@ -503,5 +516,5 @@ void ha_seawall::unlock_row() {
   for (const Bytes &key : m_long_keys) seawall_unlock_row(tx(), m_share->long_columns.get(), slice(key), nullptr);
   seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
   if (active_index != MAX_KEY && !is_primary(active_index))
-    seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
+    seawall_unlock_row(tx(), index_tree(active_index), slice(m_entry), nullptr);
 }

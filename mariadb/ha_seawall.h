@@ -189,7 +189,7 @@ private:
   void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
   bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
   seawall::Share::Size size_of_table();
-  int read_statistics(bool again);
+  int read_statistics(bool again, std::shared_ptr<const seawall::Statistics> *known);
   bool keeps_entries(TABLE *altered) const;
   bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
   std::vector<const seawall_tree *> all_trees() const;
@@ -247,6 +247,7 @@ private:
   bool m_semi_consistent = false;
   bool m_waits_for_row = false;      /* the row that was read is locked by another transaction */
   std::vector<seawall::Key_codec> m_keys;
+  std::vector<bool> m_covers;        /* all columns of the index and of the primary key can be read from its entries */
   seawall::Row_codec m_row;
   std::vector<uchar> m_scratch;      /* a record for search keys */
   Bytes m_search, m_upper;           /* the search key, and the end of its range */
@@ -254,6 +255,7 @@ private:
   bool m_exact = false;
   Bytes m_key, m_value, m_old_key, m_new_key;
   Bytes m_primary;                   /* the primary key of the row that was read last */
+  Bytes m_entry;                     /* and the key of its entry in the index that is read: from it scans go on */
   Bytes m_blobs;                     /* what its BLOBs point to */
   std::vector<Bytes> m_long_values;  /* and those that are stored apart */
   std::vector<Bytes> m_long_keys;    /* of the values that were read, and locked */

@@ -294,10 +294,12 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   /* Not while the server fills the filter, from entries alone. */
   bool rowids = !primary && !m_keyread && pushed_rowid_filter && rowid_filter_is_active;
   bool filter = condition || rowids;
+  /* For an index merge the server asks for entries alone of any index, also of prefixes of columns. */
+  bool entries = !primary && m_covers[active_index];
   /* A scan that will change rows locks the rows, not only their entries. */
-  bool covered = !primary && (m_keyread || m_ahead.entries) && m_lock != SEAWALL_LOCK_EXCLUSIVE;
+  bool covered = entries && (m_keyread || m_ahead.entries) && m_lock != SEAWALL_LOCK_EXCLUSIVE;
   /* The server computes no virtual columns for a statement that needs the index alone: they are the entry's. */
-  bool completed = !primary && m_keyread && !covered && table->vfield;
+  bool completed = entries && m_keyread && !covered && table->vfield;
   if (m_waits_for_row) {
     /* The committed version that was read instead of a locked row's own matches: now the row is waited for. */
     m_waits_for_row = false;
@@ -310,7 +312,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
                                                 primary || covered || completed || filter ? &value : nullptr);
     if (status == SEAWALL_STATUS_NOT_FOUND) return HA_ERR_END_OF_FILE;
     if (status != SEAWALL_STATUS_OK) return failed(status);
-    Bytes &place = primary ? m_primary : m_key;
+    Bytes &place = primary ? m_primary : m_entry;
     place.assign((const char *)found.data, found.len);
     if (primary) {
       if (!reads_semi_consistently()) return read_row(tx(), record, value);
@@ -329,7 +331,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
     if (!m_keys[active_index].length_in(found.data, found.len, MAX_KEY, &at) ||
         ((covered || filter) && !read_entry(record, found, value)))
       return damaged_entry();
-    m_primary.assign(m_key, at, Bytes::npos);
+    m_primary.assign(m_entry, at, Bytes::npos);
     Bytes entry = completed ? Bytes((const char *)value.data, value.len) : Bytes();
     int error = 0;
     if (filter) {
@@ -340,9 +342,9 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       if (result == CHECK_NEG) error = HA_ERR_KEY_NOT_FOUND;
     }
     if (!error && !covered) error = fetch(record);
-    if (!error && completed && !read_entry(record, slice(m_key), slice(entry))) return damaged_entry();
+    if (!error && completed && !read_entry(record, slice(m_entry), slice(entry))) return damaged_entry();
     bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
-    if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_key), nullptr);
+    if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_entry), nullptr);
     /* Otherwise the row was deleted, or the pushed condition excludes it. */
     if (error != HA_ERR_KEY_NOT_FOUND && !skipped) return error;
     to = next_of(to);
@@ -396,7 +398,8 @@ void ha_seawall::position(const uchar *record) {
 }
 int ha_seawall::rnd_pos(uchar *record, uchar *position) {
   m_primary.assign((const char *)position + 2, uint2korr(position));
-  return fetch(record);
+  int error = fetch(record);
+  return error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED ? HA_ERR_KEY_NOT_FOUND : error;
 }
 int ha_seawall::cmp_ref(const uchar *a, const uchar *b) {
   uint la = uint2korr(a), lb = uint2korr(b);
@@ -490,7 +493,7 @@ int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map par
   int error = move(record, to, *at);
   if (error != HA_ERR_END_OF_FILE) return error;
   /* From there leave_key() goes on. */
-  if (m_exact) (is_primary(active_index) ? m_primary : m_key) = m_search;
+  if (m_exact) (is_primary(active_index) ? m_primary : m_entry) = m_search;
   return HA_ERR_KEY_NOT_FOUND;
 }
 /* HANDLER and loose scans of an index go on beyond the key that they have sought. */
@@ -498,7 +501,7 @@ int ha_seawall::leave_key(uchar *record, seawall_seek to) {
   if (!m_exact && !m_point) return move(record, to == SEAWALL_SEEK_AFTER ? SEAWALL_SEEK_NEXT : SEAWALL_SEEK_PREV, m_search);
   m_exact = m_has_upper = false;
   reset_cursor(index_tree(active_index));
-  Bytes from = is_primary(active_index) ? m_primary : m_key;
+  Bytes from = is_primary(active_index) ? m_primary : m_entry;
   return move(record, to, from);
 }
 int ha_seawall::index_next(uchar *record) { return leave_key(record, SEAWALL_SEEK_AFTER); }

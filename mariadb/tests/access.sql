@@ -72,3 +72,32 @@ alter table p auto_increment = 1000;
 alter table p truncate partition p0;
 insert into p (b) values (1);
 select a from p;
+
+-- Rows of an index merge are found by their primary key, which an index has whole or by a prefix; so are the ends of its ranges.
+create table m (p varchar(100) not null, a int, b int, c int, primary key (p(10)), key (a), key (b));
+insert into m select concat('p', seq), seq, seq, seq from seq_1_to_10000;
+analyze table m;
+select count(*), min(c), max(c) from m where a < 5 or b > 9995;
+select count(*), sum(c) from m force index (a, b) where a < 5 or b > 9995;
+update m force index (a, b) set c = -1 where a < 5 or b > 9995;
+select count(*) from m where c = -1;
+create table n (id int primary key, w varchar(40), x text, b int, c int, key (w(10)), key (x(5)), key (b), key bw (b, w(10)));
+insert into n select seq, concat(char(97 + seq % 26), seq), concat(char(97 + seq % 26), seq), seq, seq from seq_1_to_10000;
+analyze table n;
+select count(*), sum(c) from n where (w < 'c' and w < 'z') or b > 9995;
+select count(*), sum(c) from n force index (w, b) where (w < 'c' and w < 'z') or b > 9995;
+select count(*), sum(c) from n force index (x, b) where (x < 'c' and x < 'z') or b > 9995;
+select c from n force index (bw) where b = 5 and w < 'm' and w < 'z' and id % 2 = 1;
+
+-- A statement that changes rows while it reads them backwards goes on from the entry that it has read.
+create table r (id int primary key, a int, b int, x int, key k (a, b));
+create table s (id int primary key, y int);
+insert into r select seq, seq % 100, seq, 0 from seq_1_to_10000;
+insert into s select seq, 0 from seq_1_to_10000;
+analyze table r, s;
+update r force index (k) straight_join s set r.x = 9, s.y = 9 where r.a = 1 and s.id = r.id order by r.b desc limit 3;
+select count(*), sum(id), min(a), max(a) from r where x = 9;
+select count(*), sum(id) from s where y = 9;
+update r force index (k) straight_join s set r.x = 8, s.y = 8 where r.a = 99 and s.id = r.id order by r.a desc, r.b desc limit 4;
+select count(*), sum(id), min(a), max(a) from r where x = 8;
+select count(*), sum(id) from s where y = 8;

@@ -109,3 +109,11 @@ alter table h modify a bigint, algorithm = copy;
 insert into h values (0, 't11999');
 select count(*), sum(a) from h;
 check table h;
+-- With IGNORE a copy leaves duplicates out, whatever the statement would otherwise need.
+create table dup (id int primary key, k int, l int);
+insert into dup values (1, 1, 1), (2, 1, 2), (3, 2, 3);
+alter ignore table dup add unique (k);
+select * from dup order by id;
+alter ignore table dup add unique (l), algorithm = inplace;
+alter table dup add unique (l), algorithm = inplace;
+check table dup;

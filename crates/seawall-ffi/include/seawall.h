@@ -620,8 +620,8 @@ seawall_status seawall_begin_index_build(const seawall_db *db,
 // same key or unique part; `seawall_error_key` is the key of one. A build can be used once.
 //
 // # Safety
-// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be called
-// with `context`.
+// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be
+// called with `context`.
 seawall_status seawall_build_indexes(seawall_index_build *build,
                                      const char *const *names,
                                      size_t count,
@@ -834,8 +834,17 @@ seawall_status seawall_unlock_row(seawall_tx *tx,
                                   seawall_slice key,
                                   bool *unlocked);
 
-// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included, has
-// locks or unended changes in it.
+// As `seawall_unlock_row`, at serializable too: for a row that stands for something else, and whose value the transaction
+// does not use.
+//
+// # Safety
+// `tx` and `tree` are handles; `key` is readable.
+seawall_status seawall_release_row(seawall_tx *tx,
+                                   const seawall_tree *tree,
+                                   seawall_slice key);
+
+// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included,
+// has locks or unended changes in it.
 //
 // # Safety
 // `tx` and `tree` are handles.

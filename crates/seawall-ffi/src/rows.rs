@@ -183,6 +183,23 @@ pub unsafe extern "C" fn seawall_unlock_row(
     unsafe { with(tx, unlock) }
 }
 
+/// As `seawall_unlock_row`, at serializable too: for a row that stands for something else, and whose value the transaction
+/// does not use.
+///
+/// # Safety
+/// `tx` and `tree` are handles; `key` is readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_release_row(tx: *mut Transaction, tree: *const Tree, key: Slice) -> Status {
+    let release = |tx: &mut Transaction| {
+        // SAFETY: as the function requires.
+        let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
+        tx.tx.release_row(&tree.0, key)?;
+        Ok(Status::Ok)
+    };
+    // SAFETY: as the function requires.
+    unsafe { with(tx, release) }
+}
+
 /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included,
 /// has locks or unended changes in it.
 ///

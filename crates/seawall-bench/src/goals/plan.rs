@@ -122,6 +122,8 @@ struct Against {
     name: Option<String>,
     cell: Option<Either<String>>,
     args: Option<Either<String>>,
+    /// Where it is not the goal's.
+    window: Option<String>,
     figure: Option<String>,
     at_least: Option<f64>,
     more_than: Option<f64>,
@@ -449,10 +451,10 @@ impl Maker<'_> {
         }
         let name = goal.data.as_deref().ok_or("it has no `data`")?;
         let data = self.file.data.get(name).ok_or_else(|| unknown("data", name, &self.file.data))?;
-        let window = match goal.window.as_deref() {
+        let window = match against.and_then(|against| against.window.as_deref()).or(goal.window.as_deref()) {
             None => None,
             // Where every write is slow and there are many rows.
-            Some("write") if disk != DiskKind::Plain => Some("slow-write"),
+            Some("write" | "brief") if disk != DiskKind::Plain => Some("slow-write"),
             window => window,
         };
         let window =

@@ -130,6 +130,17 @@ impl Transaction {
         Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
+    /// As [`Transaction::unlock_row`], at [`Isolation::Serializable`](crate::Isolation::Serializable) too: for a row that
+    /// stands for something else, such as a counter outside the transaction, and whose value the transaction does not
+    /// use.
+    ///
+    /// # Errors
+    /// As [`Transaction::unlock_row`].
+    pub fn release_row(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
+        self.txn().admit(&tree.state)?;
+        Ok(self.txn().release_row(&tree.state, key.as_ref()))
+    }
+
     /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones
     /// included, has locks or unended changes in it, and excludes both. Reads of snapshots go on.
     ///

@@ -184,8 +184,12 @@ impl Txn {
     /// transaction has requested or needed it since. Returns whether it did. At serializable all locks stay:
     /// what was read has to stay true.
     pub fn unlock_row(&self, tree: &TreeState, key: &[u8]) -> bool {
-        self.options.isolation != Isolation::Serializable
-            && self.engine.locks.give_back_of_statement(&self.owner, tree.at.id, key)
+        self.options.isolation != Isolation::Serializable && self.release_row(tree, key)
+    }
+
+    /// As [`Txn::unlock_row`], at every isolation level.
+    pub fn release_row(&self, tree: &TreeState, key: &[u8]) -> bool {
+        self.engine.locks.give_back_of_statement(&self.owner, tree.at.id, key)
     }
 
     /// Like [`Txn::lock_row`], with what to lock and a policy for locks of others.
