@@ -1,9 +1,8 @@
 //! `seawall probe PATH`.
 
-use crate::{Ended, Outcome, print};
+use crate::{Outcome, answer, pretty};
 use clap::Args;
 use seawall_io::probe::{explain, probe};
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -20,18 +19,16 @@ pub(crate) fn run(args: &ProbeArgs) -> Outcome {
     if args.json {
         // JSON cannot hold a path that is not UTF-8.
         found.path = found.path.to_string_lossy().into_owned().into();
-        print(&format!("{}\n", serde_json::to_string_pretty(&found)?))?;
-        return Ok(Ended::Well);
+        return answer(pretty(&found)?);
     }
     let lines = explain(&found);
     let name = lines.iter().map(|l| l.name.len()).max().unwrap_or(0);
     let mut text = format!("{}, kernel {}\n\n", found.path.display(), found.kernel);
     for line in &lines {
-        writeln!(text, "{:name$}  {}", line.name, line.value)?;
+        text += &format!("{:name$}  {}\n", line.name, line.value);
         if !line.meaning.is_empty() {
-            writeln!(text, "{:name$}    {}", "", line.meaning)?;
+            text += &format!("{:name$}    {}\n", "", line.meaning);
         }
     }
-    print(&text)?;
-    Ok(Ended::Well)
+    answer(text)
 }

@@ -2,11 +2,11 @@
 //! writers.
 
 use super::measured_in;
+use crate::stop::Stop;
 use crate::{Outcome, units};
 use clap::Args;
 use seawall_bench::bulk::{Bulk, Bulked, Task};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub(crate) struct BulkArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: &BulkArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &BulkArgs, stop: &Stop) -> Outcome {
     let mut bulk = Bulk {
         task: args.task,
         dir: args.dir.clone(),
@@ -71,17 +71,15 @@ fn table(b: &Bulked) -> String {
         b.settle_seconds,
         b.ops_per_s,
         b.sustained_per_s,
-        b.ops_per_cpu_s,
+        b.ops_per_cpu_s
     );
     if let (Some(beside), Some(alone)) = (b.beside_per_s, b.alone_per_s) {
-        text.push_str(&format!(
-            "  {beside:>12.0} commits a second beside it, {alone:.0} without it: {:.2} of the rate\n",
-            beside / alone
-        ));
+        let share = beside / alone;
+        text +=
+            &format!("  {beside:>12.0} commits a second beside it, {alone:.0} without it: {share:.2} of the rate\n");
     }
     if let Some(bytes) = b.device_written_bytes_per_op {
-        text.push_str(&format!("  {bytes:>12.0} bytes written at the device for a row\n"));
+        text += &format!("  {bytes:>12.0} bytes written at the device for a row\n");
     }
-    text.push_str(&format!("others used {:.2} cores meanwhile\n", b.foreign_cpu_cores));
-    text
+    text + &format!("others used {:.2} cores meanwhile\n", b.foreign_cpu_cores)
 }

@@ -1,12 +1,12 @@
 //! `seawall bench restart`: how long opening takes after `kill -9`, and its lower bound.
 
 use super::measured_in;
+use crate::stop::Stop;
 use crate::{Ended, Outcome, print, units};
 use clap::Args;
 use seawall_bench::restart::{Restart, Restarted};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 
 #[derive(Debug, Args)]
 #[command(args_override_self = true, after_help = "Example:\n  seawall bench restart --dir /srv/bench --log 1G")]
@@ -34,7 +34,7 @@ pub(crate) struct RestartArgs {
     write: bool,
 }
 
-pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &RestartArgs, stop: &Stop) -> Outcome {
     let mut restart = Restart {
         dir: args.dir.clone(),
         log_bytes: args.log,
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
         pool_bytes: args.pool,
     };
     if args.write {
-        restart.write(stop, |line| drop(print(&format!("{line}\n"))))?;
+        restart.write(stop, |line| drop(print(format!("{line}\n"))))?;
         return Ok(Ended::Interrupted);
     }
     let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
@@ -62,23 +62,22 @@ pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
 
 fn table(r: &Restarted) -> String {
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    let [log, log_per_s, log_read] = [r.log_bytes as f64, r.log_read_bytes_per_s, r.log_read_bytes as f64].map(mib);
     format!(
         "opened in {:.2} s, from the call to the first row; it has to take {:.2} s, the greatest of:\n\
-         \x20 {:>7.2} s  reading {:.0} MiB of log in sequence, {:.0} MiB/s (the opening read {:.0} MiB)\n\
+         \x20 {:>7.2} s  reading {log:.0} MiB of log in sequence, {log_per_s:.0} MiB/s (the opening read \
+         {log_read:.0} MiB)\n\
          \x20 {:>7.2} s  reading {} pages at random, {:.0} a second\n\
          \x20 {:>7.2} s  opening a copy whose files are in the page cache\n\
          the opening used {:.2} s of processor time; others used {:.2} cores meanwhile\n",
         r.open_s,
         r.bound_s,
         r.read_log_s,
-        mib(r.log_bytes as f64),
-        mib(r.log_read_bytes_per_s),
-        mib(r.log_read_bytes as f64),
         r.read_pages_s,
         r.pages_read,
         r.random_reads_per_s,
         r.apply_s,
         r.cpu_s,
-        r.foreign_cpu_cores,
+        r.foreign_cpu_cores
     )
 }

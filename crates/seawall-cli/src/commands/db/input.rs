@@ -3,8 +3,8 @@
 //! A separate thread reads, so that the waiting thread can check the stop flag regularly. At the end of the
 //! process that thread is abandoned in its read.
 
+use crate::stop::Stop;
 use std::io::{Error, Read, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Standard input; reads fail once `stop` is set.
 pub(super) struct Input<'s> {
-    stop: &'s AtomicBool,
+    stop: &'s Stop,
     chunks: Receiver<Result<Vec<u8>>>,
     chunk: Vec<u8>,
     at: usize,
@@ -25,7 +25,7 @@ pub(super) struct Input<'s> {
 
 impl<'s> Input<'s> {
     /// Starts to read; only one instance may exist.
-    pub(super) fn new(stop: &'s AtomicBool) -> Result<Self> {
+    pub(super) fn new(stop: &'s Stop) -> Result<Self> {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
             loop {
@@ -48,7 +48,7 @@ impl<'s> Input<'s> {
 impl Read for Input<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
         while self.at == self.chunk.len() {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.stop.is_set() {
                 return Err(Error::other("interrupted"));
             }
             match self.chunks.recv_timeout(LOOK_EVERY) {
