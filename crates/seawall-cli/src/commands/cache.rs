@@ -4,8 +4,7 @@
 //! - Dropping affects clean pages only; `--sync` writes dirty ones back first. Pages that stay are shown.
 //! - A directory means the regular files below it; a glob is expanded again at every interval of `watch`.
 
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, note, print, units};
+use crate::{Ended, Failed, Outcome, Stop, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_io::{Cached, Disk, IoError, IoErrorKind, Op, OpenHow, OsDisk, SyncHow};
 use seawall_lab::run::pause;
@@ -81,11 +80,10 @@ impl Files {
                     let path = path.map_err(|e| format!("cannot look for {pattern:?}: {e}"))?;
                     // A link to a file counts as the file; a link to a directory may lead out of the
                     // selection.
-                    if path.is_symlink() && path.is_dir() {
-                        continue;
+                    if !(path.is_symlink() && path.is_dir()) {
+                        let walked = walk(&path, &mut found, failures);
+                        failures.keep(&path, walked);
                     }
-                    let walked = walk(&path, &mut found, failures);
-                    failures.keep(&path, walked);
                 }
             }
             if must_exist && !any {
@@ -123,25 +121,20 @@ fn look(disk: &OsDisk, path: &Path) -> Result<Held, IoError> {
     Ok(Held { path: path.into(), len, cached: disk.cached(&file, len)? })
 }
 
-/// The error of a command that could not read some files. The others were processed, and are shown.
+/// The files and directories that could not be read. The others were processed, and are shown.
 #[derive(Debug, Default)]
-struct Failures(BTreeMap<PathBuf, IoError>);
+struct Failures(BTreeSet<PathBuf>);
 
 impl Failures {
-    /// `None` when the file was removed since it was listed (a purged binlog), or cannot be read; the error
-    /// is kept, and reported once.
+    /// `None` when the file was removed since it was listed (a purged binlog), or cannot be read; such an
+    /// error is reported once.
     fn keep<T>(&mut self, path: &Path, done: Result<T, IoError>) -> Option<T> {
-        match done {
-            Ok(done) => return Some(done),
-            Err(e) if e.errno() == Some(2) => {}
-            Err(e) => {
-                if !self.0.contains_key(path) {
-                    note(format_args!("seawall: {e}"));
-                }
-                self.0.insert(path.into(), e);
+        done.inspect_err(|e| {
+            if e.errno() != Some(2) && self.0.insert(path.into()) {
+                note(format_args!("seawall: {e}"));
             }
-        }
-        None
+        })
+        .ok()
     }
 
     fn outcome(&self) -> Outcome {

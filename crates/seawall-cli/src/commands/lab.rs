@@ -1,8 +1,7 @@
 //! `seawall lab`: run the experiments, compare two runs, or show a run again.
 
 use crate::progress::Bar;
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, Reader, answer, cannot, interrupted, make_dir, note, pretty, print, units};
+use crate::{Ended, Failed, Outcome, Reader, Stop, answer, cannot, interrupted, make_dir, note, pretty, print, units};
 use clap::{Args, Subcommand};
 use rustix::fs::{Access, access};
 use seawall_bench::lab::EngineCells;

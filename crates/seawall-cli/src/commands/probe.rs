@@ -1,11 +1,10 @@
 //! `seawall probe PATH`.
 
 use crate::{Outcome, answer, pretty};
-use clap::Args;
 use seawall_io::probe::{explain, probe};
 use std::path::PathBuf;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct ProbeArgs {
     /// A directory on the disk to probe (a small trial file is created there and removed)
     path: PathBuf,

@@ -1,7 +1,6 @@
 //! `seawall witness`: serve on another machine, run on this one, cut the power, verify.
 
-use crate::stop::Stop;
-use crate::{Ended, Outcome, cannot, interrupted, note, print, units};
+use crate::{Ended, Outcome, Stop, cannot, interrupted, note, print, units};
 use clap::Subcommand;
 use seawall_io::{Disk, OsDisk};
 use seawall_tools::witness::{

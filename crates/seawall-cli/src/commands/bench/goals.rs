@@ -6,9 +6,7 @@
 
 use super::PEERS;
 use crate::progress::bar;
-use crate::stop::Stop;
-use crate::{Ended, Outcome, answer, interrupted, make_dir, note, print, write_files};
-use clap::Args;
+use crate::{Ended, Outcome, Stop, answer, cannot, interrupted, make_dir, note, print, write_files};
 use indicatif::ProgressBar;
 use regex::Regex;
 use seawall_bench::goals::plan::{Cell, DiskKind, Group, Tool};
@@ -21,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Most disk space that a run needs at one time, MiB: full and quick.
 const SPACE_MIB: [u64; 2] = [40 << 10, 18 << 10];
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     seawall bench goals --out goals\n  \
     seawall bench goals --quick --only '^commit' --out goals")]
@@ -97,10 +95,10 @@ pub(crate) fn run(args: &GoalsArgs, stop: &Stop) -> Outcome {
     let (base, _temporary) = given_or_temporary(args.dir.as_deref())?;
     check_space(&base, args.quick)?;
     let runner = Runner { plan: &plan, seed: args.seed, base, exe };
-    let mut lines = Lines { bar: bar("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}") };
+    let mut lines = Lines(bar("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}"));
     print(format!("{}\n", evaluate::Outcome::HEADING))?;
     let ran = runner.run(&mut records, &mut lines, stop)?;
-    lines.bar.finish_and_clear();
+    lines.0.finish_and_clear();
 
     let report = Report::new(args.command(), &plan, &ran.outcomes, &records);
     write_files(&args.out, [("goals.json", report.to_json()), ("goals.md", report.to_markdown())])?;
@@ -159,7 +157,7 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
 }
 
 fn check_space(base: &Path, quick: bool) -> Result<(), String> {
-    let stat = rustix::fs::statvfs(base).map_err(|e| format!("cannot look at {}: {e}", base.display()))?;
+    let stat = rustix::fs::statvfs(base).map_err(cannot("look at", base))?;
     let (free, needed) = (stat.f_bavail.saturating_mul(stat.f_frsize) >> 20, SPACE_MIB[usize::from(quick)]);
     if free >= needed {
         return Ok(());
@@ -168,24 +166,22 @@ fn check_space(base: &Path, quick: bool) -> Result<(), String> {
 }
 
 /// One line for each goal on standard output, a progress bar on standard error.
-struct Lines {
-    bar: ProgressBar,
-}
+struct Lines(ProgressBar);
 
 impl Listener for Lines {
     fn at(&mut self, name: &str, done: usize, total: usize) {
-        self.bar.set_length(total as u64);
-        self.bar.set_position(done as u64);
-        self.bar.set_message(name.to_owned());
+        self.0.set_length(total as u64);
+        self.0.set_position(done as u64);
+        self.0.set_message(name.to_owned());
     }
 
     fn outcome(&mut self, outcome: &evaluate::Outcome) {
         // A closed standard output must not end the run: the files are still to be written.
-        self.bar.suspend(|| print(format!("{}\n", outcome.line())).map_or((), drop));
+        self.0.suspend(|| print(format!("{}\n", outcome.line())).map_or((), drop));
     }
 
     fn note(&mut self, text: &str) {
-        self.bar.suspend(|| note(text));
+        self.0.suspend(|| note(text));
     }
 }
 

@@ -2,13 +2,11 @@
 
 use super::{CommonArgs, open};
 use crate::progress::Bar;
-use crate::stop::Stop;
-use crate::{Outcome, units};
-use clap::Args;
+use crate::{Outcome, Stop, units};
 use seawall_bench::run::kv::KvRun;
 use seawall_bench::workload::Workload;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:\n  \

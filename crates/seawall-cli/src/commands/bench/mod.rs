@@ -12,8 +12,7 @@ mod restart;
 mod scan;
 mod tpcc;
 
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, answer, interrupted, make_dir, note, pretty, print, units, write_files};
+use crate::{Ended, Failed, Outcome, Stop, answer, interrupted, make_dir, note, pretty, print, units, write_files};
 use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::observe::FOREIGN_CORES;
@@ -165,8 +164,12 @@ impl CommonArgs {
         }
         if let Some(dir) = &self.out {
             make_dir(dir, "--out")?;
-            for name in [RESULT, REPORT] {
-                check_replaceable(&dir.join(name), dir)?;
+            // Only an earlier result may be replaced.
+            let earlier =
+                std::fs::read_to_string(dir.join(RESULT)).is_ok_and(|text| CellResult::from_json(&text).is_ok());
+            let mut paths = [RESULT, REPORT].map(|name| dir.join(name)).into_iter();
+            if let Some(path) = paths.find(|path| !earlier && path.exists()) {
+                return Err(format!("{} exists and is not from a benchmark: give another --out", path.display()).into());
             }
         }
         Ok(())
@@ -211,15 +214,6 @@ impl CommonArgs {
 
 const RESULT: &str = "result.json";
 const REPORT: &str = "report.html";
-
-/// Only an earlier result may be replaced.
-fn check_replaceable(path: &Path, dir: &Path) -> Result<(), String> {
-    let earlier = || std::fs::read_to_string(dir.join(RESULT)).is_ok_and(|text| CellResult::from_json(&text).is_ok());
-    if path.exists() && !earlier() {
-        return Err(format!("{} exists and is not from a benchmark: give another --out", path.display()));
-    }
-    Ok(())
-}
 
 /// Opens the store of that name.
 pub(super) fn open(name: &str, settings: &Settings) -> Result<Box<dyn Store>, Error> {

@@ -8,8 +8,7 @@
 use super::kv::count;
 use super::{CommonArgs, ended, open};
 use crate::progress::Bar;
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, answer, note, pretty, print, units};
+use crate::{Ended, Failed, Outcome, Stop, answer, note, pretty, print, units};
 use clap::{Args, ValueEnum};
 use seawall_bench::report::number;
 use seawall_bench::results::CellResult;
@@ -227,7 +226,7 @@ fn cells(store: &str, keys: u64, threads_max: usize) -> Vec<(Query, usize, Way)>
 fn line(result: &CellResult, order: Order, threads: usize, (prefetch, method): Way) -> String {
     let figure = |name: &str| result.extra.get(name).and_then(serde_json::Value::as_f64);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-    let show = |name: &str| or_dash(figure(name).map(number));
+    let show = |figure: Option<f64>| or_dash(figure.map(number));
     let fixed = |name: &str, digits: usize| or_dash(figure(name).map(|n| format!("{n:.digits$}")));
     let ours = result.cell.store == "seawall";
     let mut text = format!(
@@ -236,8 +235,8 @@ fn line(result: &CellResult, order: Order, threads: usize, (prefetch, method): W
         result.cell.workload,
         or_dash(ours.then(|| word(&prefetch))),
         or_dash(ours.then(|| word(&method))),
-        show("queries_per_s"),
-        show("rows_per_s"),
+        show(figure("queries_per_s")),
+        show(figure("rows_per_s")),
         fixed("scan_device_reads_per_s", 0),
         fixed("device_read_mb_per_s", 0),
         fixed("device_queue_depth", 1),
@@ -245,14 +244,10 @@ fn line(result: &CellResult, order: Order, threads: usize, (prefetch, method): W
         or_dash(figure("prefetch_waste").map(|n| format!("{:.1}%", n * 100.0))),
         fixed("fairness", 2),
     );
-    let fio = [
-        "fio_random_1_reads_per_s",
-        "fio_random_8_reads_per_s",
-        "fio_random_32_reads_per_s",
-        "fio_sequential_mb_per_s",
-    ];
     let order = order.word();
-    if fio.iter().any(|name| figure(name).is_some()) {
+    let [one, eight, many] = [1, 8, 32].map(|depth| figure(&format!("fio_random_{depth}_reads_per_s")));
+    let fio = [one, eight, many, figure("fio_sequential_mb_per_s")];
+    if fio.iter().any(Option::is_some) {
         let [one, eight, many, sequential] = fio.map(show);
         text += &format!(
             "{order:<10} fio on the same file: random 16K reads/s at depth 1, 8, 32: {one}, {eight}, {many}; \

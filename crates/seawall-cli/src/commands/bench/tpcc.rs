@@ -4,14 +4,12 @@
 
 use super::{CommonArgs, open};
 use crate::progress::Bar;
-use crate::stop::Stop;
-use crate::{Ended, Outcome, note};
-use clap::Args;
+use crate::{Ended, Outcome, Stop, note};
 use seawall_bench::tpcc::Scale;
 use seawall_bench::tpcc::check::Checked;
 use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX};
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:\n  \

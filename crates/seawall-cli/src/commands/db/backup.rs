@@ -4,9 +4,7 @@
 //! closed database is opened here.
 
 use super::{DatabaseArgs, must_be_database};
-use crate::stop::Stop;
-use crate::{Outcome, answer, interrupted, note, print, units};
-use clap::Args;
+use crate::{Outcome, Stop, answer, interrupted, note, print, units};
 use seawall::{BackupAnswer, BackupOptions, BackupProgress, BackupReport, Database, Error};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Interval between progress messages.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -102,7 +100,7 @@ pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
     answer(format!("{to}: {kind} at position {end}: {pages} pages, {log} of log\n"))
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     /// A full backup and the increments on it, in order; then the new database's directory, new or empty
     #[arg(required = true, num_args = 2.., value_name = "FROM... TO")]

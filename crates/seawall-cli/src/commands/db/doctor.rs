@@ -1,9 +1,7 @@
 //! `seawall doctor DIR`: where the I/O time goes, and what to change. Each sentence includes its numbers.
 
 use super::stat::{Seen, percentile, time};
-use crate::stop::Stop;
-use crate::{Ended, Outcome, answer, pretty, units};
-use clap::Args;
+use crate::{Ended, Outcome, Stop, answer, pretty, units};
 use seawall::Stats;
 use seawall::stats::total_ns;
 use seawall_lab::run::pause;
@@ -15,7 +13,7 @@ use std::time::Duration;
 /// Most causes of I/O to report.
 const TOLD_MAX: usize = 6;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The directory of the database
     dir: PathBuf,

@@ -8,9 +8,7 @@
 
 use super::trees::trees_of;
 use super::{DatabaseArgs, file_name};
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, cannot, note};
-use clap::Args;
+use crate::{Ended, Failed, Outcome, Stop, cannot, note};
 use seawall::Database;
 use seawall::dump::{DumpError, DumpOptions, Dumped};
 use seawall_io::Op;
@@ -18,7 +16,7 @@ use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct DumpArgs {
     #[command(flatten)]
     database: DatabaseArgs,

@@ -5,8 +5,7 @@
 
 use super::load::open_input;
 use super::{DatabaseArgs, Notation, file_name};
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, interrupted, note};
+use crate::{Ended, Failed, Outcome, Stop, interrupted, note};
 use clap::{ArgGroup, Args};
 use seawall::{Error, Transaction};
 use std::io::{BufRead, BufReader, Read};

@@ -3,7 +3,8 @@
 //! A separate thread reads, so that the waiting thread can check the stop flag regularly. At the end of the
 //! process that thread is abandoned in its read.
 
-use crate::stop::Stop;
+use crate::Stop;
+use std::collections::VecDeque;
 use std::io::{Error, Read, Result};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -19,8 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(super) struct Input<'s> {
     stop: &'s Stop,
     chunks: Receiver<Result<Vec<u8>>>,
-    chunk: Vec<u8>,
-    at: usize,
+    chunk: VecDeque<u8>,
 }
 
 impl<'s> Input<'s> {
@@ -41,28 +41,23 @@ impl<'s> Input<'s> {
                 }
             }
         })?;
-        Ok(Self { stop, chunks, chunk: Vec::new(), at: 0 })
+        Ok(Self { stop, chunks, chunk: VecDeque::new() })
     }
 }
 
 impl Read for Input<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        while self.at == self.chunk.len() {
+        while self.chunk.is_empty() {
             if self.stop.is_set() {
                 return Err(Error::other("interrupted"));
             }
             match self.chunks.recv_timeout(LOOK_EVERY) {
-                Ok(chunk) => (self.chunk, self.at) = (chunk?, 0),
-                Err(RecvTimeoutError::Timeout) => continue,
+                Ok(chunk) => self.chunk = chunk?.into(),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The thread ends after an empty chunk or an error.
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             }
-            if self.chunk.is_empty() {
-                return Ok(0);
-            }
         }
-        let bytes = buf.len().min(self.chunk.len() - self.at);
-        buf[..bytes].copy_from_slice(&self.chunk[self.at..self.at + bytes]);
-        self.at += bytes;
-        Ok(bytes)
+        self.chunk.read(buf)
     }
 }

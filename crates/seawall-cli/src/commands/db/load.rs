@@ -9,9 +9,7 @@
 use super::input::Input;
 use super::notation::escape;
 use super::{DatabaseArgs, is_database};
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, cannot, interrupted, note, units};
-use clap::Args;
+use crate::{Ended, Failed, Outcome, Stop, cannot, interrupted, note, units};
 use seawall::dump::{DumpReader, Item, Totals};
 use seawall::{BuildOptions, Database, Error, Transaction, Tree};
 use seawall_io::Op;
@@ -19,7 +17,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     database: DatabaseArgs,

@@ -3,14 +3,12 @@
 
 use super::trees::{fragmentation_json, fragmentation_text, trees_of};
 use super::{DatabaseArgs, Notation};
-use crate::stop::Stop;
-use crate::{Ended, Outcome, answer, note, pretty, print, units};
-use clap::Args;
+use crate::{Ended, Outcome, Stop, answer, note, pretty, print, units};
 use seawall::{CompactOptions, Compacted, Database, Error};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct GrowArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -29,7 +27,7 @@ pub(crate) fn grow(args: &GrowArgs) -> Outcome {
     answer(format!("the data file had {before} and has {after}, {free} of it free\n"))
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -110,7 +108,7 @@ fn compact_one(db: &Database, name: &str, args: &CompactArgs, stop: &Stop) -> se
     })
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     database: DatabaseArgs,

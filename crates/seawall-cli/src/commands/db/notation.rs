@@ -1,9 +1,7 @@
 //! How keys and values are written: text with escapes, or hexadecimal digits.
 
-use clap::Args;
-
 /// How keys and values are written.
-#[derive(Debug, Clone, Copy, Default, Args)]
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Notation {
     /// Keys and values are hexadecimal digits, on the way in and out
     #[arg(long)]

@@ -2,10 +2,9 @@
 
 use super::shown;
 use crate::{Outcome, answer};
-use clap::Args;
 use seawall::Options;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct OptionsArgs {
     /// Only options whose name contains this
     name: Option<String>,

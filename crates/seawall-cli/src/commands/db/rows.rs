@@ -2,15 +2,13 @@
 
 use super::input::Input;
 use super::{DatabaseArgs, Notation};
-use crate::stop::Stop;
-use crate::{Ended, Outcome, Reader, answer, interrupted, note, print};
-use clap::Args;
+use crate::{Ended, Outcome, Reader, Stop, answer, interrupted, note, print};
 use seawall::{Database, Tree, keys};
 use serde_json::json;
 use std::io::Read as _;
 use std::ops::Bound;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -49,7 +47,7 @@ fn no_key(tree: &str, key: &str) -> Outcome {
     Ok(Ended::Short)
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct PutArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -89,7 +87,7 @@ pub(crate) fn put(args: &PutArgs, stop: &Stop) -> Outcome {
     Ok(Ended::Well)
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct DelArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -119,7 +117,7 @@ pub(crate) fn del(args: &DelArgs) -> Outcome {
     if deleted { Ok(Ended::Well) } else { no_key(&args.tree, args.key.as_deref().unwrap_or_default()) }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     database: DatabaseArgs,

@@ -6,9 +6,7 @@
 //!   from one that hangs.
 
 use super::must_be_database;
-use crate::stop::Stop;
-use crate::{Ended, Failed, Outcome, Reader, answer, note, print, units};
-use clap::Args;
+use crate::{Ended, Failed, Outcome, Reader, Stop, answer, note, print, units};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use seawall::publish::STATS_FILE;
@@ -22,7 +20,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct StatArgs {
     /// The directory of the database
     dir: PathBuf,
@@ -216,17 +214,10 @@ fn page(s: &Stats) -> String {
     let wait = l.commit_wait_ns.checked_div(l.commit_waits).map_or_else(|| "-".into(), time);
     let [commits, rollbacks, writes, flushes] = [t.commits, t.rollbacks, l.groups, l.flushes].map(rate);
     let logged = units::bytes(rate(l.bytes) as u64);
-    let [needed, capacity, unflushed, undo, data, free, left] = [
-        l.checkpoint_age_bytes,
-        l.capacity_bytes,
-        l.unflushed_bytes,
-        s.purge.undo_bytes,
-        s.space.data_bytes,
-        s.space.free_bytes,
-        s.space.disk_free_bytes,
-    ]
-    .map(units::bytes);
-    let (kept, oldest, pool) = (s.purge.history, time(s.purge.oldest_view_age_ns), pool_lines(s, rate));
+    let [needed, capacity, unflushed] = [l.checkpoint_age_bytes, l.capacity_bytes, l.unflushed_bytes].map(units::bytes);
+    let [data, free, left] = [s.space.data_bytes, s.space.free_bytes, s.space.disk_free_bytes].map(units::bytes);
+    let (kept, undo, oldest) = (s.purge.history, units::bytes(s.purge.undo_bytes), time(s.purge.oldest_view_age_ns));
+    let pool = pool_lines(s, rate);
     let mut out = format!(
         "{seconds:.1} s, {commits:.0} commits/s ({wait} each), {rollbacks:.0} rollbacks/s, {} active, {} prepared, {} \
          conflicts, {} deadlocks\n\

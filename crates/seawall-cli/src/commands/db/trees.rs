@@ -2,7 +2,6 @@
 
 use super::{DatabaseArgs, Notation, is_database};
 use crate::{Outcome, answer, units};
-use clap::Args;
 use seawall::{Database, Error, Fragmentation};
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ pub(crate) fn init(args: &DatabaseArgs) -> Outcome {
     answer(format!("{dir}: pages of {page}, a data file of {data}, log files of {log}\n"))
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct TreesArgs {
     #[command(flatten)]
     database: DatabaseArgs,
