@@ -59,7 +59,7 @@ pub(crate) struct Files {
 
 /// A file and what the page cache holds of it.
 #[derive(Debug, Clone)]
-struct Held {
+struct CachedFile {
     path: PathBuf,
     len: u64,
     cached: Cached,
@@ -115,10 +115,10 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, failures: &mut Failures) -> 
     Ok(())
 }
 
-fn look(disk: &OsDisk, path: &Path) -> Result<Held, IoError> {
+fn look(disk: &OsDisk, path: &Path) -> Result<CachedFile, IoError> {
     let file = disk.open(path, OpenHow::default())?;
     let len = disk.len(&file)?;
-    Ok(Held { path: path.into(), len, cached: disk.cached(&file, len)? })
+    Ok(CachedFile { path: path.into(), len, cached: disk.cached(&file, len)? })
 }
 
 /// The files and directories that could not be read. The others were processed, and are shown.
@@ -147,12 +147,12 @@ impl Failures {
 }
 
 /// Cached bytes that dropping a file's pages freed.
-fn freed(before: &Held, after: &Held) -> u64 {
+fn freed(before: &CachedFile, after: &CachedFile) -> u64 {
     before.cached.resident.saturating_sub(after.cached.resident)
 }
 
 /// Drops a file's pages; returns the cached bytes before and after.
-fn drop_file(disk: &OsDisk, path: &Path, sync: bool) -> Result<(Held, Held), IoError> {
+fn drop_file(disk: &OsDisk, path: &Path, sync: bool) -> Result<(CachedFile, CachedFile), IoError> {
     let before = look(disk, path)?;
     if before.cached.resident > 0 {
         let file = disk.open(path, OpenHow::default())?;
@@ -164,7 +164,7 @@ fn drop_file(disk: &OsDisk, path: &Path, sync: bool) -> Result<(Held, Held), IoE
     Ok((before, look(disk, path)?))
 }
 
-fn row(held: &Held) -> [String; 6] {
+fn row(held: &CachedFile) -> [String; 6] {
     let share = if held.len == 0 { 0.0 } else { held.cached.resident as f64 / held.len as f64 * 100.0 };
     let or_dash = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), units::bytes);
     [
@@ -191,9 +191,9 @@ fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [Stri
     text
 }
 
-fn total(held: &[Held]) -> Held {
+fn total(held: &[CachedFile]) -> CachedFile {
     let sum = |f: fn(&Cached) -> Option<u64>| held.iter().map(|h| f(&h.cached)).sum::<Option<u64>>();
-    Held {
+    CachedFile {
         path: format!("{} files in all", held.len()).into(),
         len: held.iter().map(|h| h.len).sum(),
         cached: Cached {
@@ -205,7 +205,7 @@ fn total(held: &[Held]) -> Held {
     }
 }
 
-fn as_json(held: &Held) -> Value {
+fn as_json(held: &CachedFile) -> Value {
     let Cached { resident, dirty, writeback, evicted } = held.cached;
     json!({
         "path": held.path.display().to_string(), "bytes": held.len, "resident_bytes": resident, "dirty_bytes": dirty,
@@ -226,7 +226,7 @@ pub(crate) fn run(command: &CacheCommand, stop: &Stop) -> Outcome {
 
 fn show(disk: &OsDisk, files: &Files, failures: &mut Failures) -> Result<String, Failed> {
     let found = files.find(true, failures)?;
-    let mut held: Vec<Held> = found.iter().filter_map(|p| failures.keep(p, look(disk, p))).collect();
+    let mut held: Vec<CachedFile> = found.iter().filter_map(|p| failures.keep(p, look(disk, p))).collect();
     if files.json {
         return Ok(format!("{}\n", held.iter().map(as_json).collect::<Value>()));
     }
@@ -243,7 +243,7 @@ fn drop_all(disk: &OsDisk, files: &Files, sync: bool, failures: &mut Failures) -
         let list: Value = pairs.iter().map(|(b, a)| json!({ "before": as_json(b), "after": as_json(a) })).collect();
         return Ok(format!("{list}\n"));
     }
-    let row = |(before, after): &(Held, Held)| {
+    let row = |(before, after): &(CachedFile, CachedFile)| {
         let bytes = [before.cached.resident, freed(before, after), after.cached.resident];
         let [resident, dropped, stays] = bytes.map(units::bytes);
         [resident, dropped, stays, before.path.display().to_string()]

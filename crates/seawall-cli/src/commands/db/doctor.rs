@@ -5,7 +5,7 @@ use crate::{Ended, Outcome, Stop, answer, pretty, units};
 use seawall::Stats;
 use seawall::stats::total_ns;
 use seawall_lab::run::pause;
-use seawall_tools::doctor::{Finding, diagnose, place};
+use seawall_tools::doctor::{Diagnosis, diagnose, place};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &Stop) -> Outcome {
     answer(text(&now, &stats, &told, &found))
 }
 
-fn text(now: &Seen, stats: &Stats, told: &[String], found: &[Finding]) -> String {
+fn text(now: &Seen, stats: &Stats, told: &[String], found: &[Diagnosis]) -> String {
     fn list<T: Display>(lines: &[T], none: &str) -> String {
         if lines.is_empty() { format!("  {none}\n") } else { lines.iter().map(|line| format!("  {line}\n")).collect() }
     }
