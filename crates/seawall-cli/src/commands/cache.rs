@@ -16,10 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
     /// Resident, dirty and evicted bytes of each file
-    Show {
-        #[command(flatten)]
-        files: Files,
-    },
+    Show(Files),
     /// Drop the files' pages from the page cache
     Drop {
         #[command(flatten)]
@@ -216,7 +213,7 @@ fn as_json(held: &CachedFile) -> Value {
 pub(crate) fn run(command: &CacheCommand, stop: &Stop) -> Outcome {
     let (disk, mut failures) = (OsDisk::synchronous(), Failures::default());
     let text = match command {
-        CacheCommand::Show { files } => show(&disk, files, &mut failures)?,
+        CacheCommand::Show(files) => show(&disk, files, &mut failures)?,
         CacheCommand::Drop { files, sync } => drop_all(&disk, files, *sync, &mut failures)?,
         CacheCommand::Watch(args) => watch(&disk, args, &mut failures, stop)?,
     };

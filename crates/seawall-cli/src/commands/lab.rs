@@ -250,10 +250,10 @@ impl Outputs {
         make_dir(dir, "--out")?;
         can_make_files_in(dir)?;
         let names = [RESULTS, REPORT].map(String::from).into_iter().chain(Settings::names());
-        match names.map(|name| dir.join(name)).find(|path| path.exists()) {
-            Some(path) => Err(format!("{} exists: give another --out, nothing is overwritten", path.display()).into()),
-            None => Ok(()),
-        }
+        let mut paths = names.map(|name| dir.join(name));
+        paths.find(|path| path.exists()).map_or(Ok(()), |path| {
+            Err(format!("{} exists: give another --out, nothing is overwritten", path.display()).into())
+        })
     }
 
     /// The directory of a run without `--out`.

@@ -142,9 +142,8 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
         needed.extend((cell.disk == DiskKind::SlowFlush).then_some(("cc", "gcc libc6-dev")));
         needed.extend((cell.disk == DiskKind::FewIops).then_some(("mkfs.ext4", "e2fsprogs")));
     }
-    let counts = cells.iter().any(|cell| cell.tool == Tool::Instructions);
     let counter = measure::instructions_beside(exe);
-    if counts && !counter.is_file() {
+    if cells.iter().any(|cell| cell.tool == Tool::Instructions) && !counter.is_file() {
         let hint = "(make goals-build): cargo build --release -p seawall --example instructions";
         return Err(format!("{} is missing: build it with the command {hint}", counter.display()));
     }

@@ -49,9 +49,8 @@ pub(crate) fn run(args: &RestartArgs, stop: &Stop) -> Outcome {
         restart.dir = dir.to_owned();
         let mut writer = Command::new(exe);
         writer.args(["bench", "restart", "--write", "--dir"]).arg(dir);
-        for (flag, value) in
-            [("--log", args.log), ("--keys", args.keys), ("--value-size", args.value_size), ("--pool", args.pool)]
-        {
+        let RestartArgs { log, keys, value_size, pool, .. } = args;
+        for (flag, value) in [("--log", log), ("--keys", keys), ("--value-size", value_size), ("--pool", pool)] {
             writer.args([flag, &value.to_string()]);
         }
         restart.run(writer, stop)

@@ -5,7 +5,7 @@ use crate::{Ended, Outcome, Stop, answer, pretty, units};
 use seawall::Stats;
 use seawall::stats::total_ns;
 use seawall_lab::run::pause;
-use seawall_tools::doctor::{Diagnosis, diagnose, place};
+use seawall_tools::doctor::{diagnose, place};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,40 +27,36 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) fn doctor(args: &DoctorArgs, stop: &Stop) -> Outcome {
     let first = Seen::look(&args.dir)?;
-    let (now, window) = match args.window {
-        None => (first.clone(), None),
-        Some(time) if first.is_live() => {
-            if !pause(time, stop) {
-                return Ok(Ended::Interrupted);
-            }
-            (Seen::look(&args.dir)?, Some(&first.published.stats))
-        }
-        Some(_) => {
+    let mut now = first.clone();
+    if let Some(time) = args.window {
+        if !first.is_live() {
             let why = "no process has the database open, so there is nothing to measure";
             return Err(format!("{why}: {}", first.origin()).into());
         }
-    };
+        if !pause(time, stop) {
+            return Ok(Ended::Interrupted);
+        }
+        now = Seen::look(&args.dir)?;
+    }
+    let window = args.window.map(|_| &first.published.stats);
     let mut found = diagnose(&now.published.stats, window);
     found.extend(place(&args.dir));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let stats = window.map_or_else(|| now.published.stats.clone(), |earlier| now.published.stats.since(earlier));
-    let told = io_time(&stats);
+    let (told, seconds) = (io_time(&stats), stats.elapsed_ns as f64 / 1e9);
     if args.json {
-        let seconds = stats.elapsed_ns as f64 / 1e9;
         return answer(pretty(&serde_json::json!({
             "live": now.is_live(), "pid": now.published.pid, "seconds": seconds, "io_time": told, "findings": found,
         }))?);
     }
-    answer(text(&now, &stats, &told, &found))
+    let (origin, told, found) = (now.origin(), list(&told, "there was no I/O."), list(&found, "nothing was found."));
+    answer(format!(
+        "{origin}\n{seconds:.0} s are looked at.\n\nWhere the I/O time goes:\n{told}\nWhat to change:\n{found}"
+    ))
 }
 
-fn text(now: &Seen, stats: &Stats, told: &[String], found: &[Diagnosis]) -> String {
-    fn list<T: Display>(lines: &[T], none: &str) -> String {
-        if lines.is_empty() { format!("  {none}\n") } else { lines.iter().map(|line| format!("  {line}\n")).collect() }
-    }
-    let (told, found) = (list(told, "there was no I/O."), list(found, "nothing was found."));
-    let (origin, seconds) = (now.origin(), stats.elapsed_ns as f64 / 1e9);
-    format!("{origin}\n{seconds:.0} s are looked at.\n\nWhere the I/O time goes:\n{told}\nWhat to change:\n{found}")
+fn list(lines: &[impl Display], none: &str) -> String {
+    if lines.is_empty() { format!("  {none}\n") } else { lines.iter().map(|line| format!("  {line}\n")).collect() }
 }
 
 /// The causes with the most I/O time, a sentence each.

@@ -28,15 +28,11 @@ impl<'s> Input<'s> {
     pub(super) fn new(stop: &'s Stop) -> Result<Self> {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
+            let mut chunk = vec![0; CHUNK_BYTES];
             loop {
-                let mut chunk = vec![0; CHUNK_BYTES];
-                let read = std::io::stdin().lock().read(&mut chunk);
-                let is_last = !matches!(read, Ok(1..));
-                let told = sender.send(read.map(|bytes| {
-                    chunk.truncate(bytes);
-                    chunk
-                }));
-                if is_last || told.is_err() {
+                let read = std::io::stdin().lock().read(&mut chunk).map(|bytes| chunk[..bytes].to_vec());
+                let is_last = read.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(read).is_err() || is_last {
                     return;
                 }
             }

@@ -67,18 +67,23 @@ fn compact_all(
     text: &mut String,
     list: &mut Vec<Value>,
 ) -> seawall::Result<bool> {
+    let options = CompactOptions { fill_percent: args.fill, leaves_per_second: args.rate };
     for name in trees_of(db, &args.trees)? {
-        let Compacted { before, after, done, broken_off } = compact_one(db, &name, args, stop)?;
+        let mut told = Instant::now();
+        let compacted = db.compact_with(&db.open_tree(&name)?, options, |progress| {
+            if told.elapsed() >= TOLD_EVERY {
+                told = Instant::now();
+                let (looked, leaves, moved) = (progress.looked, progress.leaves, progress.moved);
+                note(format_args!("{name}: {looked} of about {leaves} leaves, {moved} moved"));
+            }
+            stop.flow()
+        })?;
+        let Compacted { before, after, done, broken_off } = compacted;
+        let shown = Notation::default().show(name.as_bytes());
+        let [was, is] = [before, after].map(|tree| fragmentation_text(&tree));
         *text += &format!(
-            "{}: {} leaves moved, {} merged, {} pages freed. Before: {} leaves, {}. Now: {} leaves, {}\n",
-            Notation::default().show(name.as_bytes()),
-            done.moved,
-            done.merged,
-            done.freed,
-            before.leaves,
-            fragmentation_text(&before),
-            after.leaves,
-            fragmentation_text(&after),
+            "{shown}: {} leaves moved, {} merged, {} pages freed. Before: {was}. Now: {is}\n",
+            done.moved, done.merged, done.freed
         );
         list.push(json!({
             "name": name, "before": fragmentation_json(&before), "after": fragmentation_json(&after),
@@ -92,20 +97,6 @@ fn compact_all(
     let [before, after] = [done.before_bytes, done.after_bytes].map(units::bytes);
     *text += &format!("the data file had {before} and has {after}\n");
     Ok(done.broken_off)
-}
-
-fn compact_one(db: &Database, name: &str, args: &CompactArgs, stop: &Stop) -> seawall::Result<Compacted> {
-    let tree = db.open_tree(name)?;
-    let options = CompactOptions { fill_percent: args.fill, leaves_per_second: args.rate };
-    let mut told = Instant::now();
-    db.compact_with(&tree, options, |progress| {
-        if told.elapsed() >= TOLD_EVERY {
-            told = Instant::now();
-            let (looked, leaves, moved) = (progress.looked, progress.leaves, progress.moved);
-            note(format_args!("{name}: {looked} of about {leaves} leaves, {moved} moved"));
-        }
-        stop.flow()
-    })
 }
 
 #[derive(Debug, clap::Args)]

@@ -16,12 +16,8 @@ impl Notation {
 
     /// Formats bytes for people, and for [`Notation::read`].
     pub(crate) fn show(self, bytes: &[u8]) -> String {
-        if self.hex { to_hex(bytes) } else { escape(bytes) }
+        if self.hex { bytes.iter().map(|byte| format!("{byte:02x}")).collect() } else { escape(bytes) }
     }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {
@@ -37,10 +33,7 @@ pub(super) fn escape(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\t' => out.push_str("\\t"),
-                '\r' => out.push_str("\\r"),
+                '\\' | '\n' | '\t' | '\r' => out.extend(c.escape_default()),
                 c if c.is_control() => c.to_string().bytes().for_each(|byte| out += &format!("\\x{byte:02x}")),
                 c => out.push(c),
             }

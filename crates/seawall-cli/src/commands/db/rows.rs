@@ -29,9 +29,7 @@ pub(crate) struct GetArgs {
 pub(crate) fn get(args: &GetArgs) -> Outcome {
     let key = args.notation.read(&args.key)?;
     let db = args.database.open_to_read()?;
-    let tree = db.open_tree(&args.tree)?;
-    let value = db.begin()?.get(&tree, &key)?;
-    drop(tree);
+    let value = db.begin()?.get(&db.open_tree(&args.tree)?, &key)?;
     db.close()?;
     let Some(value) = value else { return no_key(&args.tree, &args.key) };
     if args.raw {
@@ -160,10 +158,8 @@ impl ScanArgs {
             return Ok(keys::prefix_range(&prefix));
         }
         let (from, to) = (read(&self.from)?, read(&self.to)?);
-        if let (Some(from), Some(to)) = (&from, &to) {
-            if from > to {
-                return Err("--from comes after --to: exchange them, and use --reverse to go down".into());
-            }
+        if to.is_some() && from > to {
+            return Err("--from comes after --to: exchange them, and use --reverse to go down".into());
         }
         Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
     }
@@ -182,9 +178,7 @@ impl ScanArgs {
 pub(crate) fn scan(args: &ScanArgs, stop: &Stop) -> Outcome {
     let range = args.range()?;
     let db = args.database.open_to_read()?;
-    let tree = db.open_tree(&args.tree)?;
-    let ended = scan_tree(args, &db, &tree, range, stop)?;
-    drop(tree);
+    let ended = scan_tree(args, &db, &db.open_tree(&args.tree)?, range, stop)?;
     db.close()?;
     Ok(ended)
 }

@@ -41,7 +41,7 @@ pub(crate) fn trees(args: &TreesArgs) -> Outcome {
         let mut entry = json!({ "name": name, "id": tree.id().0, "bytes": bytes });
         if args.fragmentation {
             let found = db.fragmentation(&tree)?;
-            text += &format!(": {} leaves, {}", found.leaves, fragmentation_text(&found));
+            text += &format!(": {}", fragmentation_text(&found));
             entry["fragmentation"] = fragmentation_json(&found);
         }
         text.push('\n');
@@ -61,9 +61,10 @@ pub(super) fn trees_of(db: &Database, names: &[String]) -> seawall::Result<Vec<S
     Ok(all)
 }
 
-/// The fragmentation of a tree, for people: "63% of neighbours apart, leaves 71% full".
+/// The fragmentation of a tree, for people: "40 leaves, 63% of neighbours apart, leaves 71% full".
 pub(super) fn fragmentation_text(tree: &Fragmentation) -> String {
-    format!("{:.0}% of neighbours apart, leaves {}% full", 100.0 * tree.share(), tree.fill_percent)
+    let (leaves, apart_percent, fill_percent) = (tree.leaves, 100.0 * tree.share(), tree.fill_percent);
+    format!("{leaves} leaves, {apart_percent:.0}% of neighbours apart, leaves {fill_percent}% full")
 }
 
 /// The same for programs.
