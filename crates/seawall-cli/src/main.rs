@@ -7,16 +7,16 @@
 
 mod commands;
 mod progress;
+mod stop;
 mod units;
 
 use clap::{Parser, Subcommand};
 use commands::db;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use stop::Stop;
 
 /// Run and diagnose a Seawall database; measure what a disk really does, keep the page cache honest, prove
 /// durability.
@@ -35,11 +35,13 @@ enum Command {
     /// Show what the disk, file system and kernel under PATH offer, and what each finding means.
     Probe(commands::probe::ProbeArgs),
     /// Show, drop or keep out what the page cache holds of any files.
-    Cache(commands::cache::CacheArgs),
+    #[command(subcommand)]
+    Cache(commands::cache::CacheCommand),
     /// Prove durability by pulling the plug, with another machine as the witness.
-    Witness(commands::witness::WitnessArgs),
+    #[command(subcommand)]
+    Witness(commands::witness::WitnessCommand),
     /// Make a database.
-    Init(db::trees::InitArgs),
+    Init(db::DatabaseArgs),
     /// List the trees of a database.
     Trees(db::trees::TreesArgs),
     /// Print the value of a key.
@@ -77,44 +79,22 @@ enum Command {
     /// Write the man pages.
     Man(commands::manual::ManArgs),
     /// Measure workloads on Seawall, on the disk alone, and on other stores.
-    Bench(Box<commands::bench::BenchArgs>),
+    #[command(subcommand)]
+    Bench(Box<commands::bench::BenchCommand>),
 }
 
 /// How a command ended.
 enum Ended {
     /// Exit code 0.
-    Well,
+    Well = 0,
     /// Exit code 1: the command succeeded, and the answer is no.
-    Short,
+    Short = 1,
     /// Exit code 130.
-    Interrupted,
+    Interrupted = 130,
 }
 
 type Failed = Box<dyn std::error::Error>;
 type Outcome = Result<Ended, Failed>;
-
-/// Set by the first Ctrl-C, SIGTERM or hang-up; the second one ends the process at once.
-fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    // Without a handler `ulimit -f` kills the run silently; with one, the write fails with an error that
-    // names the file.
-    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        if signal == SIGHUP && hang_up_is_ignored() {
-            continue;
-        }
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    Ok(stop)
-}
-
-/// Whether `nohup` started this process: then a lost terminal must not end the run.
-fn hang_up_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
-}
 
 /// Whether standard output still has a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,15 +104,10 @@ enum Reader {
     Gone,
 }
 
-/// Prints to standard output.
-fn print(text: &str) -> std::io::Result<Reader> {
-    print_bytes(text.as_bytes())
-}
-
-/// As `print`, for bytes that are not text.
-fn print_bytes(bytes: &[u8]) -> std::io::Result<Reader> {
+/// Prints text, or other bytes, to standard output.
+fn print(text: impl AsRef<[u8]>) -> std::io::Result<Reader> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Ok(()) => Ok(Reader::Listens),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(e) => Err(std::io::Error::new(e.kind(), format!("cannot write to standard output: {e}"))),
@@ -142,6 +117,43 @@ fn print_bytes(bytes: &[u8]) -> std::io::Result<Reader> {
 /// Prints a note to standard error; a closed one must not cause a panic in the middle of a run.
 fn note(text: impl Display) {
     drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+/// Prints the result of a command that succeeded.
+fn answer(text: impl AsRef<[u8]>) -> Outcome {
+    print(text)?;
+    Ok(Ended::Well)
+}
+
+/// Notes why a command ended early.
+fn interrupted(why: impl Display) -> Outcome {
+    note(why);
+    Ok(Ended::Interrupted)
+}
+
+/// JSON for standard output, over several lines.
+fn pretty(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// Makes an error message of a failed operation on a path.
+fn cannot<E: Display>(what: &str, path: &Path) -> impl Fn(E) -> String {
+    move |error| format!("cannot {what} {}: {error}", path.display())
+}
+
+/// Makes the directory that `flag` names.
+fn make_dir(dir: &Path, flag: &str) -> Result<(), String> {
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}; give another {flag}", cannot("make", dir)(e)))
+}
+
+/// Writes files into a directory, and notes each.
+fn write_files(dir: &Path, files: [(&str, String); 2]) -> Result<(), String> {
+    for (name, text) in files {
+        let path = dir.join(name);
+        std::fs::write(&path, text).map_err(cannot("write", &path))?;
+        note(format_args!("wrote {}", path.display()));
+    }
+    Ok(())
 }
 
 /// The engine's log: warnings and errors go to standard error.
@@ -163,11 +175,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     log::set_logger(&Warnings).expect("no logger was set before");
     log::set_max_level(log::LevelFilter::Warn);
-    let outcome = stop_on_signals().map_err(Into::into).and_then(|stop| match cli.command {
+    let outcome = Stop::on_signals().map_err(Into::into).and_then(|stop| match cli.command {
         Command::Lab(args) => commands::lab::run(*args, &stop),
         Command::Probe(args) => commands::probe::run(&args),
-        Command::Cache(args) => commands::cache::run(&args, &stop),
-        Command::Witness(args) => commands::witness::run(args, &stop),
+        Command::Cache(command) => commands::cache::run(&command, &stop),
+        Command::Witness(command) => commands::witness::run(command, &stop),
         Command::Init(args) => db::trees::init(&args),
         Command::Trees(args) => db::trees::trees(&args),
         Command::Get(args) => db::rows::get(&args),
@@ -187,12 +199,10 @@ fn main() -> ExitCode {
         Command::Options(args) => db::options::options(&args),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Man(args) => commands::manual::man(&args),
-        Command::Bench(args) => commands::bench::run(*args, &stop),
+        Command::Bench(command) => commands::bench::run(&command, &stop),
     });
     match outcome {
-        Ok(Ended::Well) => ExitCode::SUCCESS,
-        Ok(Ended::Short) => ExitCode::from(1),
-        Ok(Ended::Interrupted) => ExitCode::from(130),
+        Ok(ended) => ExitCode::from(ended as u8),
         Err(e) => {
             note(format_args!("seawall: {e}"));
             ExitCode::from(2)

@@ -2,56 +2,39 @@
 
 use std::time::Duration;
 
+/// The number before the unit, times the unit's factor; `None` without a number or with an unknown unit.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    Some(number.trim().parse::<f64>().ok()? * factor)
+}
+
 /// `4096`, `512K`, `1.5G`: bytes, in powers of 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 5] =
+        [("", 1.0), ("k", 1024.0), ("m", 1_048_576.0), ("g", 1_073_741_824.0), ("t", 1_099_511_627_776.0)];
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
-    let split = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
-    let (number, unit) = lower.split_at(split);
-    let shift = match unit {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(format!("{text:?} is no size: write a number with K, M, G or T, such as 512M")),
-    };
-    let bytes =
-        number.trim().parse::<f64>().ok().map(|n| n * f64::from(shift).exp2()).filter(|n| (0.0..1e18).contains(n));
-    bytes
-        .map(|n| n as u64)
-        .ok_or_else(|| format!("{text:?} is no size: write a number with K, M, G or T, such as 512M"))
+    let bytes = scaled(lower, &UNITS).filter(|bytes| (0.0..1e18).contains(bytes)).map(|bytes| bytes as u64);
+    bytes.ok_or_else(|| format!("{text:?} is no size: write a number with K, M, G or T, such as 512M"))
 }
 
 /// `500ms`, `5s`, `30m`, `2h`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let trimmed = text.trim();
-    let split = trimmed.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(split);
-    let factor = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => f64::NAN,
-    };
-    let seconds = number.trim().parse::<f64>().unwrap_or(f64::NAN) * factor;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err(format!("{text:?} is no duration: write a number with ms, s, m or h, such as 30m")),
-    }
+    const UNITS: [(&str, f64); 6] = [("ms", 1e-3), ("", 1.0), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
+    let time = scaled(text.trim(), &UNITS).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero())
+        .ok_or_else(|| format!("{text:?} is no duration: write a number with ms, s, m or h, such as 30m"))
 }
 
 /// Bytes for people: `12.3 MiB`.
 pub(crate) fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    // Every unit is 10 bits more than the one before.
+    match (n.max(1).ilog2() / 10).min(4) {
+        0 => format!("{n} B"),
+        unit => format!("{:.1} {}", n as f64 / f64::from(10 * unit).exp2(), UNITS[unit as usize - 1]),
     }
-    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::database::Database;
 use crate::slice::{Slice, exclusive, free, hand_out, shared, usage};
 use crate::status::{Status, call};
 use seawall::MemoryLimit;
-use seawall_tools::doctor::{Finding, Severity, Watch, place};
+use seawall_tools::doctor::{Diagnosis, Severity, Watch, place};
 use std::ffi::c_void;
 use std::sync::RwLock;
 
@@ -87,7 +87,7 @@ pub struct Advice {
     looked: bool,
 }
 
-fn tell(found: &[Finding], told: impl Fn(Importance, Slice, Slice, Slice)) {
+fn tell(found: &[Diagnosis], told: impl Fn(Importance, Slice, Slice, Slice)) {
     for finding in found {
         let importance = match finding.severity {
             Severity::Critical => Importance::Error,

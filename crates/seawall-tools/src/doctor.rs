@@ -43,9 +43,9 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One finding.
+/// One finding: an observation with its numbers, and advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct Diagnosis {
     /// Its name in docs/operations.md.
     pub id: &'static str,
     /// How much it matters.
@@ -56,7 +56,7 @@ pub struct Finding {
     pub advice: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} {}", self.severity, self.sentence, self.advice)
     }
@@ -76,15 +76,15 @@ impl fmt::Display for Finding {
 /// assert!(found.sentence.contains("40 times") && found.advice.contains("log_capacity"));
 /// ```
 #[must_use]
-pub fn diagnose(now: &Stats, earlier: Option<&Stats>) -> Vec<Finding> {
+pub fn diagnose(now: &Stats, earlier: Option<&Stats>) -> Vec<Diagnosis> {
     let window = earlier.map_or_else(|| now.clone(), |earlier| now.since(earlier));
-    let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&window)).collect();
+    let mut found: Vec<Diagnosis> = RULES.iter().flat_map(|rule| rule(&window)).collect();
     // Stable: findings of equal severity keep the order of the rules.
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     found
 }
 
-type Rule = fn(&Stats) -> Vec<Finding>;
+type Rule = fn(&Stats) -> Vec<Diagnosis>;
 
 const RULES: [Rule; 17] = [
     io_errors,
@@ -113,12 +113,12 @@ const SHARE_PERCENT_MIN: f64 = 1.0;
 /// Fewer requests than this say nothing about a ratio.
 const REQUESTS_MIN: u64 = 1000;
 
-fn one(when: bool, id: &'static str, severity: Severity, say: impl FnOnce() -> (String, String)) -> Vec<Finding> {
+fn one(when: bool, id: &'static str, severity: Severity, say: impl FnOnce() -> (String, String)) -> Vec<Diagnosis> {
     if !when {
         return Vec::new();
     }
     let (sentence, advice) = say();
-    vec![Finding { id, severity, sentence, advice }]
+    vec![Diagnosis { id, severity, sentence, advice }]
 }
 
 /// `part` in percent of `whole`; 0 of nothing.
@@ -153,7 +153,7 @@ fn bytes(n: u64) -> String {
     }
 }
 
-fn io_errors(s: &Stats) -> Vec<Finding> {
+fn io_errors(s: &Stats) -> Vec<Diagnosis> {
     // Opening and allocating try methods that do not exist everywhere, so their errors are no failure of the
     // disk. A full disk is reported by the failed growth.
     let moves = |op: Op| matches!(op, Op::Read | Op::Write | Op::DurableWrite | Op::Sync);
@@ -176,7 +176,7 @@ fn io_errors(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn disk_space(s: &Stats) -> Vec<Finding> {
+fn disk_space(s: &Stats) -> Vec<Diagnosis> {
     let (data, left) = (s.space.data_bytes, s.space.disk_free_bytes);
     let little = left < (data / 20).clamp(256 << 20, 10 << 30);
     let severity = if left < 64 << 20 { Severity::Critical } else { Severity::Warning };
@@ -196,7 +196,7 @@ fn disk_space(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn modes(s: &Stats) -> Vec<Finding> {
+fn modes(s: &Stats) -> Vec<Diagnosis> {
     s.files
         .iter()
         .filter(|file| file.mode.degraded.is_some())
@@ -215,7 +215,7 @@ fn modes(s: &Stats) -> Vec<Finding> {
         .collect()
 }
 
-fn backend(s: &Stats) -> Vec<Finding> {
+fn backend(s: &Stats) -> Vec<Diagnosis> {
     let fell_back = s.backend.contains("does not work here");
     one(fell_back, "backend-fallback", Severity::Warning, || {
         (
@@ -228,7 +228,7 @@ fn backend(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn checkpoint_waits(s: &Stats) -> Vec<Finding> {
+fn checkpoint_waits(s: &Stats) -> Vec<Diagnosis> {
     let l = &s.log;
     let often = a_second(l.checkpoint_waits, s);
     let waits = one(often >= WAITS_A_SECOND_MIN, "checkpoint-waits", Severity::Warning, || {
@@ -261,7 +261,7 @@ fn checkpoint_waits(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn pool(s: &Stats) -> Vec<Finding> {
+fn pool(s: &Stats) -> Vec<Diagnosis> {
     let p = &s.pool;
     let cached = one(
         p.pages_written >= REQUESTS_MIN && p.reads < p.pages_written / 20,
@@ -297,7 +297,7 @@ fn pool(s: &Stats) -> Vec<Finding> {
     [cached, small].concat()
 }
 
-fn frames_not_ready(s: &Stats) -> Vec<Finding> {
+fn frames_not_ready(s: &Stats) -> Vec<Diagnosis> {
     let p = &s.pool;
     let often = a_second(p.evict_waits, s);
     one(often >= WAITS_A_SECOND_MIN, "no-free-frames", Severity::Warning, || {
@@ -313,7 +313,7 @@ fn frames_not_ready(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn dirty_at_ceiling(s: &Stats) -> Vec<Finding> {
+fn dirty_at_ceiling(s: &Stats) -> Vec<Diagnosis> {
     let p = &s.pool;
     let full = p.frames_dirty_max > 0 && percent(p.frames_dirty, p.frames_dirty_max) >= 95.0;
     one(full, "dirty-at-ceiling", Severity::Warning, || {
@@ -330,7 +330,7 @@ fn dirty_at_ceiling(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn clean_writes(s: &Stats) -> Vec<Finding> {
+fn clean_writes(s: &Stats) -> Vec<Diagnosis> {
     let spent = |of: fn(&CellSnapshot) -> bool| -> u64 {
         s.io.cells.iter().filter(|cell| of(cell)).map(total_ns).fold(0, u64::saturating_add)
     };
@@ -368,7 +368,7 @@ fn flush_mean_ns(s: &Stats) -> Option<u64> {
     })
 }
 
-fn log_flushes(s: &Stats) -> Vec<Finding> {
+fn log_flushes(s: &Stats) -> Vec<Diagnosis> {
     let l = &s.log;
     let waiters = waiting(l.commit_wait_ns, s);
     if l.commit_waits < 100 || l.groups == 0 {
@@ -404,7 +404,7 @@ fn log_flushes(s: &Stats) -> Vec<Finding> {
     [alone, dominates].concat()
 }
 
-fn log_buffer(s: &Stats) -> Vec<Finding> {
+fn log_buffer(s: &Stats) -> Vec<Diagnosis> {
     let l = &s.log;
     let often = a_second(l.buffer_waits, s);
     one(often >= WAITS_A_SECOND_MIN, "log-buffer-full", Severity::Warning, || {
@@ -418,7 +418,7 @@ fn log_buffer(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn purge(s: &Stats) -> Vec<Finding> {
+fn purge(s: &Stats) -> Vec<Diagnosis> {
     const HISTORY_MANY: u64 = 100_000;
     const UNDO_MUCH: u64 = 256 << 20;
     const VIEW_OLD_NS: u64 = 60_000_000_000;
@@ -444,7 +444,7 @@ fn purge(s: &Stats) -> Vec<Finding> {
     [held, slow].concat()
 }
 
-fn locks(s: &Stats) -> Vec<Finding> {
+fn locks(s: &Stats) -> Vec<Diagnosis> {
     let l = &s.locks;
     let waiters = waiting(l.wait_ns, s);
     let much = l.waits >= 10 && waiters >= 1.0 && l.wait_ns > s.log.commit_wait_ns;
@@ -470,7 +470,7 @@ fn locks(s: &Stats) -> Vec<Finding> {
     [waits, lost].concat()
 }
 
-fn growth(s: &Stats) -> Vec<Finding> {
+fn growth(s: &Stats) -> Vec<Diagnosis> {
     let p = &s.space;
     let share = percent(p.growth_ns, s.elapsed_ns);
     one(p.growths >= 10 && share >= SHARE_PERCENT_MIN, "growth-cost", Severity::Warning, || {
@@ -492,7 +492,7 @@ fn growth(s: &Stats) -> Vec<Finding> {
 /// Free space below this is not reported, bytes.
 const FREE_BYTES_PLENTY: u64 = 256 << 20;
 
-fn reclaimable(s: &Stats) -> Vec<Finding> {
+fn reclaimable(s: &Stats) -> Vec<Diagnosis> {
     let p = &s.space;
     let much = p.free_bytes > FREE_BYTES_PLENTY && p.free_bytes > p.data_bytes / 4;
     one(much, "space-reclaimable", Severity::Note, || {
@@ -501,7 +501,7 @@ fn reclaimable(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn doublewrite(s: &Stats) -> Vec<Finding> {
+fn doublewrite(s: &Stats) -> Vec<Diagnosis> {
     let of = |class: FileClass| -> u64 {
         let writes = |op: Op| op == Op::Write || op == Op::DurableWrite;
         s.io.cells.iter().filter(|c| c.class == class && writes(c.op)).map(|c| c.bytes).fold(0, u64::saturating_add)
@@ -526,7 +526,7 @@ fn doublewrite(s: &Stats) -> Vec<Finding> {
     })
 }
 
-fn page_cache(s: &Stats) -> Vec<Finding> {
+fn page_cache(s: &Stats) -> Vec<Diagnosis> {
     // The buffered ends of files, and pages that a probe left behind.
     const A_LITTLE: u64 = 1 << 20;
     s.files

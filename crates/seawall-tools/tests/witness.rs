@@ -4,7 +4,7 @@
 use seawall_io::{Disk, Op, OpenHow, WriteHow};
 use seawall_sim::{Fault, Process, SimDisk, SimOptions};
 use seawall_tools::witness::{
-    Cut, FindingKind, NoProof, PROTOCOL_VERSION, RunId, RunOptions, RunSummary, Sector, ServeEvent, ServeOptions,
+    Cut, DamageKind, NoProof, PROTOCOL_VERSION, RunId, RunOptions, RunSummary, Sector, ServeEvent, ServeOptions,
     StreamKind, Verdict, Verification, VerifyOptions, Witness, WitnessError, WriteMethod, cleanup, run, verify,
 };
 use std::io::{IoSlice, Read as _, Write as _};
@@ -226,7 +226,7 @@ fn one_lost_write_among_many_is_found_with_what_overtook_it() {
         let found = check(&*disk, addr, options.run, "after").unwrap();
         let main: Vec<_> = found.findings.iter().filter(|f| f.stream != StreamKind::Control).collect();
         assert_eq!(main.len(), 1, "{}", found.text());
-        assert_eq!((main[0].kind, main[0].write.stream, main[0].write.sequence), (FindingKind::Lost, 2, 16 + 3));
+        assert_eq!((main[0].kind, main[0].write.stream, main[0].write.sequence), (DamageKind::Lost, 2, 16 + 3));
         assert!(main[0].overtaken_by.is_some() && found.main.overtaking > 0);
         assert!(found.text().contains("issued later, is there"));
     });
@@ -256,11 +256,11 @@ fn torn_corrupted_and_misplaced_blocks_are_told_apart() {
         let found = check(&*disk, addr, options.run, "after").unwrap();
         let kinds: Vec<_> = found.findings.iter().map(|f| (f.offset / 2048, f.kind, f.found[0].held)).collect();
         let at = |place| *kinds.iter().find(|(at, ..)| *at == place).unwrap();
-        assert!(matches!(at(10), (_, FindingKind::Torn, Sector::Version(_))));
-        assert_eq!(at(4), (4, FindingKind::Corrupted, Sector::Damaged));
-        assert_eq!(at(5), (5, FindingKind::Corrupted, Sector::Foreign));
-        assert_eq!(at(6), (6, FindingKind::Lost, Sector::Zeroes));
-        assert!(matches!(at(11), (_, FindingKind::Torn, Sector::Version(_))));
+        assert!(matches!(at(10), (_, DamageKind::Torn, Sector::Version(_))));
+        assert_eq!(at(4), (4, DamageKind::Corrupted, Sector::Damaged));
+        assert_eq!(at(5), (5, DamageKind::Corrupted, Sector::Foreign));
+        assert_eq!(at(6), (6, DamageKind::Lost, Sector::Zeroes));
+        assert!(matches!(at(11), (_, DamageKind::Torn, Sector::Version(_))));
         assert_eq!(found.findings_total, 5, "{}", found.text());
         let found = Verification::from_json(&found.to_json()).unwrap();
         assert_eq!(found.outcome().lost, 3, "corrupted ones are gone too");

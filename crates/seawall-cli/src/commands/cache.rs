@@ -4,29 +4,19 @@
 //! - Dropping affects clean pages only; `--sync` writes dirty ones back first. Pages that stay are shown.
 //! - A directory means the regular files below it; a glob is expanded again at every interval of `watch`.
 
-use crate::{Ended, Outcome, note, print, units};
+use crate::{Ended, Failed, Outcome, Stop, note, print, units};
 use clap::{Args, Subcommand};
 use seawall_io::{Cached, Disk, IoError, IoErrorKind, Op, OpenHow, OsDisk, SyncHow};
 use seawall_lab::run::pause;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-#[derive(Debug, Args)]
-pub(crate) struct CacheArgs {
-    #[command(subcommand)]
-    command: CacheCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum CacheCommand {
+pub(crate) enum CacheCommand {
     /// Resident, dirty and evicted bytes of each file
-    Show {
-        #[command(flatten)]
-        files: Files,
-    },
+    Show(Files),
     /// Drop the files' pages from the page cache
     Drop {
         #[command(flatten)]
@@ -36,23 +26,26 @@ enum CacheCommand {
         sync: bool,
     },
     /// Keep files out of the page cache: drop their pages at every interval, with totals on exit
-    Watch {
-        #[command(flatten)]
-        files: Files,
-        /// Time between two passes, with ms, s, m or h
-        #[arg(long, default_value = "5s", value_parser = units::duration)]
-        interval: Duration,
-        /// Stop after this long, such as 1h, instead of at Ctrl-C
-        #[arg(long, value_parser = units::duration)]
-        duration: Option<Duration>,
-        /// Write dirty pages back before dropping (an fdatasync of each file at each pass)
-        #[arg(long)]
-        sync: bool,
-    },
+    Watch(Watch),
 }
 
 #[derive(Debug, Args)]
-struct Files {
+pub(crate) struct Watch {
+    #[command(flatten)]
+    files: Files,
+    /// Time between two passes, with ms, s, m or h
+    #[arg(long, default_value = "5s", value_parser = units::duration)]
+    interval: Duration,
+    /// Stop after this long, such as 1h, instead of at Ctrl-C
+    #[arg(long, value_parser = units::duration)]
+    duration: Option<Duration>,
+    /// Write dirty pages back before dropping (an fdatasync of each file at each pass)
+    #[arg(long)]
+    sync: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Files {
     /// Files, directories (the files below them), or quoted globs such as '/var/lib/mysql/binlog.*'
     #[arg(required = true)]
     paths: Vec<String>,
@@ -63,7 +56,7 @@ struct Files {
 
 /// A file and what the page cache holds of it.
 #[derive(Debug, Clone)]
-struct Held {
+struct CachedFile {
     path: PathBuf,
     len: u64,
     cached: Cached,
@@ -71,12 +64,11 @@ struct Held {
 
 impl Files {
     /// The selected files, sorted. With `must_exist` a pattern without a match is an error.
-    fn find(&self, must_exist: bool, failures: &mut Failures) -> Result<Vec<PathBuf>, Box<dyn std::error::Error>> {
+    fn find(&self, must_exist: bool, failures: &mut Failures) -> Result<Vec<PathBuf>, Failed> {
         let mut found = BTreeSet::new();
         for pattern in &self.paths {
-            let mut any = false;
-            if Path::new(pattern).exists() {
-                any = true;
+            let mut any = Path::new(pattern).exists();
+            if any {
                 walk(Path::new(pattern), &mut found, failures)?;
             } else {
                 let matches = glob::glob(pattern).map_err(|e| format!("{pattern:?} is no path and no glob: {e}"))?;
@@ -85,18 +77,15 @@ impl Files {
                     let path = path.map_err(|e| format!("cannot look for {pattern:?}: {e}"))?;
                     // A link to a file counts as the file; a link to a directory may lead out of the
                     // selection.
-                    if path.is_symlink() && path.is_dir() {
-                        continue;
+                    if !(path.is_symlink() && path.is_dir()) {
+                        let walked = walk(&path, &mut found, failures);
+                        failures.keep(&path, walked);
                     }
-                    let walked = walk(&path, &mut found, failures);
-                    failures.keep(&path, walked);
                 }
             }
             if must_exist && !any {
-                return Err(format!(
-                    "{pattern:?} matches no file: check the spelling, and quote globs so that the shell leaves them"
-                )
-                .into());
+                let hint = "check the spelling, and quote globs so that the shell leaves them";
+                return Err(format!("{pattern:?} matches no file: {hint}").into());
             }
         }
         Ok(found.into_iter().collect())
@@ -123,31 +112,26 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, failures: &mut Failures) -> 
     Ok(())
 }
 
-fn look(disk: &OsDisk, path: &Path) -> Result<Held, IoError> {
+fn look(disk: &OsDisk, path: &Path) -> Result<CachedFile, IoError> {
     let file = disk.open(path, OpenHow::default())?;
     let len = disk.len(&file)?;
-    Ok(Held { path: path.into(), len, cached: disk.cached(&file, len)? })
+    Ok(CachedFile { path: path.into(), len, cached: disk.cached(&file, len)? })
 }
 
-/// The error of a command that could not read some files. The others were processed, and are shown.
+/// The files and directories that could not be read. The others were processed, and are shown.
 #[derive(Debug, Default)]
-struct Failures(BTreeMap<PathBuf, IoError>);
+struct Failures(BTreeSet<PathBuf>);
 
 impl Failures {
-    /// `None` when the file was removed since it was listed (a purged binlog), or cannot be read; the error
-    /// is kept, and reported once.
+    /// `None` when the file was removed since it was listed (a purged binlog), or cannot be read; such an
+    /// error is reported once.
     fn keep<T>(&mut self, path: &Path, done: Result<T, IoError>) -> Option<T> {
-        match done {
-            Ok(done) => return Some(done),
-            Err(e) if e.errno() == Some(2) => {}
-            Err(e) => {
-                if !self.0.contains_key(path) {
-                    note(format_args!("seawall: {e}"));
-                }
-                self.0.insert(path.into(), e);
+        done.inspect_err(|e| {
+            if e.errno() != Some(2) && self.0.insert(path.into()) {
+                note(format_args!("seawall: {e}"));
             }
-        }
-        None
+        })
+        .ok()
     }
 
     fn outcome(&self) -> Outcome {
@@ -159,8 +143,13 @@ impl Failures {
     }
 }
 
+/// Cached bytes that dropping a file's pages freed.
+fn freed(before: &CachedFile, after: &CachedFile) -> u64 {
+    before.cached.resident.saturating_sub(after.cached.resident)
+}
+
 /// Drops a file's pages; returns the cached bytes before and after.
-fn drop_file(disk: &OsDisk, path: &Path, sync: bool) -> Result<(Held, Held), IoError> {
+fn drop_file(disk: &OsDisk, path: &Path, sync: bool) -> Result<(CachedFile, CachedFile), IoError> {
     let before = look(disk, path)?;
     if before.cached.resident > 0 {
         let file = disk.open(path, OpenHow::default())?;
@@ -172,12 +161,9 @@ fn drop_file(disk: &OsDisk, path: &Path, sync: bool) -> Result<(Held, Held), IoE
     Ok((before, look(disk, path)?))
 }
 
-fn or_dash(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "-".into(), units::bytes)
-}
-
-fn row(held: &Held) -> [String; 6] {
+fn row(held: &CachedFile) -> [String; 6] {
     let share = if held.len == 0 { 0.0 } else { held.cached.resident as f64 / held.len as f64 * 100.0 };
+    let or_dash = |bytes: Option<u64>| bytes.map_or_else(|| "-".into(), units::bytes);
     [
         units::bytes(held.len),
         units::bytes(held.cached.resident),
@@ -188,34 +174,23 @@ fn row(held: &Held) -> [String; 6] {
     ]
 }
 
-fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+/// Columns with their headings, aligned to the right; the last one is as wide as its text.
+fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let rows: Vec<_> = [header.map(String::from)].into_iter().chain(rows).collect();
+    let widths: [usize; N] = std::array::from_fn(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0));
     let mut text = String::new();
-    let widths: Vec<usize> = header
-        .iter()
-        .enumerate()
-        .map(|(i, h)| rows.iter().map(|r| r[i].chars().count()).chain([h.len()]).max().unwrap_or(0))
-        .collect();
-    let mut line = |cells: Vec<&str>| {
-        for (i, cell) in cells.iter().enumerate() {
-            if i + 1 == cells.len() {
-                text.push_str(cell);
-            } else {
-                let width = widths[i];
-                text.push_str(&format!("{cell:>width$}  "));
-            }
+    for row in &rows {
+        for (cell, width) in row.iter().zip(widths).take(N - 1) {
+            text += &format!("{cell:>width$}  ");
         }
-        text.push('\n');
-    };
-    line(header.to_vec());
-    for row in rows {
-        line(row.iter().map(String::as_str).collect());
+        text += &format!("{}\n", row[N - 1]);
     }
     text
 }
 
-fn total(held: &[Held]) -> Held {
+fn total(held: &[CachedFile]) -> CachedFile {
     let sum = |f: fn(&Cached) -> Option<u64>| held.iter().map(|h| f(&h.cached)).sum::<Option<u64>>();
-    Held {
+    CachedFile {
         path: format!("{} files in all", held.len()).into(),
         len: held.iter().map(|h| h.len).sum(),
         cached: Cached {
@@ -227,137 +202,106 @@ fn total(held: &[Held]) -> Held {
     }
 }
 
-fn json(held: &Held) -> serde_json::Value {
-    serde_json::json!({
-        "path": held.path.display().to_string(), "bytes": held.len, "resident_bytes": held.cached.resident, "dirty_bytes": held.cached.dirty,
-        "writeback_bytes": held.cached.writeback, "evicted_bytes": held.cached.evicted,
+fn as_json(held: &CachedFile) -> Value {
+    let Cached { resident, dirty, writeback, evicted } = held.cached;
+    json!({
+        "path": held.path.display().to_string(), "bytes": held.len, "resident_bytes": resident, "dirty_bytes": dirty,
+        "writeback_bytes": writeback, "evicted_bytes": evicted,
     })
 }
 
-pub(crate) fn run(args: &CacheArgs, stop: &AtomicBool) -> Outcome {
-    let disk = OsDisk::synchronous();
-    match &args.command {
-        CacheCommand::Show { files } => show(&disk, files),
-        CacheCommand::Drop { files, sync } => drop_all(&disk, files, *sync),
-        CacheCommand::Watch { files, interval, duration, sync } => {
-            watch(&disk, files, *interval, *duration, *sync, stop)
-        }
-    }
+pub(crate) fn run(command: &CacheCommand, stop: &Stop) -> Outcome {
+    let (disk, mut failures) = (OsDisk::synchronous(), Failures::default());
+    let text = match command {
+        CacheCommand::Show(files) => show(&disk, files, &mut failures)?,
+        CacheCommand::Drop { files, sync } => drop_all(&disk, files, *sync, &mut failures)?,
+        CacheCommand::Watch(args) => watch(&disk, args, &mut failures, stop)?,
+    };
+    print(text)?;
+    failures.outcome()
 }
 
-fn show(disk: &OsDisk, files: &Files) -> Outcome {
-    let mut failures = Failures::default();
-    let found = files.find(true, &mut failures)?;
-    let mut held: Vec<Held> = found.iter().filter_map(|p| failures.keep(p, look(disk, p))).collect();
+fn show(disk: &OsDisk, files: &Files, failures: &mut Failures) -> Result<String, Failed> {
+    let found = files.find(true, failures)?;
+    let mut held: Vec<CachedFile> = found.iter().filter_map(|p| failures.keep(p, look(disk, p))).collect();
     if files.json {
-        print(&format!("{}\n", serde_json::Value::Array(held.iter().map(json).collect())))?;
-        return failures.outcome();
+        return Ok(format!("{}\n", held.iter().map(as_json).collect::<Value>()));
     }
     if held.len() > 1 {
         held.push(total(&held));
     }
-    let rows: Vec<Vec<String>> = held.iter().map(|h| row(h).to_vec()).collect();
-    print(&table(&["size", "resident", "", "dirty", "evicted", "file"], &rows))?;
-    failures.outcome()
+    Ok(table(["size", "resident", "", "dirty", "evicted", "file"], held.iter().map(row)))
 }
 
-fn drop_all(disk: &OsDisk, files: &Files, sync: bool) -> Outcome {
-    let mut failures = Failures::default();
-    let found = files.find(true, &mut failures)?;
+fn drop_all(disk: &OsDisk, files: &Files, sync: bool, failures: &mut Failures) -> Result<String, Failed> {
+    let found = files.find(true, failures)?;
     let pairs: Vec<_> = found.iter().filter_map(|p| failures.keep(p, drop_file(disk, p, sync))).collect();
     if files.json {
-        let list = pairs.iter().map(|(b, a)| serde_json::json!({ "before": json(b), "after": json(a) })).collect();
-        print(&format!("{}\n", serde_json::Value::Array(list)))?;
-        return failures.outcome();
+        let list: Value = pairs.iter().map(|(b, a)| json!({ "before": as_json(b), "after": as_json(a) })).collect();
+        return Ok(format!("{list}\n"));
     }
-    let freed = |b: &Held, a: &Held| b.cached.resident.saturating_sub(a.cached.resident);
-    let rows: Vec<Vec<String>> = pairs
-        .iter()
-        .map(|(b, a)| {
-            vec![
-                units::bytes(b.cached.resident),
-                units::bytes(freed(b, a)),
-                units::bytes(a.cached.resident),
-                b.path.display().to_string(),
-            ]
-        })
-        .collect();
-    let mut text = table(&["resident", "dropped", "stays", "file"], &rows);
-    let stays: u64 = pairs.iter().map(|(_, a)| a.cached.resident).sum();
-    writeln!(text, "{} dropped of {} files", units::bytes(pairs.iter().map(|(b, a)| freed(b, a)).sum()), pairs.len())?;
+    let row = |(before, after): &(CachedFile, CachedFile)| {
+        let bytes = [before.cached.resident, freed(before, after), after.cached.resident];
+        let [resident, dropped, stays] = bytes.map(units::bytes);
+        [resident, dropped, stays, before.path.display().to_string()]
+    };
+    let mut text = table(["resident", "dropped", "stays", "file"], pairs.iter().map(row));
+    let freed: u64 = pairs.iter().map(|(before, after)| freed(before, after)).sum();
+    let stays: u64 = pairs.iter().map(|(_, after)| after.cached.resident).sum();
+    text += &format!("{} dropped of {} files\n", units::bytes(freed), pairs.len());
     if stays > 0 {
         let why = if sync {
             "in use: mapped, locked or being written"
         } else {
             "dirty or in use: --sync writes dirty pages back first"
         };
-        writeln!(text, "{} stay: {why}", units::bytes(stays))?;
+        text += &format!("{} stay: {why}\n", units::bytes(stays));
     }
-    print(&text)?;
-    failures.outcome()
+    Ok(text)
 }
 
-fn watch(
-    disk: &OsDisk,
-    files: &Files,
-    interval: Duration,
-    duration: Option<Duration>,
-    sync: bool,
-    stop: &AtomicBool,
-) -> Outcome {
+fn watch(disk: &OsDisk, args: &Watch, failures: &mut Failures, stop: &Stop) -> Result<String, Failed> {
     // Freed bytes of each file, and the most that all files held at any pass.
-    let mut freed: BTreeMap<PathBuf, u64> = BTreeMap::new();
+    let mut freed_bytes: BTreeMap<PathBuf, u64> = BTreeMap::new();
     let (mut passes, mut resident_max, mut stays) = (0u64, 0u64, 0u64);
     let start = Instant::now();
-    let mut failures = Failures::default();
-    files.find(true, &mut failures)?;
-    note(format_args!("dropping {} every {interval:?}; Ctrl-C ends it with totals", files.paths.join(" ")));
-    while !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
+    args.files.find(true, failures)?;
+    note(format_args!("dropping {} every {:?}; Ctrl-C ends it with totals", args.files.paths.join(" "), args.interval));
+    while !stop.is_set() && args.duration.is_none_or(|d| start.elapsed() < d) {
         let (mut resident, mut pass_freed) = (0, 0);
         stays = 0;
-        for path in files.find(false, &mut failures)? {
-            if let Some((before, after)) = failures.keep(&path, drop_file(disk, &path, sync)) {
-                let gone = before.cached.resident.saturating_sub(after.cached.resident);
+        for path in args.files.find(false, failures)? {
+            if let Some((before, after)) = failures.keep(&path, drop_file(disk, &path, args.sync)) {
                 resident += before.cached.resident;
                 stays += after.cached.resident;
-                pass_freed += gone;
-                *freed.entry(path).or_default() += gone;
+                pass_freed += freed(&before, &after);
+                *freed_bytes.entry(path).or_default() += freed(&before, &after);
             }
         }
         passes += 1;
         resident_max = resident_max.max(resident);
         if pass_freed > 0 {
-            note(format_args!(
-                "{:>6.0}s  {} dropped, {} stay",
-                start.elapsed().as_secs_f64(),
-                units::bytes(pass_freed),
-                units::bytes(stays)
-            ));
+            let [freed, stays] = [pass_freed, stays].map(units::bytes);
+            note(format_args!("{:>6.0}s  {freed} dropped, {stays} stay", start.elapsed().as_secs_f64()));
         }
-        pause(duration.map_or(interval, |d| interval.min(d.saturating_sub(start.elapsed()))), stop);
+        pause(args.duration.map_or(args.interval, |d| args.interval.min(d.saturating_sub(start.elapsed()))), stop);
     }
 
-    let all: u64 = freed.values().sum();
-    if files.json {
-        let value = serde_json::json!({
-            "passes": passes, "seconds": start.elapsed().as_secs_f64(), "dropped_bytes": all,
-            "resident_bytes_max": resident_max, "stay_bytes": stays,
-            "files": freed.iter().map(|(p, b)| serde_json::json!({ "path": p.display().to_string(), "dropped_bytes": b })).collect::<Vec<_>>(),
+    let (all, seconds) = (freed_bytes.values().sum(), start.elapsed().as_secs_f64());
+    let files = freed_bytes.iter().map(|(path, bytes)| (path.display().to_string(), *bytes));
+    if args.files.json {
+        let files: Value = files.map(|(path, bytes)| json!({ "path": path, "dropped_bytes": bytes })).collect();
+        let value = json!({
+            "passes": passes, "seconds": seconds, "dropped_bytes": all, "resident_bytes_max": resident_max,
+            "stay_bytes": stays, "files": files,
         });
-        print(&format!("{value}\n"))?;
-        return failures.outcome();
+        return Ok(format!("{value}\n"));
     }
-    let rows: Vec<Vec<String>> =
-        freed.iter().map(|(path, bytes)| vec![units::bytes(*bytes), path.display().to_string()]).collect();
-    let mut text = if rows.is_empty() { String::new() } else { table(&["dropped", "file"], &rows) };
-    writeln!(
-        text,
-        "{} dropped in {passes} passes over {:.0} s; at most {} were resident at a pass, {} stay",
-        units::bytes(all),
-        start.elapsed().as_secs_f64(),
-        units::bytes(resident_max),
-        units::bytes(stays)
-    )?;
-    print(&text)?;
-    failures.outcome()
+    let rows: Vec<_> = files.map(|(path, bytes)| [units::bytes(bytes), path]).collect();
+    let files = if rows.is_empty() { String::new() } else { table(["dropped", "file"], rows) };
+    let [all, most, stays] = [all, resident_max, stays].map(units::bytes);
+    Ok(format!(
+        "{files}{all} dropped in {passes} passes over {seconds:.0} s; at most {most} were resident at a pass, {stays} \
+         stay\n"
+    ))
 }

@@ -1,23 +1,23 @@
 //! `seawall lab`: run the experiments, compare two runs, or show a run again.
 
 use crate::progress::Bar;
-use crate::{Ended, Outcome, Reader, note, print, units};
+use crate::{Ended, Failed, Outcome, Reader, Stop, answer, cannot, interrupted, make_dir, note, pretty, print, units};
 use clap::{Args, Subcommand};
 use rustix::fs::{Access, access};
 use seawall_bench::lab::EngineCells;
 use seawall_io::Backend;
 use seawall_io::probe::{Finding, block_device_of};
-use seawall_lab::cell::{CellSpec, Experiment};
+use seawall_lab::cell::Experiment;
 use seawall_lab::require::{Requirement, metric_list};
 use seawall_lab::results::{RESULTS, Results, WitnessOutcome};
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
 use seawall_lab::settings::{Server, Settings, recommend};
 use seawall_lab::stats::ROUNDS_MIN;
 use seawall_lab::{compare, mycnf, report, table};
-use seawall_tools::witness::Verification;
+use seawall_tools::witness::{self, Verification};
 use std::io::{ErrorKind, IsTerminal as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -136,16 +136,11 @@ fn positive(text: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| "give a number above 0".into())
 }
 
-/// The command line for the record, with invalid UTF-8 replaced.
-fn command_line() -> String {
-    std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-}
-
 fn after_help() -> String {
     format!("Metrics for --require (with .p50 .p90 .p99 .p999 .max .median .rate):\n{}\n", metric_list())
 }
 
-pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: LabArgs, stop: &Stop) -> Outcome {
     match (args.command, args.path) {
         (Some(LabCommand::Diff { a, b, json }), _) => diff(&a, &b, json),
         (Some(LabCommand::Report { file, outputs }), _) => {
@@ -157,6 +152,8 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
             if let Some(duration) = args.observe {
                 return watch(&path, duration, stop);
             }
+            // For the record, with invalid UTF-8 replaced.
+            let command: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
             let base = if args.full { LabOptions::full(&path) } else { LabOptions::new(&path) };
             let options = LabOptions {
                 only: args.only,
@@ -169,7 +166,7 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
                 reserve_bytes: args.reserve,
                 force: args.force,
                 sustain: args.sustain,
-                command: command_line(),
+                command: command.join(" "),
                 ..base
             };
             measure(options, &args.outputs, stop)
@@ -178,17 +175,13 @@ pub(crate) fn run(args: LabArgs, stop: &AtomicBool) -> Outcome {
     }
 }
 
-fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome {
+fn measure(options: LabOptions, outputs: &Outputs, stop: &Stop) -> Outcome {
     // Paths that cannot be used later are refused now, not after some minutes.
     let checked = outputs.check(true)?;
-    let planned: Vec<String> = if options.sustain.is_some() { Vec::new() } else { ids(&options) };
-    if let Some(missing) = checked.requirements.iter().find(|r| !planned.iter().any(|id| id == r.cell())) {
-        return Err(format!(
-            "{}: this run does not measure {}; leave --only and --sustain out, or give --full for the whole grid",
-            missing.text,
-            missing.cell()
-        )
-        .into());
+    let planned = if options.sustain.is_some() { Vec::new() } else { options.plan() };
+    if let Some(missing) = checked.requirements.iter().find(|r| !planned.iter().any(|cell| cell.id() == r.cell())) {
+        let hint = "leave --only and --sustain out, or give --full for the whole grid";
+        return Err(format!("{}: this run does not measure {}; {hint}", missing.text, missing.cell()).into());
     }
     let lab = Lab::new(options)?;
     let options = lab.options();
@@ -198,25 +191,16 @@ fn measure(options: LabOptions, outputs: &Outputs, stop: &AtomicBool) -> Outcome
             options.rounds
         ));
     }
-    let mut bar = Bar::new();
-    let ran = lab.run_with(Some(&mut EngineCells::default()), &mut bar, stop);
-    bar.finish();
+    let ran = lab.run_with(Some(&mut EngineCells::default()), &mut Bar::new(), stop);
     match ran {
         Ok(results) => outputs.show(results, &checked, Run::Fresh),
-        Err(LabError::Interrupted) => {
-            note("interrupted before anything was measured; nothing is left behind");
-            Ok(Ended::Interrupted)
-        }
+        Err(LabError::Interrupted) => interrupted("interrupted before anything was measured; nothing is left behind"),
         Err(LabError::Cut { results, cause }) => {
             outputs.show(*results, &checked, Run::Cut)?;
             Err(format!("the run went no further, what was measured before stands above: {cause}").into())
         }
         Err(e) => Err(e.into()),
     }
-}
-
-fn ids(options: &LabOptions) -> Vec<String> {
-    options.plan().iter().map(CellSpec::id).collect()
 }
 
 /// The origin of the results.
@@ -236,30 +220,21 @@ struct Checked {
     witness: Option<Verification>,
 }
 
-/// The files of a run in `--out`, the results first: they cannot be computed again.
+/// The report of a run in `--out`.
 const REPORT: &str = "report.html";
 
 impl Outputs {
     /// Reads the inputs and checks the output paths. A `fresh` run will be saved.
-    fn check(&self, fresh: bool) -> Result<Checked, Box<dyn std::error::Error>> {
+    fn check(&self, fresh: bool) -> Result<Checked, Failed> {
         let requirements = self.require.iter().map(|r| Requirement::parse(r)).collect::<Result<Vec<_>, _>>()?;
         if let Some(path) = &self.my_cnf {
             mycnf::MyCnf::read(path)?;
         }
-        let witness = match &self.witness {
-            Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-                let verification = Verification::from_json(&text).map_err(|e| {
-                    format!("{} is not what `seawall witness verify --json` writes: {e}", path.display())
-                })?;
-                Some(verification)
-            }
-            None => None,
-        };
-        if is_stdout(self.json.as_deref()) && is_stdout(self.html.as_deref()) {
+        let witness = self.witness.as_deref().map(verification).transpose()?;
+        if is_stdout(&self.json) && is_stdout(&self.html) {
             return Err("standard output holds one thing: give --json or --html a file".into());
         }
-        for path in [&self.json, &self.html].into_iter().flatten().filter(|p| !is_stdout(Some(p))) {
+        for path in [&self.json, &self.html].into_iter().filter_map(file) {
             can_write(path)?;
         }
         if let Some(dir) = &self.out {
@@ -271,18 +246,18 @@ impl Outputs {
     }
 
     /// Nothing is overwritten, an earlier run least of all: it cannot be measured again.
-    fn check_out(&self, dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
-        std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --out", dir.display()))?;
+    fn check_out(&self, dir: &Path) -> Result<(), Failed> {
+        make_dir(dir, "--out")?;
         can_make_files_in(dir)?;
         let names = [RESULTS, REPORT].map(String::from).into_iter().chain(Settings::names());
-        match names.map(|name| dir.join(name)).find(|path| path.exists()) {
-            Some(path) => Err(format!("{} exists: give another --out, nothing is overwritten", path.display()).into()),
-            None => Ok(()),
-        }
+        let mut paths = names.map(|name| dir.join(name));
+        paths.find(|path| path.exists()).map_or(Ok(()), |path| {
+            Err(format!("{} exists: give another --out, nothing is overwritten", path.display()).into())
+        })
     }
 
     /// The directory of a run without `--out`.
-    fn fresh_dir(results: &Results) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    fn fresh_dir(results: &Results) -> Result<PathBuf, Failed> {
         let time = results.started.replace(':', "").replace(' ', "T");
         let mut n = 1;
         loop {
@@ -296,43 +271,33 @@ impl Outputs {
         }
     }
 
-    /// Writes the files; returns those written, and the first failure, which must not keep the table from
-    /// being shown.
-    fn save(&self, results: &Results, fresh: bool) -> (Vec<PathBuf>, Result<(), Box<dyn std::error::Error>>) {
-        let mut written = Vec::new();
-        let mut write = |path: PathBuf, text: &str| -> Result<(), Box<dyn std::error::Error>> {
-            std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    /// Writes the files, the results first: they cannot be computed again. Adds each to `written`.
+    fn save(&self, results: &Results, fresh: bool, written: &mut Vec<PathBuf>) -> Result<(), Failed> {
+        let mut write = |path: PathBuf, text: &str| {
+            std::fs::write(&path, text).map_err(cannot("write", &path))?;
             written.push(path);
-            Ok(())
+            Ok::<_, Failed>(())
         };
-        let saved = (|| {
-            let dir = match &self.out {
-                Some(dir) => Some(dir.clone()),
-                None if fresh && self.json.is_none() && self.html.is_none() => Some(Self::fresh_dir(results)?),
-                None => None,
-            };
-            if let Some(path) = self.json.clone().filter(|p| !is_stdout(Some(p))) {
-                write(path, &results.to_json())?;
+        let dir = match &self.out {
+            None if fresh && self.json.is_none() && self.html.is_none() => Some(Self::fresh_dir(results)?),
+            given => given.clone(),
+        };
+        let [json, html]: [fn(&Results) -> String; 2] = [Results::to_json, report::html];
+        for (given, name, text) in [(&self.json, RESULTS, json), (&self.html, REPORT, html)] {
+            for path in file(given).map(PathBuf::from).into_iter().chain(dir.as_ref().map(|dir| dir.join(name))) {
+                write(path, &text(results))?;
             }
-            if let Some(dir) = &dir {
-                write(dir.join(RESULTS), &results.to_json())?;
+        }
+        if let Some(dir) = dir {
+            for (name, text) in recommend(results).files() {
+                write(dir.join(name), &text)?;
             }
-            if let Some(path) = self.html.clone().filter(|p| !is_stdout(Some(p))) {
-                write(path, &report::html(results))?;
-            }
-            if let Some(dir) = &dir {
-                write(dir.join(REPORT), &report::html(results))?;
-                for (name, text) in recommend(results).files() {
-                    write(dir.join(name), &text)?;
-                }
-            }
-            Ok(())
-        })();
-        (written, saved)
+        }
+        Ok(())
     }
 
     /// The settings as a change of the user's own option file.
-    fn proposal(&self, results: &Results) -> Result<String, Box<dyn std::error::Error>> {
+    fn proposal(&self, results: &Results) -> Result<String, Failed> {
         let Some(path) = &self.my_cnf else { return Ok(String::new()) };
         let proposal = mycnf::propose(path, self.server, &recommend(results))?;
         let mut text = if proposal.diff.is_empty() {
@@ -341,45 +306,40 @@ impl Outputs {
             format!("for {}:\n{}\n", self.server.title(), proposal.diff)
         };
         for line in &proposal.notes {
-            text.push_str(&format!("note: {line}\n"));
+            text += &format!("note: {line}\n");
         }
         Ok(text)
+    }
+
+    /// The results for people: all of them, or a summary.
+    fn text(&self, results: &Results) -> String {
+        if !self.table {
+            let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            return table::screen(results, if colour { table::COLOUR } else { table::PLAIN });
+        }
+        let settings = recommend(results).files().into_iter().next();
+        let settings = settings.map(|(name, toml)| format!("{name}:\n{}\n", indent(&toml))).unwrap_or_default();
+        format!("{}\n{}\n{settings}", table::table(results), table::conclusions(results))
     }
 
     /// Prints and writes all output derived from the results.
     fn show(&self, mut results: Results, checked: &Checked, run: Run) -> Outcome {
         if let Some(verification) = &checked.witness {
-            results.witness = verification.proof().map(|seen| WitnessOutcome {
-                acknowledged: seen.acknowledged,
-                lost: seen.lost,
-                torn: seen.torn,
-                reordered: seen.reordered,
-                verified: seen.verified,
-            });
+            results.witness =
+                verification.proof().map(|witness::Outcome { acknowledged, lost, torn, reordered, verified }| {
+                    WitnessOutcome { acknowledged, lost, torn, reordered, verified }
+                });
             if results.witness.is_none() {
                 note("seawall: the witness file proves nothing about power loss, so the report does not count it");
             }
         }
-        let (written, saved) = self.save(&results, run != Run::Earlier);
-        if is_stdout(self.json.as_deref()) {
-            print(&format!("{}\n", results.to_json()))?;
-            note(self.proposal(&results)?.trim_end());
-        } else if is_stdout(self.html.as_deref()) {
-            print(&report::html(&results))?;
+        let mut written = Vec::new();
+        let saved = self.save(&results, run != Run::Earlier, &mut written);
+        if is_stdout(&self.json) || is_stdout(&self.html) {
+            print(if is_stdout(&self.json) { results.to_json() + "\n" } else { report::html(&results) })?;
             note(self.proposal(&results)?.trim_end());
         } else {
-            let mut text = if self.table {
-                let mut text = format!("{}\n{}\n", table::table(&results), table::conclusions(&results));
-                if let Some((name, toml)) = recommend(&results).files().first() {
-                    text.push_str(&format!("{name}:\n{}\n", indent(toml)));
-                }
-                text
-            } else {
-                let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-                table::screen(&results, if colour { table::COLOUR } else { table::PLAIN })
-            };
-            text.push_str(&self.proposal(&results)?);
-            print(&text)?;
+            print(self.text(&results) + &self.proposal(&results)?)?;
         }
         for path in &written {
             note(format_args!("wrote {}", path.display()));
@@ -404,24 +364,36 @@ impl Outputs {
     }
 }
 
-fn is_stdout(path: Option<&Path>) -> bool {
-    path == Some(Path::new("-"))
+fn is_stdout(given: &Option<PathBuf>) -> bool {
+    given.as_deref() == Some(Path::new("-"))
+}
+
+/// The file that was given, if it is not standard output.
+fn file(given: &Option<PathBuf>) -> Option<&Path> {
+    given.as_deref().filter(|path| *path != Path::new("-"))
+}
+
+/// Reads what `seawall witness verify --json` has written.
+fn verification(path: &Path) -> Result<Verification, Failed> {
+    let text = std::fs::read_to_string(path).map_err(cannot("read", path))?;
+    let wrong = |e| format!("{} is not what `seawall witness verify --json` writes: {e}", path.display());
+    Ok(Verification::from_json(&text).map_err(wrong)?)
 }
 
 /// Whether a file could be written at `path`, checked without creating it.
-fn can_write(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn can_write(path: &Path) -> Result<(), Failed> {
     if path.is_dir() {
         return Err(format!("{} is a directory: give a file in it, or --out for a directory", path.display()).into());
     }
     if path.exists() {
         let opened = std::fs::OpenOptions::new().append(true).open(path);
-        return opened.map(drop).map_err(|e| format!("cannot write {}: {e}; give another file", path.display()).into());
+        return Ok(opened.map(drop).map_err(|e| format!("cannot write {}: {e}; give another file", path.display()))?);
     }
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    can_make_files_in(parent)
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    can_make_files_in(parent.unwrap_or(Path::new(".")))
 }
 
-fn can_make_files_in(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
+fn can_make_files_in(dir: &Path) -> Result<(), Failed> {
     if !dir.is_dir() {
         return Err(format!("{} is not a directory: make it first, or give another place", dir.display()).into());
     }
@@ -437,30 +409,25 @@ fn indent(text: &str) -> String {
 
 fn diff(a: &Path, b: &Path, json: bool) -> Outcome {
     let difference = compare::compare(&Results::read(a)?, &Results::read(b)?);
-    if json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&difference)?))?;
-    } else {
-        print(&difference.to_text())?;
-    }
-    Ok(Ended::Well)
+    answer(if json { pretty(&difference)? } else { difference.to_text() })
 }
 
-fn watch(path: &Path, duration: Duration, stop: &AtomicBool) -> Outcome {
-    let path =
-        std::fs::canonicalize(path).map_err(|e| format!("{}: {e}; check that the path exists", path.display()))?;
+fn watch(path: &Path, duration: Duration, stop: &Stop) -> Outcome {
+    let missing = |e| format!("{}: {e}; check that the path exists", path.display());
+    let path = std::fs::canonicalize(path).map_err(missing)?;
     let device = match block_device_of(&path) {
         Finding::Known(device) => device.name,
         Finding::Unknown(reason) => {
             return Err(format!("there is no device to watch under {}: {reason}", path.display()).into());
         }
     };
-    print(&format!("{device}, no load added; Ctrl-C ends it\n{}\n", Observation::HEADER))?;
+    print(format!("{device}, no load added; Ctrl-C ends it\n{}\n", Observation::HEADER))?;
     let mut lines = 0u32;
     let watched = observe(&device, Duration::from_secs(1), Some(duration), stop, |o| {
         lines += 1;
         let header = if lines % 30 == 0 { format!("{}\n", Observation::HEADER) } else { String::new() };
         // A closed standard output ends the watching.
-        if !matches!(print(&format!("{header}{}\n", o.line())), Ok(Reader::Listens)) {
+        if !matches!(print(format!("{header}{}\n", o.line())), Ok(Reader::Listens)) {
             stop.store(true, Ordering::Relaxed);
         }
     });

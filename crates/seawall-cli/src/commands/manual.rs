@@ -1,7 +1,7 @@
 //! `seawall completions SHELL` and `seawall man DIR`: what the argument parser knows, for shells and for
 //! `man`.
 
-use crate::{Ended, Outcome, print_bytes};
+use crate::{Ended, Outcome, answer, cannot};
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -15,8 +15,7 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "seawall", &mut script);
-    print_bytes(&script)?;
-    Ok(Ended::Well)
+    answer(script)
 }
 
 #[derive(Debug, Args)]
@@ -26,7 +25,6 @@ pub(crate) struct ManArgs {
 }
 
 pub(crate) fn man(args: &ManArgs) -> Outcome {
-    clap_mangen::generate_to(crate::Cli::command(), &args.dir)
-        .map_err(|e| format!("cannot write man pages to {}: {e}", args.dir.display()))?;
+    clap_mangen::generate_to(crate::Cli::command(), &args.dir).map_err(cannot("write man pages to", &args.dir))?;
     Ok(Ended::Well)
 }

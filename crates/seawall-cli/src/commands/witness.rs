@@ -1,24 +1,17 @@
 //! `seawall witness`: serve on another machine, run on this one, cut the power, verify.
 
-use crate::{Ended, Outcome, note, print, units};
-use clap::{Args, Subcommand};
+use crate::{Ended, Outcome, Stop, cannot, interrupted, note, print, units};
+use clap::Subcommand;
 use seawall_io::{Disk, OsDisk};
 use seawall_tools::witness::{
     self, RunId, RunOptions, ServeOptions, Verdict, VerifyOptions, Witness, WitnessError, WriteMethod,
 };
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-#[derive(Debug, Args)]
-pub(crate) struct WitnessArgs {
-    #[command(subcommand)]
-    command: WitnessCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum WitnessCommand {
+pub(crate) enum WitnessCommand {
     /// On another machine: record what is acknowledged, until Ctrl-C
     Serve {
         /// Address and port to listen on; the default can only be reached from this machine
@@ -85,14 +78,14 @@ enum WitnessCommand {
     },
 }
 
-pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
-    match args.command {
+pub(crate) fn run(command: WitnessCommand, stop: &Stop) -> Outcome {
+    match command {
         WitnessCommand::Serve { listen, state, token } => {
-            std::fs::create_dir_all(&state).map_err(|e| format!("cannot make {}: {e}", state.display()))?;
+            std::fs::create_dir_all(&state).map_err(cannot("make", &state))?;
             let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());
             let options = ServeOptions { listen, token, ..ServeOptions::default() };
             let witness = Witness::bind(&disk, &state, &options)?;
-            print(&format!("listening on {}, records in {}\n", witness.local_addr()?, state.display()))?;
+            print(format!("listening on {}, records in {}\n", witness.local_addr()?, state.display()))?;
             witness.serve(stop, &|event| note(event));
             Ok(Ended::Well)
         }
@@ -120,15 +113,12 @@ pub(crate) fn run(args: WitnessArgs, stop: &AtomicBool) -> Outcome {
 }
 
 /// Writes until the power goes, or `stop` or the end of the duration.
-fn write(path: &Path, options: &RunOptions, stop: &AtomicBool) -> Outcome {
+fn write(path: &Path, options: &RunOptions, stop: &Stop) -> Outcome {
+    let (run, place, witness) = (options.run, path.display(), &options.witness);
     let token = if options.token.is_empty() { "" } else { " --token ..." };
     let invitation = format!(
-        "run {}: pull the plug whenever you like; after the restart:\n  seawall witness verify {} --witness {} --run \
-         {}{token}\n",
-        options.run,
-        path.display(),
-        options.witness,
-        options.run
+        "run {run}: pull the plug whenever you like; after the restart:\n  seawall witness verify {place} --witness \
+         {witness} --run {run}{token}\n"
     );
     let said: Mutex<Option<Instant>> = Mutex::new(None);
     let progress = |p: &witness::Progress| {
@@ -148,28 +138,24 @@ fn write(path: &Path, options: &RunOptions, stop: &AtomicBool) -> Outcome {
         }
     };
     let summary = witness::run(&OsDisk::synchronous(), path, options, stop, &progress)?;
-    print(&format!(
-        "run {} ended without a power cut after {} acknowledged writes in {:.0} s: nothing is proven yet\n",
-        summary.run,
-        summary.acknowledged,
-        summary.elapsed.as_secs_f64()
+    let (writes, seconds) = (summary.acknowledged, summary.elapsed.as_secs_f64());
+    print(format!(
+        "run {run} ended without a power cut after {writes} acknowledged writes in {seconds:.0} s: nothing is proven \
+         yet\n"
     ))?;
-    Ok(if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Well })
+    Ok(if stop.is_set() { Ended::Interrupted } else { Ended::Well })
 }
 
 /// Compares the disk with the witness's record; exits with 1 if the disk broke its promise.
-fn verify(path: &Path, options: &VerifyOptions, json: Option<&Path>, cleanup: bool, stop: &AtomicBool) -> Outcome {
+fn verify(path: &Path, options: &VerifyOptions, json: Option<&Path>, cleanup: bool, stop: &Stop) -> Outcome {
     let disk = OsDisk::synchronous();
     let found = match witness::verify(&disk, path, options, stop, &|_| ()) {
-        Err(e @ WitnessError::Stopped) => {
-            note(format_args!("seawall: {e}"));
-            return Ok(Ended::Interrupted);
-        }
+        Err(e @ WitnessError::Stopped) => return interrupted(format_args!("seawall: {e}")),
         found => found?,
     };
-    print(&found.text())?;
+    print(found.text())?;
     if let Some(file) = json {
-        std::fs::write(file, found.to_json()).map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+        std::fs::write(file, found.to_json()).map_err(cannot("write", file))?;
     }
     if cleanup {
         let removed = witness::cleanup(&disk, path, options.run)?;

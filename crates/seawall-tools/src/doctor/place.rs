@@ -4,7 +4,7 @@
 //! 2. What is unknown is no finding. A device that lies about its cache cannot be found here: `seawall witness`
 //!    does that.
 
-use super::{Finding, Severity};
+use super::{Diagnosis, Severity};
 use seawall_io::probe::{BlockDevice, FileSystem, Finding as Known, WriteCache, block_device_of, file_system_of};
 use std::path::Path;
 
@@ -15,16 +15,16 @@ use std::path::Path;
 /// assert!(found.is_empty() || found[0].id == "memory-file-system");
 /// ```
 #[must_use]
-pub fn place(dir: &Path) -> Vec<Finding> {
+pub fn place(dir: &Path) -> Vec<Diagnosis> {
     let (file_system, device) = (file_system_of(dir), block_device_of(dir));
     let found = file_system.known().and_then(|found| of_file_system(dir, found));
     found.into_iter().chain(device.known().and_then(|found| of_device(dir, found))).collect()
 }
 
-fn of_file_system(dir: &Path, found: &FileSystem) -> Option<Finding> {
+fn of_file_system(dir: &Path, found: &FileSystem) -> Option<Diagnosis> {
     let (dir, kind) = (dir.display(), &found.kind);
     let off = |option: &&str| matches!(*option, "nobarrier" | "barrier=0" | "nobarriers");
-    let make = |id, severity, sentence, advice: &str| Some(Finding { id, severity, sentence, advice: advice.into() });
+    let make = |id, severity, sentence, advice: &str| Some(Diagnosis { id, severity, sentence, advice: advice.into() });
     match kind.as_str() {
         "tmpfs" | "ramfs" | "devtmpfs" => make(
             "memory-file-system",
@@ -51,8 +51,8 @@ fn of_file_system(dir: &Path, found: &FileSystem) -> Option<Finding> {
     }
 }
 
-fn of_device(dir: &Path, device: &BlockDevice) -> Option<Finding> {
-    (device.write_cache == Known::Known(WriteCache::Through)).then(|| Finding {
+fn of_device(dir: &Path, device: &BlockDevice) -> Option<Diagnosis> {
+    (device.write_cache == Known::Known(WriteCache::Through)).then(|| Diagnosis {
         id: "write-through",
         severity: Severity::Note,
         sentence: format!(

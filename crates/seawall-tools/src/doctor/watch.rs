@@ -6,7 +6,7 @@
 //! 3. Bounded memory: the statistics of one moment, a line for each kind of finding, and the flushes of an hour in
 //!    at most [`WINDOWS_MAX`] windows.
 
-use super::{Finding, Severity, diagnose, time};
+use super::{Diagnosis, Severity, diagnose, time};
 use seawall::Stats;
 use seawall::stats::percentile_ns;
 use seawall_io::{Cause, FileClass, Op};
@@ -58,7 +58,7 @@ impl Watch {
     /// (now.elapsed_ns, now.log.checkpoint_waits) = (30_000_000_000, 190);
     /// assert!(watch.look(now).is_empty(), "it was said");
     /// ```
-    pub fn look(&mut self, now: Stats) -> Vec<Finding> {
+    pub fn look(&mut self, now: Stats) -> Vec<Diagnosis> {
         let mut found = diagnose(&now, self.earlier.as_ref());
         let window = self.earlier.as_ref().map_or_else(|| now.clone(), |earlier| now.since(earlier));
         found.extend(self.slower_flushes(&window, now.elapsed_ns));
@@ -71,12 +71,12 @@ impl Watch {
         found
     }
 
-    fn is_new(&self, finding: &Finding, now_ns: u64) -> bool {
+    fn is_new(&self, finding: &Diagnosis, now_ns: u64) -> bool {
         let told = self.told.get(finding.id);
         told.is_none_or(|&(severity, at_ns)| severity < finding.severity || now_ns.saturating_sub(at_ns) >= REPEAT_NS)
     }
 
-    fn slower_flushes(&mut self, window: &Stats, now_ns: u64) -> Option<Finding> {
+    fn slower_flushes(&mut self, window: &Stats, now_ns: u64) -> Option<Diagnosis> {
         let cell = [Op::DurableWrite, Op::Sync]
             .into_iter()
             .find_map(|op| window.io.get(FileClass::Redo, op, Cause::Commit).filter(|cell| cell.count() > 0))?;
@@ -94,7 +94,7 @@ impl Watch {
         self.flushes.push_back(here);
         let usual_ns = *before.get(before.len() / 2).filter(|_| before.len() >= WINDOWS_MIN)?;
         let slower = here.median_ns > usual_ns.saturating_mul(SLOWER_TIMES).max(usual_ns.saturating_add(SLOWER_NS));
-        slower.then(|| Finding {
+        slower.then(|| Diagnosis {
             id: "flush-slower",
             severity: Severity::Warning,
             sentence: format!(

@@ -87,7 +87,7 @@ pub enum StreamKind {
 
 /// Where a write goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct WriteLocation {
     pub(super) file: String,
     pub(super) offset: u64,
 }
@@ -167,18 +167,18 @@ impl Layout {
     }
 
     /// Where a stream's slot is; `sequence` matters only to append streams.
-    pub(super) fn place(&self, stream: u32, slot: u64, sequence: u64) -> Place {
+    pub(super) fn place(&self, stream: u32, slot: u64, sequence: u64) -> WriteLocation {
         match self.kind(stream) {
-            StreamKind::Overwrite => Place {
+            StreamKind::Overwrite => WriteLocation {
                 file: self.file("scratch"),
                 offset: (u64::from(stream) * u64::from(self.what.slots) + slot) * self.block(),
             },
-            StreamKind::Control => Place { file: self.file("control"), offset: slot * self.block() },
-            StreamKind::Append => Place {
+            StreamKind::Control => WriteLocation { file: self.file("control"), offset: slot * self.block() },
+            StreamKind::Append => WriteLocation {
                 file: self.append_file(stream, self.generation(sequence)),
                 offset: (sequence - 1) % u64::from(self.what.append_blocks) * self.block(),
             },
-            StreamKind::Names => Place { file: self.file(&format!("name-{slot}")), offset: 0 },
+            StreamKind::Names => WriteLocation { file: self.file(&format!("name-{slot}")), offset: 0 },
         }
     }
 

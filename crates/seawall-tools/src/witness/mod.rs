@@ -53,7 +53,7 @@ pub use reporter::Progress;
 pub use run::{RunOptions, RunSummary, cleanup, run};
 pub use sector::{SECTOR_BYTES, Sector};
 pub use serve::{ServeEvent, ServeOptions, Witness, serve};
-pub use verdict::{Cut, Finding, FindingKind, NoProof, Outcome, SectorRun, Tally, Verdict, Verification, WriteId};
+pub use verdict::{Cut, DamageKind, DamagedWrite, NoProof, Outcome, SectorRun, Tally, Verdict, Verification, WriteId};
 pub use verify::{VerifyOptions, VerifyProgress, verify};
 
 use serde::{Deserialize, Serialize};

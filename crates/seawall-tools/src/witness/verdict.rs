@@ -77,15 +77,15 @@ impl fmt::Display for WriteId {
 /// The kind of damage to an acknowledged write.
 ///
 /// ```
-/// use seawall_tools::witness::{FindingKind, Tally};
-/// let count = |kinds: &[FindingKind], kind| kinds.iter().filter(|k| **k == kind).count() as u64;
-/// let kinds = [FindingKind::Lost, FindingKind::Torn, FindingKind::Lost];
-/// let lost = count(&kinds, FindingKind::Lost);
-/// assert_eq!(Tally { lost, torn: count(&kinds, FindingKind::Torn), ..Tally::default() }.broken(), 3);
+/// use seawall_tools::witness::{DamageKind, Tally};
+/// let count = |kinds: &[DamageKind], kind| kinds.iter().filter(|k| **k == kind).count() as u64;
+/// let kinds = [DamageKind::Lost, DamageKind::Torn, DamageKind::Lost];
+/// let lost = count(&kinds, DamageKind::Lost);
+/// assert_eq!(Tally { lost, torn: count(&kinds, DamageKind::Torn), ..Tally::default() }.broken(), 3);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FindingKind {
+pub enum DamageKind {
     /// Missing: an older version, zeroes or nothing is there.
     Lost,
     /// Only partly there.
@@ -131,9 +131,9 @@ impl SectorRun {
 /// One acknowledged write that is not there as acknowledged.
 ///
 /// ```
-/// use seawall_tools::witness::{Finding, FindingKind, Sector, SectorRun, StreamKind, WriteId};
-/// let finding = Finding {
-///     kind: FindingKind::Lost,
+/// use seawall_tools::witness::{DamagedWrite, DamageKind, Sector, SectorRun, StreamKind, WriteId};
+/// let finding = DamagedWrite {
+///     kind: DamageKind::Lost,
 ///     stream: StreamKind::Overwrite,
 ///     write: WriteId { stream: 0, sequence: 9 },
 ///     record: 31,
@@ -146,9 +146,9 @@ impl SectorRun {
 /// assert!(finding.to_string().ends_with("there is the older write 5"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct DamagedWrite {
     /// The kind of damage.
-    pub kind: FindingKind,
+    pub kind: DamageKind,
     /// The kind of its stream; findings of the control are expected.
     pub stream: StreamKind,
     /// The write that should be there.
@@ -165,12 +165,12 @@ pub struct Finding {
     pub overtaken_by: Option<WriteId>,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for DamagedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            FindingKind::Lost => "lost",
-            FindingKind::Torn => "torn",
-            FindingKind::Corrupted => "corrupted",
+            DamageKind::Lost => "lost",
+            DamageKind::Torn => "torn",
+            DamageKind::Corrupted => "corrupted",
         };
         write!(f, "{kind}: {} at offset {} of {}; there is ", self.write, self.offset, self.file)?;
         for (i, run) in self.found.iter().enumerate() {
@@ -343,7 +343,7 @@ pub struct Verification {
     /// The control stream; `None` when the run had none.
     pub control: Option<Tally>,
     /// The findings, at most a thousand.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DamagedWrite>,
     /// The number of all findings.
     pub findings_total: u64,
     /// Places with versions unknown to the witness: its record is shorter than it was, and counts are lower

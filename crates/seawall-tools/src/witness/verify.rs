@@ -26,7 +26,7 @@ use super::layout::{Description, Layout, StreamKind};
 use super::protocol::{FLAG_ATTACHED, FLAG_ENDED, Report, Standing};
 use super::record::is_end;
 use super::sector::{Author, SECTOR_BYTES, Sector};
-use super::verdict::{Cut, Finding, FindingKind, SectorRun, Tally, Verification, WriteId};
+use super::verdict::{Cut, DamageKind, DamagedWrite, SectorRun, Tally, Verification, WriteId};
 use super::{RunId, boot_id, whole};
 use seawall_io::{Create, Disk, Handle, OpenHow};
 use std::collections::HashMap;
@@ -107,15 +107,15 @@ struct Seen {
     last: Newest,
 }
 
-/// The state of a place.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum SlotState {
     Newest,
     InFlight,
     TornInFlight,
     /// Versions unknown to the witness.
     Beyond,
-    Wrong(FindingKind),
+    Wrong(DamageKind),
 }
 
 /// Compares the disk with the witness's record of `options.run`.
@@ -274,18 +274,18 @@ fn judge_sectors(author: &Author, offset: u64, block: &[u8], got: usize) -> Vec<
 
 /// Implements the table in the module documentation. `in_flight` is the sequence in flight to exactly this
 /// place, `in_place` whether it may be torn.
-fn judge(sectors: &[Sector], newest: u64, in_flight: Option<u64>, last: u64, in_place: bool) -> Held {
+fn judge(sectors: &[Sector], newest: u64, in_flight: Option<u64>, last: u64, in_place: bool) -> SlotState {
     let all = |version: u64| sectors.iter().all(|s| *s == Sector::Version(version));
     let good = |s: &Sector| matches!(s, Sector::Version(v) if *v == newest || Some(*v) == in_flight);
     let beyond = |s: &Sector| matches!(s, Sector::Version(v) if *v > last + 1);
     if all(newest) {
-        return Held::Newest;
+        return SlotState::Newest;
     }
     if in_flight.is_some_and(all) {
-        return Held::InFlight;
+        return SlotState::InFlight;
     }
     if sectors.iter().any(beyond) && sectors.iter().all(|s| good(s) || beyond(s)) {
-        return Held::Beyond;
+        return SlotState::Beyond;
     }
     let old = |s: &Sector| matches!(s, Sector::Version(v) if *v < newest);
     let gone = |s: &Sector| old(s) || matches!(s, Sector::Zeroes | Sector::Missing);
@@ -293,14 +293,14 @@ fn judge(sectors: &[Sector], newest: u64, in_flight: Option<u64>, last: u64, in_
     // older than both.
     let cut_through = |s: &Sector| matches!(s, Sector::Damaged | Sector::Unreadable);
     if in_flight.is_some() && in_place && sectors.iter().all(|s| good(s) || cut_through(s)) {
-        return Held::TornInFlight;
+        return SlotState::TornInFlight;
     }
-    Held::Wrong(if sectors.iter().any(good) {
-        FindingKind::Torn
+    SlotState::Wrong(if sectors.iter().any(good) {
+        DamageKind::Torn
     } else if sectors.iter().all(gone) {
-        FindingKind::Lost
+        DamageKind::Lost
     } else {
-        FindingKind::Corrupted
+        DamageKind::Corrupted
     })
 }
 
@@ -310,7 +310,7 @@ struct Judge<'a> {
     ended: bool,
     main: Tally,
     control: Tally,
-    findings: Vec<Finding>,
+    findings: Vec<DamagedWrite>,
     findings_total: u64,
     beyond: u64,
     /// Surviving writes of the main streams, and after which record each was issued.
@@ -323,17 +323,17 @@ impl Tally {
     /// Counts the write `next` of an append stream, in flight at the cut: its place holds no other.
     fn count_append_in_flight(&mut self, sectors: &[Sector], next: u64) {
         match judge(sectors, next, None, next, true) {
-            Held::Newest => self.in_flight_whole += 1,
+            SlotState::Newest => self.in_flight_whole += 1,
             _ if sectors.iter().all(|s| matches!(s, Sector::Missing | Sector::Zeroes)) => self.in_flight_absent += 1,
             _ => self.in_flight_torn += 1,
         }
     }
 
-    fn count_wrong(&mut self, kind: FindingKind) {
+    fn count_wrong(&mut self, kind: DamageKind) {
         match kind {
-            FindingKind::Lost => self.lost += 1,
-            FindingKind::Torn => self.torn += 1,
-            FindingKind::Corrupted => self.corrupted += 1,
+            DamageKind::Lost => self.lost += 1,
+            DamageKind::Torn => self.torn += 1,
+            DamageKind::Corrupted => self.corrupted += 1,
         }
     }
 }
@@ -396,23 +396,23 @@ impl<'a> Judge<'a> {
         let held = judge(&sectors, newest.sequence, in_flight, seen.last.sequence, in_place);
         if in_flight.is_some() {
             match held {
-                Held::InFlight => tally.in_flight_whole += 1,
-                Held::TornInFlight => tally.in_flight_torn += 1,
+                SlotState::InFlight => tally.in_flight_whole += 1,
+                SlotState::TornInFlight => tally.in_flight_torn += 1,
                 _ => tally.in_flight_absent += 1,
             }
         }
         let write = |sequence| WriteId { stream, sequence };
-        self.beyond += u64::from(matches!(held, Held::Beyond));
+        self.beyond += u64::from(matches!(held, SlotState::Beyond));
         let survivor = match held {
-            Held::Newest => Some((write(newest.sequence), newest.issued_after)),
-            Held::InFlight => Some((write(next), seen.last.record)),
-            Held::Beyond | Held::TornInFlight => None,
-            Held::Wrong(wrong) => {
+            SlotState::Newest => Some((write(newest.sequence), newest.issued_after)),
+            SlotState::InFlight => Some((write(next), seen.last.record)),
+            SlotState::Beyond | SlotState::TornInFlight => None,
+            SlotState::Wrong(wrong) => {
                 tally.count_wrong(wrong);
-                if kind != StreamKind::Control && wrong != FindingKind::Corrupted {
+                if kind != StreamKind::Control && wrong != DamageKind::Corrupted {
                     self.earliest_gone = Some(self.earliest_gone.map_or(newest.record, |r| r.min(newest.record)));
                 }
-                self.note_finding(Finding {
+                self.note_finding(DamagedWrite {
                     kind: wrong,
                     stream: kind,
                     write: write(newest.sequence),
@@ -432,7 +432,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn note_finding(&mut self, finding: Finding) {
+    fn note_finding(&mut self, finding: DamagedWrite) {
         self.findings_total += 1;
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
@@ -445,7 +445,7 @@ impl<'a> Judge<'a> {
                 self.survivors.iter().filter(|(_, issued_after)| *issued_after >= gone).count() as u64;
         }
         let youngest = self.survivors.iter().max_by_key(|(_, issued_after)| *issued_after);
-        for finding in self.findings.iter_mut().filter(|f| f.kind != FindingKind::Corrupted) {
+        for finding in self.findings.iter_mut().filter(|f| f.kind != DamageKind::Corrupted) {
             if finding.stream != StreamKind::Control {
                 finding.overtaken_by = youngest.filter(|(_, after)| *after >= finding.record).map(|(write, _)| *write);
             }
@@ -473,23 +473,23 @@ mod tests {
     fn the_table_of_verdicts() {
         use Sector::{Damaged, Foreign, Missing, Unreadable, Version, Zeroes};
         let with = |sectors: &[Sector], in_flight| judge(sectors, 5, in_flight, 9, true);
-        assert_eq!(with(&[Version(5); 4], None), Held::Newest);
-        assert_eq!(with(&[Version(10); 4], Some(10)), Held::InFlight);
-        assert_eq!(with(&[Version(10), Version(5)], Some(10)), Held::TornInFlight);
-        assert_eq!(with(&[Version(10), Damaged], Some(10)), Held::TornInFlight);
-        assert_eq!(with(&[Version(5), Unreadable], Some(10)), Held::TornInFlight);
-        assert_eq!(with(&[Damaged], Some(10)), Held::TornInFlight, "a block of one sector");
+        assert_eq!(with(&[Version(5); 4], None), SlotState::Newest);
+        assert_eq!(with(&[Version(10); 4], Some(10)), SlotState::InFlight);
+        assert_eq!(with(&[Version(10), Version(5)], Some(10)), SlotState::TornInFlight);
+        assert_eq!(with(&[Version(10), Damaged], Some(10)), SlotState::TornInFlight);
+        assert_eq!(with(&[Version(5), Unreadable], Some(10)), SlotState::TornInFlight);
+        assert_eq!(with(&[Damaged], Some(10)), SlotState::TornInFlight, "a block of one sector");
         // The newest recorded write is gone even so: the one in flight cannot have brought back version 4.
-        assert_eq!(with(&[Version(10), Version(4)], Some(10)), Held::Wrong(FindingKind::Torn));
-        assert_eq!(with(&[Version(5), Version(4)], None), Held::Wrong(FindingKind::Torn));
-        assert_eq!(with(&[Version(5), Damaged], None), Held::Wrong(FindingKind::Torn));
-        assert_eq!(with(&[Version(5), Zeroes], None), Held::Wrong(FindingKind::Torn));
-        assert_eq!(with(&[Version(4); 2], Some(10)), Held::Wrong(FindingKind::Lost));
-        assert_eq!(with(&[Version(4), Version(3), Zeroes, Missing], None), Held::Wrong(FindingKind::Lost));
-        assert_eq!(with(&[Version(4), Damaged], None), Held::Wrong(FindingKind::Corrupted));
-        assert_eq!(with(&[Foreign; 2], Some(10)), Held::Wrong(FindingKind::Corrupted));
-        assert_eq!(with(&[Version(12); 2], None), Held::Beyond);
+        assert_eq!(with(&[Version(10), Version(4)], Some(10)), SlotState::Wrong(DamageKind::Torn));
+        assert_eq!(with(&[Version(5), Version(4)], None), SlotState::Wrong(DamageKind::Torn));
+        assert_eq!(with(&[Version(5), Damaged], None), SlotState::Wrong(DamageKind::Torn));
+        assert_eq!(with(&[Version(5), Zeroes], None), SlotState::Wrong(DamageKind::Torn));
+        assert_eq!(with(&[Version(4); 2], Some(10)), SlotState::Wrong(DamageKind::Lost));
+        assert_eq!(with(&[Version(4), Version(3), Zeroes, Missing], None), SlotState::Wrong(DamageKind::Lost));
+        assert_eq!(with(&[Version(4), Damaged], None), SlotState::Wrong(DamageKind::Corrupted));
+        assert_eq!(with(&[Foreign; 2], Some(10)), SlotState::Wrong(DamageKind::Corrupted));
+        assert_eq!(with(&[Version(12); 2], None), SlotState::Beyond);
         // A renamed file was synced before the rename: it may never be there in part.
-        assert_eq!(judge(&[Version(10), Damaged], 5, Some(10), 9, false), Held::Wrong(FindingKind::Torn));
+        assert_eq!(judge(&[Version(10), Damaged], 5, Some(10), 9, false), SlotState::Wrong(DamageKind::Torn));
     }
 }

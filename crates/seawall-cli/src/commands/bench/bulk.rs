@@ -2,14 +2,12 @@
 //! writers.
 
 use super::measured_in;
-use crate::{Outcome, units};
-use clap::Args;
+use crate::{Outcome, Stop, units};
 use seawall_bench::bulk::{Bulk, Bulked, Task};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Example:\n  seawall bench bulk --task build-tree --keys 10000000 --dir /srv/bench"
@@ -41,7 +39,7 @@ pub(crate) struct BulkArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: &BulkArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &BulkArgs, stop: &Stop) -> Outcome {
     let mut bulk = Bulk {
         task: args.task,
         dir: args.dir.clone(),
@@ -59,29 +57,22 @@ pub(crate) fn run(args: &BulkArgs, stop: &AtomicBool) -> Outcome {
 }
 
 fn table(b: &Bulked) -> String {
+    let Bulked { workload, ops, value_size, duration_s, settle_seconds, .. } = b;
     let mut text = format!(
-        "{}: {} rows of 16 + {} bytes in {:.2} s, {:.2} s more until they are written\n\
+        "{workload}: {ops} rows of 16 + {value_size} bytes in {duration_s:.2} s, {settle_seconds:.2} s more until they \
+         are written\n\
          \x20 {:>12.0} rows a second\n\
          \x20 {:>12.0} rows a second with that\n\
          \x20 {:>12.0} rows a second of the thread's processor time\n",
-        b.workload,
-        b.ops,
-        b.value_size,
-        b.duration_s,
-        b.settle_seconds,
-        b.ops_per_s,
-        b.sustained_per_s,
-        b.ops_per_cpu_s,
+        b.ops_per_s, b.sustained_per_s, b.ops_per_cpu_s
     );
     if let (Some(beside), Some(alone)) = (b.beside_per_s, b.alone_per_s) {
-        text.push_str(&format!(
-            "  {beside:>12.0} commits a second beside it, {alone:.0} without it: {:.2} of the rate\n",
-            beside / alone
-        ));
+        let share = beside / alone;
+        text +=
+            &format!("  {beside:>12.0} commits a second beside it, {alone:.0} without it: {share:.2} of the rate\n");
     }
     if let Some(bytes) = b.device_written_bytes_per_op {
-        text.push_str(&format!("  {bytes:>12.0} bytes written at the device for a row\n"));
+        text += &format!("  {bytes:>12.0} bytes written at the device for a row\n");
     }
-    text.push_str(&format!("others used {:.2} cores meanwhile\n", b.foreign_cpu_cores));
-    text
+    text + &format!("others used {:.2} cores meanwhile\n", b.foreign_cpu_cores)
 }

@@ -5,24 +5,21 @@
 //!    case too.
 
 use super::PEERS;
-use crate::{Ended, Outcome, note, print};
-use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::bar;
+use crate::{Ended, Outcome, Stop, answer, cannot, interrupted, make_dir, note, print, write_files};
+use indicatif::ProgressBar;
 use regex::Regex;
 use seawall_bench::goals::plan::{Cell, DiskKind, Group, Tool};
 use seawall_bench::goals::report::Report;
 use seawall_bench::goals::run::Listener;
 use seawall_bench::goals::{Extent, GOALS, Overrides, Plan, Records, Runner, evaluate, measure};
 use seawall_bench::run::data_dir::given_or_temporary;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Most disk space that a run needs at one time, MiB: full and quick.
 const SPACE_MIB: [u64; 2] = [40 << 10, 18 << 10];
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     seawall bench goals --out goals\n  \
     seawall bench goals --quick --only '^commit' --out goals")]
@@ -31,7 +28,7 @@ pub(crate) struct GoalsArgs {
     #[arg(long)]
     quick: bool,
     /// Only goals whose name matches this regular expression
-    #[arg(long, value_name = "REGEX", value_parser = regex)]
+    #[arg(long, value_name = "REGEX")]
     only: Option<Regex>,
     /// Measure each cell this many times instead of as goals.toml says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
@@ -57,10 +54,6 @@ pub(crate) struct GoalsArgs {
     list: bool,
 }
 
-fn regex(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|e| e.to_string())
-}
-
 impl GoalsArgs {
     fn plan(&self) -> Result<Plan, String> {
         let extent = if self.quick { Extent::Quick } else { Extent::Full };
@@ -77,34 +70,24 @@ impl GoalsArgs {
 
     /// The command that repeats the run.
     fn command(&self) -> String {
-        let mut command = "seawall bench goals".to_owned();
-        if self.quick {
-            command.push_str(" --quick");
-        }
-        if let Some(only) = &self.only {
-            command.push_str(&format!(" --only '{only}'"));
-        }
-        if let Some(rounds) = self.rounds {
-            command.push_str(&format!(" --rounds {rounds}"));
-        }
-        if let Some(window) = &self.window {
-            command.push_str(&format!(" --window '{window}'"));
-        }
-        command.push_str(&format!(" --seed {}", self.seed));
-        command
+        let given = [
+            self.quick.then(|| " --quick".to_owned()),
+            self.only.as_ref().map(|only| format!(" --only '{only}'")),
+            self.rounds.map(|rounds| format!(" --rounds {rounds}")),
+            self.window.as_ref().map(|window| format!(" --window '{window}'")),
+        ];
+        format!("seawall bench goals{} --seed {}", given.into_iter().flatten().collect::<String>(), self.seed)
     }
 }
 
-pub(crate) fn run(args: &GoalsArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &GoalsArgs, stop: &Stop) -> Outcome {
     let plan = args.plan()?;
     if args.list {
-        list(&plan)?;
-        return Ok(Ended::Well);
+        return answer(list(&plan));
     }
     let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     check_tools(&plan, &exe)?;
-    std::fs::create_dir_all(&args.out)
-        .map_err(|e| format!("cannot make {}: {e}; give another --out", args.out.display()))?;
+    make_dir(&args.out, "--out")?;
     let mut records = Records::open(&args.out, &exe, args.resume)?;
     if args.resume {
         note(format_args!("{} cells were measured before", records.all.len()));
@@ -112,38 +95,33 @@ pub(crate) fn run(args: &GoalsArgs, stop: &AtomicBool) -> Outcome {
     let (base, _temporary) = given_or_temporary(args.dir.as_deref())?;
     check_space(&base, args.quick)?;
     let runner = Runner { plan: &plan, seed: args.seed, base, exe };
-    let mut lines = Lines::new();
-    print(&format!("{}\n", evaluate::Outcome::HEADING))?;
+    let mut lines = Lines(bar("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}"));
+    print(format!("{}\n", evaluate::Outcome::HEADING))?;
     let ran = runner.run(&mut records, &mut lines, stop)?;
-    lines.bar.finish_and_clear();
+    lines.0.finish_and_clear();
 
     let report = Report::new(args.command(), &plan, &ran.outcomes, &records);
-    for (name, text) in [("goals.json", report.to_json()), ("goals.md", report.to_markdown())] {
-        let path = args.out.join(name);
-        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-        note(format_args!("wrote {}", path.display()));
-    }
+    write_files(&args.out, [("goals.json", report.to_json()), ("goals.md", report.to_markdown())])?;
     let (met, counted) = evaluate::tally(&ran.outcomes);
     if ran.interrupted {
-        note("interrupted: what was measured so far is kept, and --resume goes on from there");
-        return Ok(Ended::Interrupted);
+        return interrupted("interrupted: what was measured so far is kept, and --resume goes on from there");
     }
-    print(&format!("{met} of {counted} goals met\n"))?;
+    print(format!("{met} of {counted} goals met\n"))?;
     Ok(if evaluate::all_well(&ran.outcomes) { Ended::Well } else { Ended::Short })
 }
 
-fn list(plan: &Plan) -> std::io::Result<()> {
+fn list(plan: &Plan) -> String {
     let mut text = String::new();
     for group in &plan.groups {
-        text.push_str(&format!("{}, {} rounds:\n", group.id, group.rounds));
+        text += &format!("{}, {} rounds:\n", group.id, group.rounds);
         for goal in &group.goals {
-            text.push_str(&format!("  {:<34} {:<16} {}\n", goal.id, goal.in_words(), goal.text));
+            text += &format!("  {:<34} {:<16} {}\n", goal.id, goal.in_words(), goal.text);
         }
         for cell in group.cells() {
-            text.push_str(&format!("    {}\n", cell.name()));
+            text += &format!("    {}\n", cell.name());
         }
     }
-    print(&text).map(drop)
+    text
 }
 
 /// Checks, before any measurement, that the tools that the plan needs are installed.
@@ -151,11 +129,8 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
     let cells: Vec<Cell> = plan.groups.iter().flat_map(Group::cells).collect();
     let peer = cells.iter().find(|cell| PEERS.contains(&cell.store.as_str()));
     if let (Some(cell), false) = (peer, cfg!(feature = "peers")) {
-        return Err(format!(
-            "{} is to be measured and this build has no peers: cargo build --release -p seawall-cli --features peers, \
-             or choose goals with --only",
-            cell.store
-        ));
+        let hint = "cargo build --release -p seawall-cli --features peers, or choose goals with --only";
+        return Err(format!("{} is to be measured and this build has no peers: {hint}", cell.store));
     }
     let mut needed = Vec::new();
     for cell in &cells {
@@ -167,14 +142,10 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
         needed.extend((cell.disk == DiskKind::SlowFlush).then_some(("cc", "gcc libc6-dev")));
         needed.extend((cell.disk == DiskKind::FewIops).then_some(("mkfs.ext4", "e2fsprogs")));
     }
-    let counts = cells.iter().any(|cell| cell.tool == Tool::Instructions);
     let counter = measure::instructions_beside(exe);
-    if counts && !counter.is_file() {
-        return Err(format!(
-            "{} is missing: build it with the command (make goals-build): cargo build --release -p seawall --example \
-             instructions",
-            counter.display()
-        ));
+    if cells.iter().any(|cell| cell.tool == Tool::Instructions) && !counter.is_file() {
+        let hint = "(make goals-build): cargo build --release -p seawall --example instructions";
+        return Err(format!("{} is missing: build it with the command {hint}", counter.display()));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
@@ -185,7 +156,7 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
 }
 
 fn check_space(base: &Path, quick: bool) -> Result<(), String> {
-    let stat = rustix::fs::statvfs(base).map_err(|e| format!("cannot look at {}: {e}", base.display()))?;
+    let stat = rustix::fs::statvfs(base).map_err(cannot("look at", base))?;
     let (free, needed) = (stat.f_bavail.saturating_mul(stat.f_frsize) >> 20, SPACE_MIB[usize::from(quick)]);
     if free >= needed {
         return Ok(());
@@ -194,38 +165,22 @@ fn check_space(base: &Path, quick: bool) -> Result<(), String> {
 }
 
 /// One line for each goal on standard output, a progress bar on standard error.
-struct Lines {
-    bar: ProgressBar,
-}
-
-impl Lines {
-    fn new() -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self { bar: ProgressBar::hidden() };
-        }
-        let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}") {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(250));
-        Self { bar }
-    }
-}
+struct Lines(ProgressBar);
 
 impl Listener for Lines {
     fn at(&mut self, name: &str, done: usize, total: usize) {
-        self.bar.set_length(total as u64);
-        self.bar.set_position(done as u64);
-        self.bar.set_message(name.to_owned());
+        self.0.set_length(total as u64);
+        self.0.set_position(done as u64);
+        self.0.set_message(name.to_owned());
     }
 
     fn outcome(&mut self, outcome: &evaluate::Outcome) {
         // A closed standard output must not end the run: the files are still to be written.
-        self.bar.suspend(|| print(&format!("{}\n", outcome.line())).map_or((), drop));
+        self.0.suspend(|| print(format!("{}\n", outcome.line())).map_or((), drop));
     }
 
     fn note(&mut self, text: &str) {
-        self.bar.suspend(|| note(text));
+        self.0.suspend(|| note(text));
     }
 }
 

@@ -1,13 +1,12 @@
 //! `seawall bench kv`: key-value workloads.
 
-use super::{CommonArgs, open, with_progress};
-use crate::{Outcome, units};
-use clap::Args;
+use super::{CommonArgs, open};
+use crate::progress::Bar;
+use crate::{Outcome, Stop, units};
 use seawall_bench::run::kv::KvRun;
 use seawall_bench::workload::Workload;
-use std::sync::atomic::AtomicBool;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:\n  \
@@ -45,7 +44,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| format!("{text:?} is no count: write a number above 0, also with K or M, such as 10M"))
 }
 
-pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &KvArgs, stop: &Stop) -> Outcome {
     let (common, workload) = (&args.common, args.workload);
     let value_size = args.value_size.unwrap_or_else(|| workload.default_value_size());
     // Without transactions RocksDB cannot lock the rows it reads.
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &KvArgs, stop: &AtomicBool) -> Outcome {
     };
     kv.check()?;
     let _bounded = common.prepare()?;
-    let ran = with_progress(|bar| kv.run(&|settings| open(&common.store, settings), bar, stop))?;
+    let ran = kv.run(&|settings| open(&common.store, settings), &mut Bar::new(), stop)?;
     common.end(ran)
 }
 

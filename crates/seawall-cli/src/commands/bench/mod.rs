@@ -12,8 +12,7 @@ mod restart;
 mod scan;
 mod tpcc;
 
-use crate::progress::Bar;
-use crate::{Ended, Outcome, note, print, units};
+use crate::{Ended, Failed, Outcome, Stop, answer, interrupted, make_dir, note, pretty, print, units, write_files};
 use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::observe::FOREIGN_CORES;
@@ -24,17 +23,10 @@ use seawall_bench::run::{Cell, Limit, Ran, RunConfig};
 use seawall_bench::store::{Durability, Error, Settings, Store};
 use seawall_bench::stores;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    command: BenchCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum BenchCommand {
+pub(crate) enum BenchCommand {
     /// Measure workloads for Seawall only: rows popped from the front, a tree built of sorted rows, an index
     /// built beside writers.
     Bulk(bulk::BulkArgs),
@@ -51,14 +43,14 @@ enum BenchCommand {
     Tpcc(tpcc::TpccArgs),
 }
 
-pub(crate) fn run(args: BenchArgs, stop: &AtomicBool) -> Outcome {
-    match args.command {
-        BenchCommand::Bulk(args) => bulk::run(&args, stop),
-        BenchCommand::Kv(args) => kv::run(&args, stop),
-        BenchCommand::Goals(args) => goals::run(&args, stop),
-        BenchCommand::Restart(args) => restart::run(&args, stop),
-        BenchCommand::Scan(args) => scan::run(&args, stop),
-        BenchCommand::Tpcc(args) => tpcc::run(&args, stop),
+pub(crate) fn run(command: &BenchCommand, stop: &Stop) -> Outcome {
+    match command {
+        BenchCommand::Bulk(args) => bulk::run(args, stop),
+        BenchCommand::Kv(args) => kv::run(args, stop),
+        BenchCommand::Goals(args) => goals::run(args, stop),
+        BenchCommand::Restart(args) => restart::run(args, stop),
+        BenchCommand::Scan(args) => scan::run(args, stop),
+        BenchCommand::Tpcc(args) => tpcc::run(args, stop),
     }
 }
 
@@ -162,30 +154,29 @@ impl CommonArgs {
     }
 
     /// Checks the output paths and whether the store supports the request, before any measurement.
-    pub(super) fn check(&self) -> Result<(), Box<dyn std::error::Error>> {
+    pub(super) fn check(&self) -> Result<(), Failed> {
         let ours = stores::NAMES.contains(&self.store.as_str());
         let preloaded = std::env::var_os("LD_PRELOAD").is_some_and(|value| !value.is_empty());
         if self.flush_delay.is_some() && !ours && !preloaded {
-            return Err(format!(
-                "--flush-delay delays Seawall's own I/O: for {} load a library that delays fsync and fdatasync by \
-                 LD_PRELOAD, \
-                 and give --flush-delay beside it for the record",
-                self.store
-            )
-            .into());
+            let hint = "load a library that delays fsync and fdatasync by LD_PRELOAD, and give --flush-delay beside it \
+                 for the record";
+            return Err(format!("--flush-delay delays Seawall's own I/O: for {} {hint}", self.store).into());
         }
         if let Some(dir) = &self.out {
-            std::fs::create_dir_all(dir)
-                .map_err(|e| format!("cannot make {}: {e}; give another --out", dir.display()))?;
-            for name in [RESULT, REPORT] {
-                check_replaceable(&dir.join(name), dir)?;
+            make_dir(dir, "--out")?;
+            // Only an earlier result may be replaced.
+            let earlier =
+                std::fs::read_to_string(dir.join(RESULT)).is_ok_and(|text| CellResult::from_json(&text).is_ok());
+            let mut paths = [RESULT, REPORT].map(|name| dir.join(name)).into_iter();
+            if let Some(path) = paths.find(|path| !earlier && path.exists()) {
+                return Err(format!("{} exists and is not from a benchmark: give another --out", path.display()).into());
             }
         }
         Ok(())
     }
 
     /// As `check`, and bounds the memory until the returned value is dropped.
-    pub(super) fn prepare(&self) -> Result<Option<MemoryGroup>, Box<dyn std::error::Error>> {
+    pub(super) fn prepare(&self) -> Result<Option<MemoryGroup>, Failed> {
         self.check()?;
         Ok(self.memory_limit.map(MemoryGroup::enter).transpose()?)
     }
@@ -207,21 +198,15 @@ impl CommonArgs {
     }
 
     /// Prints and writes the result.
-    fn show(&self, result: &CellResult) -> Result<(), Box<dyn std::error::Error>> {
+    fn show(&self, result: &CellResult) -> Result<(), Failed> {
         // The files first: the measurement cannot be repeated.
         if let Some(dir) = &self.out {
-            for (name, text) in [(RESULT, result.to_json()), (REPORT, html(result))] {
-                let path = dir.join(name);
-                std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-                note(format_args!("wrote {}", path.display()));
-            }
+            write_files(dir, [(RESULT, result.to_json()), (REPORT, html(result))])?;
         }
-        print(&if self.json { format!("{}\n", result.to_json()) } else { table(result) })?;
-        if self.json && result.used.foreign_cpu_cores > FOREIGN_CORES {
-            note(format_args!(
-                "disturbed: others used {:.2} cores meanwhile; measure again on a quiet machine",
-                result.used.foreign_cpu_cores
-            ));
+        print(if self.json { result.to_json() + "\n" } else { table(result) })?;
+        let foreign = result.used.foreign_cpu_cores;
+        if self.json && foreign > FOREIGN_CORES {
+            note(format_args!("disturbed: others used {foreign:.2} cores meanwhile; measure again on a quiet machine"));
         }
         Ok(())
     }
@@ -229,15 +214,6 @@ impl CommonArgs {
 
 const RESULT: &str = "result.json";
 const REPORT: &str = "report.html";
-
-/// Only an earlier result may be replaced.
-fn check_replaceable(path: &Path, dir: &Path) -> Result<(), String> {
-    let earlier = || std::fs::read_to_string(dir.join(RESULT)).is_ok_and(|text| CellResult::from_json(&text).is_ok());
-    if path.exists() && !earlier() {
-        return Err(format!("{} exists and is not from a benchmark: give another --out", path.display()));
-    }
-    Ok(())
-}
 
 /// Opens the store of that name.
 pub(super) fn open(name: &str, settings: &Settings) -> Result<Box<dyn Store>, Error> {
@@ -291,10 +267,7 @@ fn warm_up(text: &str) -> Result<Duration, String> {
 pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
     match (error, interrupted) {
         (Some(error), _) => Err(format!("the run ended early: {error}").into()),
-        (None, true) => {
-            note("interrupted");
-            Ok(Ended::Interrupted)
-        }
+        (None, true) => crate::interrupted("interrupted"),
         (None, false) => Ok(Ended::Well),
     }
 }
@@ -310,29 +283,14 @@ pub(super) fn measured_in<T: serde::Serialize>(
     if database.exists() {
         return Err(format!("{} exists: remove it, or give another --dir", database.display()).into());
     }
-    std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}; give another --dir", dir.display()))?;
+    make_dir(dir, "--dir")?;
     let measured = measure(&database);
     if let Err(e) = std::fs::remove_dir_all(&database) {
         note(format_args!("cannot remove {}: {e}", database.display()));
     }
     match measured {
-        Ok(measured) => {
-            let text = if json { serde_json::to_string_pretty(&measured)? + "\n" } else { table(&measured) };
-            print(&text)?;
-            Ok(Ended::Well)
-        }
-        Err(ProcessError::Interrupted) => {
-            note("interrupted");
-            Ok(Ended::Interrupted)
-        }
+        Ok(measured) => answer(if json { pretty(&measured)? } else { table(&measured) }),
+        Err(ProcessError::Interrupted) => interrupted("interrupted"),
         Err(ProcessError::Failed(why)) => Err(why.into()),
     }
-}
-
-/// Shows progress, and clears it when the work is done.
-pub(super) fn with_progress<T>(work: impl FnOnce(&mut Bar) -> T) -> T {
-    let mut bar = Bar::new();
-    let done = work(&mut bar);
-    bar.finish();
-    done
 }

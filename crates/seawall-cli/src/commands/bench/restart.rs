@@ -1,14 +1,12 @@
 //! `seawall bench restart`: how long opening takes after `kill -9`, and its lower bound.
 
 use super::measured_in;
-use crate::{Ended, Outcome, print, units};
-use clap::Args;
+use crate::{Ended, Outcome, Stop, print, units};
 use seawall_bench::restart::{Restart, Restarted};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(args_override_self = true, after_help = "Example:\n  seawall bench restart --dir /srv/bench --log 1G")]
 pub(crate) struct RestartArgs {
     /// Where the database is created; removed at the end
@@ -34,7 +32,7 @@ pub(crate) struct RestartArgs {
     write: bool,
 }
 
-pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &RestartArgs, stop: &Stop) -> Outcome {
     let mut restart = Restart {
         dir: args.dir.clone(),
         log_bytes: args.log,
@@ -43,7 +41,7 @@ pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
         pool_bytes: args.pool,
     };
     if args.write {
-        restart.write(stop, |line| drop(print(&format!("{line}\n"))))?;
+        restart.write(stop, |line| drop(print(format!("{line}\n"))))?;
         return Ok(Ended::Interrupted);
     }
     let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
@@ -51,9 +49,8 @@ pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
         restart.dir = dir.to_owned();
         let mut writer = Command::new(exe);
         writer.args(["bench", "restart", "--write", "--dir"]).arg(dir);
-        for (flag, value) in
-            [("--log", args.log), ("--keys", args.keys), ("--value-size", args.value_size), ("--pool", args.pool)]
-        {
+        let RestartArgs { log, keys, value_size, pool, .. } = args;
+        for (flag, value) in [("--log", log), ("--keys", keys), ("--value-size", value_size), ("--pool", pool)] {
             writer.args([flag, &value.to_string()]);
         }
         restart.run(writer, stop)
@@ -62,23 +59,15 @@ pub(crate) fn run(args: &RestartArgs, stop: &AtomicBool) -> Outcome {
 
 fn table(r: &Restarted) -> String {
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    let [log, log_per_s, log_read] = [r.log_bytes as f64, r.log_read_bytes_per_s, r.log_read_bytes as f64].map(mib);
+    let Restarted { open_s, bound_s, read_log_s, read_pages_s, pages_read, random_reads_per_s, .. } = r;
+    let Restarted { apply_s, cpu_s, foreign_cpu_cores, .. } = r;
     format!(
-        "opened in {:.2} s, from the call to the first row; it has to take {:.2} s, the greatest of:\n\
-         \x20 {:>7.2} s  reading {:.0} MiB of log in sequence, {:.0} MiB/s (the opening read {:.0} MiB)\n\
-         \x20 {:>7.2} s  reading {} pages at random, {:.0} a second\n\
-         \x20 {:>7.2} s  opening a copy whose files are in the page cache\n\
-         the opening used {:.2} s of processor time; others used {:.2} cores meanwhile\n",
-        r.open_s,
-        r.bound_s,
-        r.read_log_s,
-        mib(r.log_bytes as f64),
-        mib(r.log_read_bytes_per_s),
-        mib(r.log_read_bytes as f64),
-        r.read_pages_s,
-        r.pages_read,
-        r.random_reads_per_s,
-        r.apply_s,
-        r.cpu_s,
-        r.foreign_cpu_cores,
+        "opened in {open_s:.2} s, from the call to the first row; it has to take {bound_s:.2} s, the greatest of:\n\
+         \x20 {read_log_s:>7.2} s  reading {log:.0} MiB of log in sequence, {log_per_s:.0} MiB/s (the opening read \
+         {log_read:.0} MiB)\n\
+         \x20 {read_pages_s:>7.2} s  reading {pages_read} pages at random, {random_reads_per_s:.0} a second\n\
+         \x20 {apply_s:>7.2} s  opening a copy whose files are in the page cache\n\
+         the opening used {cpu_s:.2} s of processor time; others used {foreign_cpu_cores:.2} cores meanwhile\n"
     )
 }

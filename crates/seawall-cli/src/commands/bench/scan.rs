@@ -6,8 +6,9 @@
 //!    after the first scan.
 
 use super::kv::count;
-use super::{CommonArgs, ended, open, with_progress};
-use crate::{Ended, Outcome, note, print, units};
+use super::{CommonArgs, ended, open};
+use crate::progress::Bar;
+use crate::{Ended, Failed, Outcome, Stop, answer, note, pretty, print, units};
 use clap::{Args, ValueEnum};
 use seawall_bench::report::number;
 use seawall_bench::results::CellResult;
@@ -15,7 +16,6 @@ use seawall_bench::run::Ran;
 use seawall_bench::run::data_dir::given_or_temporary;
 use seawall_bench::scan::run::ScanRun;
 use seawall_bench::scan::{Order, Query, Rows};
-use std::sync::atomic::AtomicBool;
 
 /// Default memory for the cache: ten times as much data is loaded in seconds.
 const POOL_BYTES: u64 = 64 << 20;
@@ -89,14 +89,13 @@ enum Method {
     Buffered,
 }
 
-impl Method {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Buffered => "buffered",
-        }
-    }
+/// The word of a value on the command line.
+fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
+
+/// Whether a cell prefetches, and how it reads.
+type Way = (Prefetch, Method);
 
 fn range(text: &str) -> Result<Query, String> {
     if text == "all" {
@@ -114,7 +113,7 @@ impl ScanArgs {
         }
     }
 
-    fn scan(&self, order: Order, query: Query, threads: usize, prefetch: Prefetch, method: Method) -> ScanRun {
+    fn scan(&self, order: Order, query: Query, threads: usize, (prefetch, method): Way) -> ScanRun {
         let common = &self.common;
         let pool = common.pool.unwrap_or(POOL_BYTES);
         let keys = self.keys.unwrap_or_else(|| Rows::keys_for(pool, self.value_size));
@@ -124,32 +123,30 @@ impl ScanArgs {
         if ours && method == Method::Buffered {
             cell.memory_limit_bytes.get_or_insert(pool + BESIDE_POOL_BYTES);
         }
-        let mut needed = Vec::new();
-        if ours {
-            needed.push(("data_flush_method", if method == Method::Direct { "o_direct" } else { "fsync" }));
-            needed.extend((prefetch == Prefetch::Off).then_some(("prefetch_depth", "0")));
-        }
-        ScanRun { cell, order, query, readers: self.point_readers, fio: !self.no_fio, config: common.config(&needed) }
+        let method = ("data_flush_method", if method == Method::Direct { "o_direct" } else { "fsync" });
+        let needed: &[_] = match prefetch {
+            _ if !ours => &[],
+            Prefetch::On => &[method],
+            Prefetch::Off => &[method, ("prefetch_depth", "0")],
+        };
+        ScanRun { cell, order, query, readers: self.point_readers, fio: !self.no_fio, config: common.config(needed) }
     }
 }
 
-pub(crate) fn run(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &ScanArgs, stop: &Stop) -> Outcome {
     let common = &args.common;
     if common.store == "raw" {
         return Err("raw is the disk's writes alone, it has no rows to scan: use another --store".into());
     }
     if common.store != "seawall" && (args.prefetch.is_some() || args.method.is_some()) {
-        return Err(format!(
-            "--prefetch and --method are about Seawall: give {} options of its own with --set (docs/bench.md)",
-            common.store
-        )
-        .into());
+        let hint = format!("give {} options of its own with --set (docs/bench.md)", common.store);
+        return Err(format!("--prefetch and --method are about Seawall: {hint}").into());
     }
     if args.table {
         return table(args, stop);
     }
-    let (prefetch, method) = (args.prefetch.unwrap_or(Prefetch::On), args.method.unwrap_or(Method::Direct));
-    let scan = args.scan(args.tree, args.query(), common.threads, prefetch, method);
+    let way = (args.prefetch.unwrap_or(Prefetch::On), args.method.unwrap_or(Method::Direct));
+    let scan = args.scan(args.tree, args.query(), common.threads, way);
     scan.check()?;
     common.check()?;
     let ran = measured(&scan, args, stop)?;
@@ -157,8 +154,8 @@ pub(crate) fn run(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
 }
 
 /// Runs a cell.
-fn measured(scan: &ScanRun, args: &ScanArgs, stop: &AtomicBool) -> Result<Ran, Box<dyn std::error::Error>> {
-    Ok(with_progress(|bar| scan.run(&|settings| open(&args.common.store, settings), bar, stop))?)
+fn measured(scan: &ScanRun, args: &ScanArgs, stop: &Stop) -> Result<Ran, Failed> {
+    Ok(scan.run(&|settings| open(&args.common.store, settings), &mut Bar::new(), stop)?)
 }
 
 /// One line of the table.
@@ -166,35 +163,35 @@ const HEADING: &str = "tree       query          threads  prefetch  method      
     MB/s  depth  ahead  waste  fairness";
 
 /// Measures all cells on rows that are created once for each tree.
-fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
+fn table(args: &ScanArgs, stop: &Stop) -> Outcome {
     let common = &args.common;
     common.check()?;
     let (parent, temporary) = given_or_temporary(common.dir.as_deref())?;
     let mut results = Vec::new();
     if !common.json {
-        print(&format!("{HEADING}\n"))?;
+        print(format!("{HEADING}\n"))?;
     }
     for order in [Order::Ordered, Order::Fragmented] {
         let dir = parent.join(order.word());
-        let keys = args.scan(order, Query::All, 1, Prefetch::On, Method::Direct).cell.keys;
+        let keys = args.scan(order, Query::All, 1, WAYS[3]).cell.keys;
         let cells = cells(&common.store, keys, args.threads_max);
         let last = cells.len() - 1;
-        for (at, (query, threads, prefetch, method)) in cells.into_iter().enumerate() {
-            let mut scan = args.scan(order, query, threads, prefetch, method);
+        for (at, (query, threads, way)) in cells.into_iter().enumerate() {
+            let mut scan = args.scan(order, query, threads, way);
             (scan.config.dir, scan.fio) = (Some(dir.clone()), at == last && !args.no_fio);
             // The first cell of a tree creates it.
             scan.config.reuse = at > 0 || common.reuse || temporary.is_some();
             let ran = match measured(&scan, args, stop) {
                 Ok(ran) => ran,
                 Err(why) if scan.cell.memory_limit_bytes.is_some() && common.memory_limit.is_none() => {
-                    note(format_args!("{order}, {query}, {}: left out: {why}", method.name()));
+                    note(format_args!("{order}, {query}, {}: left out: {why}", word(&way.1)));
                     continue;
                 }
                 Err(why) => return Err(why),
             };
             if let Some(result) = ran.result.filter(|_| ran.error.is_none()) {
                 if !common.json {
-                    print(&line(&result, order, threads, prefetch, method))?;
+                    print(line(&result, order, threads, way))?;
                 }
                 results.push(result);
             }
@@ -203,73 +200,61 @@ fn table(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
             }
         }
     }
-    if common.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&results)?))?;
-    }
-    Ok(Ended::Well)
+    if common.json { answer(pretty(&results)?) } else { Ok(Ended::Well) }
 }
 
-/// Query, threads, prefetch, method of each cell; fio runs after the last one. Other stores have only one way
-/// to read.
-fn cells(store: &str, keys: u64, threads_max: usize) -> Vec<(Query, usize, Prefetch, Method)> {
-    let mut ways = vec![(Prefetch::On, Method::Direct)];
-    if store == "seawall" {
-        ways = vec![
-            (Prefetch::Off, Method::Buffered),
-            (Prefetch::On, Method::Buffered),
-            (Prefetch::Off, Method::Direct),
-            (Prefetch::On, Method::Direct),
-        ];
-    }
+/// The ways of Seawall; other stores have only one way to read.
+const WAYS: [Way; 4] = [
+    (Prefetch::Off, Method::Buffered),
+    (Prefetch::On, Method::Buffered),
+    (Prefetch::Off, Method::Direct),
+    (Prefetch::On, Method::Direct),
+];
+
+/// Query, threads and way of each cell; fio runs after the last one.
+fn cells(store: &str, keys: u64, threads_max: usize) -> Vec<(Query, usize, Way)> {
+    let ways = if store == "seawall" { &WAYS[..] } else { &WAYS[3..] };
     let mut cells = Vec::new();
     for query in RANGES.into_iter().chain(MULTI_GETS).filter(|query| query.rows(keys) <= keys) {
         for threads in THREADS.into_iter().filter(|&threads| threads == 1 || threads <= threads_max) {
-            cells.extend(ways.iter().map(|&(prefetch, method)| (query, threads, prefetch, method)));
+            cells.extend(ways.iter().map(|&way| (query, threads, way)));
         }
     }
     cells
 }
 
-fn line(result: &CellResult, order: Order, threads: usize, prefetch: Prefetch, method: Method) -> String {
+fn line(result: &CellResult, order: Order, threads: usize, (prefetch, method): Way) -> String {
     let figure = |name: &str| result.extra.get(name).and_then(serde_json::Value::as_f64);
-    let show = |name: &str| figure(name).map_or_else(|| "-".into(), number);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let show = |figure: Option<f64>| or_dash(figure.map(number));
+    let fixed = |name: &str, digits: usize| or_dash(figure(name).map(|n| format!("{n:.digits$}")));
     let ours = result.cell.store == "seawall";
     let mut text = format!(
         "{:<10} {:<14} {threads:>7}  {:<8}  {:<8} {:>12} {:>12} {:>8} {:>6} {:>6} {:>6} {:>6} {:>9}\n",
         order.word(),
         result.cell.workload,
-        if !ours {
-            "-"
-        } else if prefetch == Prefetch::On {
-            "on"
-        } else {
-            "off"
-        },
-        if ours { method.name() } else { "-" },
-        show("queries_per_s"),
-        show("rows_per_s"),
-        figure("scan_device_reads_per_s").map_or_else(|| "-".into(), |n| format!("{n:.0}")),
-        figure("device_read_mb_per_s").map_or_else(|| "-".into(), |n| format!("{n:.0}")),
-        figure("device_queue_depth").map_or_else(|| "-".into(), |n| format!("{n:.1}")),
-        figure("prefetch_depth_reached").map_or_else(|| "-".into(), |n| format!("{n:.1}")),
-        figure("prefetch_waste").map_or_else(|| "-".into(), |n| format!("{:.1}%", n * 100.0)),
-        figure("fairness").map_or_else(|| "-".into(), |n| format!("{n:.2}")),
+        or_dash(ours.then(|| word(&prefetch))),
+        or_dash(ours.then(|| word(&method))),
+        show(figure("queries_per_s")),
+        show(figure("rows_per_s")),
+        fixed("scan_device_reads_per_s", 0),
+        fixed("device_read_mb_per_s", 0),
+        fixed("device_queue_depth", 1),
+        fixed("prefetch_depth_reached", 1),
+        or_dash(figure("prefetch_waste").map(|n| format!("{:.1}%", n * 100.0))),
+        fixed("fairness", 2),
     );
-    let fio = [
-        "fio_random_1_reads_per_s",
-        "fio_random_8_reads_per_s",
-        "fio_random_32_reads_per_s",
-        "fio_sequential_mb_per_s",
-    ];
-    if fio.iter().any(|name| figure(name).is_some()) {
+    let order = order.word();
+    let [one, eight, many] = [1, 8, 32].map(|depth| figure(&format!("fio_random_{depth}_reads_per_s")));
+    let fio = [one, eight, many, figure("fio_sequential_mb_per_s")];
+    if fio.iter().any(Option::is_some) {
         let [one, eight, many, sequential] = fio.map(show);
-        text.push_str(&format!(
-            "{:<10} fio on the same file: random 16K reads/s at depth 1, 8, 32: {one}, {eight}, {many}; sequential 1M \
-             at depth 8: {sequential} MB/s\n",
-            order.word()
-        ));
+        text += &format!(
+            "{order:<10} fio on the same file: random 16K reads/s at depth 1, 8, 32: {one}, {eight}, {many}; \
+             sequential 1M at depth 8: {sequential} MB/s\n"
+        );
     } else if let Some(why) = result.extra.get("fio").and_then(serde_json::Value::as_str) {
-        text.push_str(&format!("{:<10} fio {why}\n", order.word()));
+        text += &format!("{order:<10} fio {why}\n");
     }
     text
 }

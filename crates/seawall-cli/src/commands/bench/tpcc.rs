@@ -2,16 +2,14 @@
 //!
 //! Exit code 1 when a condition does not hold; standard error names each.
 
-use super::{CommonArgs, open, with_progress};
-use crate::{Ended, Outcome, note};
-use clap::Args;
-use clap::builder::TypedValueParser;
+use super::{CommonArgs, open};
+use crate::progress::Bar;
+use crate::{Ended, Outcome, Stop, note};
 use seawall_bench::tpcc::Scale;
 use seawall_bench::tpcc::check::Checked;
 use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX};
-use std::sync::atomic::AtomicBool;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 #[command(
     args_override_self = true,
     after_help = "Examples:\n  \
@@ -20,7 +18,8 @@ use std::sync::atomic::AtomicBool;
 )]
 pub(crate) struct TpccArgs {
     /// Warehouses, about 80 MiB each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = warehouses())]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(WAREHOUSES_MAX)))]
     warehouses: u16,
     /// Divide the numbers of items and customers by this, for a quick look; no TPC-C then
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=300))]
@@ -29,11 +28,7 @@ pub(crate) struct TpccArgs {
     common: CommonArgs,
 }
 
-fn warehouses() -> impl TypedValueParser<Value = u16> {
-    clap::value_parser!(u16).range(1..=i64::from(WAREHOUSES_MAX))
-}
-
-pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn run(args: &TpccArgs, stop: &Stop) -> Outcome {
     let common = &args.common;
     let full = Scale::default();
     // Without transactions RocksDB cannot lock the rows it reads.
@@ -46,7 +41,7 @@ pub(crate) fn run(args: &TpccArgs, stop: &AtomicBool) -> Outcome {
     };
     tpcc.check()?;
     let _bounded = common.prepare()?;
-    let (ran, checked) = with_progress(|bar| tpcc.run(&|settings| open(&common.store, settings), bar, stop))?;
+    let (ran, checked) = tpcc.run(&|settings| open(&common.store, settings), &mut Bar::new(), stop)?;
     match (common.end(ran)?, &checked) {
         (Ended::Well, Some(checked)) => Ok(verdict(checked)),
         (ended, _) => Ok(ended),

@@ -4,18 +4,15 @@
 //! closed database is opened here.
 
 use super::{DatabaseArgs, must_be_database};
-use crate::{Ended, Outcome, note, print, units};
-use clap::Args;
-use seawall::{BackupAnswer, BackupOptions, BackupProgress, Database, Error};
-use std::ops::ControlFlow;
+use crate::{Outcome, Stop, answer, interrupted, note, print, units};
+use seawall::{BackupAnswer, BackupOptions, BackupProgress, BackupReport, Database, Error};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Interval between progress messages.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -45,7 +42,7 @@ fn rate(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { units::size(text) }
 }
 
-pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
     must_be_database(&args.database.dir)?;
     let options = BackupOptions {
         rate: args.rate,
@@ -65,7 +62,7 @@ pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
             let log = units::bytes(progress.log_bytes);
             note(format_args!("{} of {} pages, {log} of log", progress.pages_read, progress.pages));
         }
-        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        stop.flow()
     };
     let done = match Database::ask_for_backup(&args.database.dir, &args.to, &options, &mut go_on)? {
         BackupAnswer::Done(report) => Some(report),
@@ -88,25 +85,22 @@ pub(crate) fn backup(args: &BackupArgs, stop: &AtomicBool) -> Outcome {
             }
         },
     };
-    let Some(report) = done else {
-        note(format_args!("broken off: {} holds an unfinished backup, remove it", args.to.display()));
-        return Ok(Ended::Interrupted);
+    let to = args.to.display();
+    let Some(BackupReport { begin, end, pages, log_bytes, read_again, incremental }) = done else {
+        return interrupted(format_args!("broken off: {to} holds an unfinished backup, remove it"));
     };
-    let kind = if report.incremental { "increment" } else { "full backup" };
-    print(&if args.json {
+    if args.json {
         let json = serde_json::json!({
-            "begin": report.begin, "end": report.end, "pages": report.pages, "log_bytes": report.log_bytes,
-            "read_again": report.read_again, "incremental": report.incremental,
+            "begin": begin, "end": end, "pages": pages, "log_bytes": log_bytes, "read_again": read_again,
+            "incremental": incremental,
         });
-        format!("{json}\n")
-    } else {
-        let log = units::bytes(report.log_bytes);
-        format!("{}: {kind} at position {}: {} pages, {log} of log\n", args.to.display(), report.end, report.pages)
-    })?;
-    Ok(Ended::Well)
+        return answer(format!("{json}\n"));
+    }
+    let (kind, log) = (if incremental { "increment" } else { "full backup" }, units::bytes(log_bytes));
+    answer(format!("{to}: {kind} at position {end}: {pages} pages, {log} of log\n"))
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
     /// A full backup and the increments on it, in order; then the new database's directory, new or empty
     #[arg(required = true, num_args = 2.., value_name = "FROM... TO")]
@@ -116,13 +110,10 @@ pub(crate) struct RestoreArgs {
 pub(crate) fn restore(args: &RestoreArgs) -> Outcome {
     let Some((to, from)) = args.places.split_last() else { return Err("name a backup and a directory".into()) };
     let done = Database::restore(from, to)?;
-    let data = units::bytes(done.data_bytes);
-    print(&format!(
-        "{}: a database at position {}: {} pages, a data file of {data}. Options are not part of a backup: put \
-         its seawall.toml there if it had one\n",
-        to.display(),
-        done.end,
-        done.pages
-    ))?;
-    Ok(Ended::Well)
+    let (data, to) = (units::bytes(done.data_bytes), to.display());
+    answer(format!(
+        "{to}: a database at position {}: {} pages, a data file of {data}. Options are not part of a backup: put its \
+         seawall.toml there if it had one\n",
+        done.end, done.pages
+    ))
 }

@@ -1,20 +1,19 @@
 //! `seawall doctor DIR`: where the I/O time goes, and what to change. Each sentence includes its numbers.
 
 use super::stat::{Seen, percentile, time};
-use crate::{Ended, Outcome, print, units};
-use clap::Args;
+use crate::{Ended, Outcome, Stop, answer, pretty, units};
 use seawall::Stats;
 use seawall::stats::total_ns;
 use seawall_lab::run::pause;
-use seawall_tools::doctor::{Finding, diagnose, place};
+use seawall_tools::doctor::{diagnose, place};
+use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Most causes of I/O to report.
 const TOLD_MAX: usize = 6;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The directory of the database
     dir: PathBuf,
@@ -26,60 +25,38 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-pub(crate) fn doctor(args: &DoctorArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn doctor(args: &DoctorArgs, stop: &Stop) -> Outcome {
     let first = Seen::look(&args.dir)?;
-    let (now, window) = match args.window {
-        None => (first.clone(), None),
-        Some(time) if first.is_live() => {
-            if !pause(time, stop) {
-                return Ok(Ended::Interrupted);
-            }
-            (Seen::look(&args.dir)?, Some(&first.published.stats))
+    let mut now = first.clone();
+    if let Some(time) = args.window {
+        if !first.is_live() {
+            let why = "no process has the database open, so there is nothing to measure";
+            return Err(format!("{why}: {}", first.origin()).into());
         }
-        Some(_) => {
-            return Err(format!(
-                "no process has the database open, so there is nothing to measure: {}",
-                first.origin()
-            )
-            .into());
+        if !pause(time, stop) {
+            return Ok(Ended::Interrupted);
         }
-    };
+        now = Seen::look(&args.dir)?;
+    }
+    let window = args.window.map(|_| &first.published.stats);
     let mut found = diagnose(&now.published.stats, window);
     found.extend(place(&args.dir));
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let stats = window.map_or_else(|| now.published.stats.clone(), |earlier| now.published.stats.since(earlier));
-    let told = io_time(&stats);
+    let (told, seconds) = (io_time(&stats), stats.elapsed_ns as f64 / 1e9);
     if args.json {
-        let value = serde_json::json!({
-            "live": now.is_live(), "pid": now.published.pid, "seconds": stats.elapsed_ns as f64 / 1e9, "io_time": told, "findings": found,
-        });
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
-        return Ok(Ended::Well);
+        return answer(pretty(&serde_json::json!({
+            "live": now.is_live(), "pid": now.published.pid, "seconds": seconds, "io_time": told, "findings": found,
+        }))?);
     }
-    print(&text(&now, &stats, &told, &found))?;
-    Ok(Ended::Well)
+    let (origin, told, found) = (now.origin(), list(&told, "there was no I/O."), list(&found, "nothing was found."));
+    answer(format!(
+        "{origin}\n{seconds:.0} s are looked at.\n\nWhere the I/O time goes:\n{told}\nWhat to change:\n{found}"
+    ))
 }
 
-fn text(now: &Seen, stats: &Stats, told: &[String], found: &[Finding]) -> String {
-    let mut out = format!(
-        "{}\n{:.0} s are looked at.\n\nWhere the I/O time goes:\n",
-        now.origin(),
-        stats.elapsed_ns as f64 / 1e9
-    );
-    if told.is_empty() {
-        out += "  there was no I/O.\n";
-    }
-    for sentence in told {
-        out += &format!("  {sentence}\n");
-    }
-    out += "\nWhat to change:\n";
-    if found.is_empty() {
-        out += "  nothing was found.\n";
-    }
-    for finding in found {
-        out += &format!("  {finding}\n");
-    }
-    out
+fn list(lines: &[impl Display], none: &str) -> String {
+    if lines.is_empty() { format!("  {none}\n") } else { lines.iter().map(|line| format!("  {line}\n")).collect() }
 }
 
 /// The causes with the most I/O time, a sentence each.
@@ -90,18 +67,12 @@ fn io_time(stats: &Stats) -> Vec<String> {
     cells.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let tell = |(ns, cell): (u64, &seawall_io::CellSnapshot)| {
         let share = if all == 0 { 0.0 } else { ns as f64 * 100.0 / all as f64 };
+        let (count, moved) = (cell.count(), units::bytes(cell.bytes));
+        let [mean, slow, ns, all] = [ns / count, percentile(cell, 99.0), ns, all].map(time);
         format!(
-            "{share:.0}% ({} of {}) went to {} {} for {}: {} operations of {}, the slowest hundredth {} or \
-             more, {} moved.",
-            time(ns),
-            time(all),
-            cell.class,
-            cell.op,
-            cell.cause,
-            cell.count(),
-            time(ns / cell.count()),
-            time(percentile(cell, 99.0)),
-            units::bytes(cell.bytes)
+            "{share:.0}% ({ns} of {all}) went to {} {} for {}: {count} operations of {mean}, the slowest hundredth \
+             {slow} or more, {moved} moved.",
+            cell.class, cell.op, cell.cause
         )
     };
     cells.into_iter().take(TOLD_MAX).map(tell).collect()

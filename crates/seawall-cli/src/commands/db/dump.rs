@@ -8,18 +8,15 @@
 
 use super::trees::trees_of;
 use super::{DatabaseArgs, file_name};
-use crate::{Ended, Failed, Outcome, note};
-use clap::Args;
+use crate::{Ended, Failed, Outcome, Stop, cannot, note};
 use seawall::Database;
 use seawall::dump::{DumpError, DumpOptions, Dumped};
 use seawall_io::Op;
 use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal as _, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct DumpArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -33,7 +30,7 @@ pub(crate) struct DumpArgs {
     skip_damaged: bool,
 }
 
-pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
     let to_stdout = args.out == Path::new("-");
     if to_stdout && std::io::stdout().is_terminal() {
         return Err("a dump is no text: send it into a file or a pipe, or name a file with --out".into());
@@ -44,23 +41,23 @@ pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
     let dumped = if to_stdout {
         write(&db, std::io::stdout().lock(), args, stop)
     } else {
-        let cannot = |e: std::io::Error| format!("cannot write {}: {e}", args.out.display());
-        let file = OpenOptions::new().write(true).create_new(true).open(&args.out).map_err(cannot)?;
+        let cannot = cannot("write", &args.out);
+        let file = OpenOptions::new().write(true).create_new(true).open(&args.out).map_err(&cannot)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let written = write(&db, &mut out, args, stop);
         let kept = written.and_then(|dumped| {
             let file = out.into_inner().map_err(|e| cannot(e.into_error()))?;
-            file.sync_all().map_err(cannot)?;
+            file.sync_all().map_err(&cannot)?;
             Ok(dumped)
         });
         if kept.is_err() {
             // An incomplete file must not be taken for a dump.
-            std::fs::remove_file(&args.out).map_err(cannot)?;
+            std::fs::remove_file(&args.out).map_err(&cannot)?;
         }
         kept
     };
     let Dumped { totals, skipped } = match dumped {
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(Ended::Interrupted),
+        Err(_) if stop.is_set() => return Ok(Ended::Interrupted),
         dumped => dumped?,
     };
     note(format_args!("{} trees written to {}", totals.trees, file_name(&args.out)));
@@ -75,12 +72,9 @@ pub(crate) fn dump(args: &DumpArgs, stop: &AtomicBool) -> Outcome {
     Ok(Ended::Short)
 }
 
-fn write<W: Write>(db: &Database, out: W, args: &DumpArgs, stop: &AtomicBool) -> Result<Dumped, Failed> {
+fn write<W: Write>(db: &Database, out: W, args: &DumpArgs, stop: &Stop) -> Result<Dumped, Failed> {
     let options = DumpOptions { trees: args.trees.clone(), skip_damaged: args.skip_damaged };
-    let dumped = db.dump_with(out, &options, |_| {
-        if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    match dumped {
+    match db.dump_with(out, &options, |_| stop.flow()) {
         Ok(Some(dumped)) => Ok(dumped),
         Ok(None) => Err("interrupted".into()),
         Err(DumpError::Database(error)) if error.is_damage() && !args.skip_damaged => {

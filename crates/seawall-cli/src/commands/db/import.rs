@@ -5,12 +5,11 @@
 
 use super::load::open_input;
 use super::{DatabaseArgs, Notation, file_name};
-use crate::{Ended, Failed, Outcome, note};
+use crate::{Ended, Failed, Outcome, Stop, interrupted, note};
 use clap::{ArgGroup, Args};
 use seawall::{Error, Transaction};
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("format").required(true).args(["tsv", "csv", "jsonl"])))]
@@ -41,14 +40,13 @@ pub(crate) struct ImportArgs {
     notation: Notation,
 }
 
-pub(crate) fn import(args: &ImportArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn import(args: &ImportArgs, stop: &Stop) -> Outcome {
     let input = open_input(&args.input, stop)?;
     let db = args.database.open()?;
     let mut tx = db.begin()?;
     let imported = rows(args, input, stop, &mut tx);
-    if stop.load(Ordering::Relaxed) {
-        note(format_args!("interrupted: nothing was imported"));
-        return Ok(Ended::Interrupted);
+    if stop.is_set() {
+        return interrupted("interrupted: nothing was imported");
     }
     let imported = imported.map_err(|e| format!("{}: {e}. Nothing was imported", file_name(&args.input)))?;
     tx.commit()?;
@@ -66,66 +64,43 @@ struct Row {
 }
 
 /// Changes the tree; returns the number of rows.
-fn rows(args: &ImportArgs, input: impl Read, stop: &AtomicBool, tx: &mut Transaction) -> Result<u64, Failed> {
+fn rows(args: &ImportArgs, input: impl Read, stop: &Stop, tx: &mut Transaction) -> Result<u64, Failed> {
     let tree = match tx.open_tree(&args.tree) {
         Err(Error::NoSuchTree { .. }) => tx.create_tree(&args.tree)?,
         opened => opened?,
     };
     let mut done = 0;
-    let mut row = |line: u64, key: &str, value: &str| {
+    let mut row = |line: u64, columns: &[&str]| -> Result<(), Failed> {
         let at = |e: String| format!("line {line}: {e}");
+        let &[key, value] = columns else {
+            return Err(format!("line {line} has {} columns: a key and a value are wanted", columns.len()).into());
+        };
         let (key, value) = (args.notation.read(key).map_err(at)?, args.notation.read(value).map_err(at)?);
         let put = if args.merge { tx.put(&tree, &key, &value) } else { tx.insert(&tree, &key, &value) };
+        put.map_err(|e| at(e.to_string()))?;
         done += 1;
-        put.map_err(|e| at(e.to_string()).into())
+        Ok(())
     };
     if args.csv {
-        csv_rows(args.header, input, stop, &mut row)?;
-    } else {
-        for (line, text) in (1..).zip(BufReader::new(input).lines()) {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let text = text.map_err(|e| format!("line {line}: {e}"))?;
-            let text = text.strip_suffix('\r').unwrap_or(&text);
-            if args.header && line == 1 {
-                continue;
-            }
-            let (key, value) = if args.jsonl {
-                let Row { key, value } = serde_json::from_str(text).map_err(|e| format!("line {line}: {e}"))?;
-                (key, value)
-            } else {
-                let columns: Vec<&str> = text.split('\t').collect();
-                let [key, value] = columns[..] else { return Err(two_columns(line, columns.len())) };
-                (key.to_owned(), value.to_owned())
-            };
-            row(line, &key, &value)?;
+        let mut reader = csv::ReaderBuilder::new().has_headers(args.header).flexible(true).from_reader(input);
+        for record in reader.records().take_while(|_| !stop.is_set()) {
+            let record = record?;
+            row(record.position().map_or(0, csv::Position::line), &record.iter().collect::<Vec<_>>())?;
+        }
+        return Ok(done);
+    }
+    for (line, text) in (1..).zip(BufReader::new(input).lines()).take_while(|_| !stop.is_set()) {
+        let text = text.map_err(|e| format!("line {line}: {e}"))?;
+        let text = text.strip_suffix('\r').unwrap_or(&text);
+        if args.header && line == 1 {
+            continue;
+        }
+        if args.jsonl {
+            let Row { key, value } = serde_json::from_str(text).map_err(|e| format!("line {line}: {e}"))?;
+            row(line, &[&key, &value])?;
+        } else {
+            row(line, &text.split('\t').collect::<Vec<_>>())?;
         }
     }
     Ok(done)
-}
-
-fn two_columns(line: u64, found: usize) -> Failed {
-    format!("line {line} has {found} columns: a key and a value are wanted").into()
-}
-
-fn csv_rows(
-    header: bool,
-    input: impl Read,
-    stop: &AtomicBool,
-    row: &mut impl FnMut(u64, &str, &str) -> Result<(), Failed>,
-) -> Result<(), Failed> {
-    let mut reader = csv::ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
-    for record in reader.records() {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let record = record?;
-        let line = record.position().map_or(0, csv::Position::line);
-        if record.len() != 2 {
-            return Err(two_columns(line, record.len()));
-        }
-        row(line, &record[0], &record[1])?;
-    }
-    Ok(())
 }

@@ -3,8 +3,9 @@
 //! A separate thread reads, so that the waiting thread can check the stop flag regularly. At the end of the
 //! process that thread is abandoned in its read.
 
+use crate::Stop;
+use std::collections::VecDeque;
 use std::io::{Error, Read, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -17,52 +18,42 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Standard input; reads fail once `stop` is set.
 pub(super) struct Input<'s> {
-    stop: &'s AtomicBool,
+    stop: &'s Stop,
     chunks: Receiver<Result<Vec<u8>>>,
-    chunk: Vec<u8>,
-    at: usize,
+    chunk: VecDeque<u8>,
 }
 
 impl<'s> Input<'s> {
     /// Starts to read; only one instance may exist.
-    pub(super) fn new(stop: &'s AtomicBool) -> Result<Self> {
+    pub(super) fn new(stop: &'s Stop) -> Result<Self> {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         std::thread::Builder::new().name("stdin".into()).spawn(move || {
+            let mut chunk = vec![0; CHUNK_BYTES];
             loop {
-                let mut chunk = vec![0; CHUNK_BYTES];
-                let read = std::io::stdin().lock().read(&mut chunk);
-                let is_last = !matches!(read, Ok(1..));
-                let told = sender.send(read.map(|bytes| {
-                    chunk.truncate(bytes);
-                    chunk
-                }));
-                if is_last || told.is_err() {
+                let read = std::io::stdin().lock().read(&mut chunk).map(|bytes| chunk[..bytes].to_vec());
+                let is_last = read.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(read).is_err() || is_last {
                     return;
                 }
             }
         })?;
-        Ok(Self { stop, chunks, chunk: Vec::new(), at: 0 })
+        Ok(Self { stop, chunks, chunk: VecDeque::new() })
     }
 }
 
 impl Read for Input<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        while self.at == self.chunk.len() {
-            if self.stop.load(Ordering::Relaxed) {
+        while self.chunk.is_empty() {
+            if self.stop.is_set() {
                 return Err(Error::other("interrupted"));
             }
             match self.chunks.recv_timeout(LOOK_EVERY) {
-                Ok(chunk) => (self.chunk, self.at) = (chunk?, 0),
-                Err(RecvTimeoutError::Timeout) => continue,
+                Ok(chunk) => self.chunk = chunk?.into(),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The thread ends after an empty chunk or an error.
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             }
-            if self.chunk.is_empty() {
-                return Ok(0);
-            }
         }
-        let bytes = buf.len().min(self.chunk.len() - self.at);
-        buf[..bytes].copy_from_slice(&self.chunk[self.at..self.at + bytes]);
-        self.at += bytes;
-        Ok(bytes)
+        self.chunk.read(buf)
     }
 }

@@ -30,9 +30,9 @@ pub(crate) use notation::Notation;
 /// The flag of each option, with its long help: clap needs them until the program ends.
 static FLAGS: LazyLock<Vec<(&'static str, String, String)>> = LazyLock::new(|| {
     let flag = |info: seawall::OptionInfo| {
-        let help =
-            format!("{} {}; can be changed {} [default: {}]", info.help, info.range, info.change, shown(&info.default));
-        (info.name, info.flag().trim_start_matches('-').to_owned(), help)
+        let (flag, default) = (info.flag().trim_start_matches('-').to_owned(), shown(&info.default));
+        let help = format!("{} {}; can be changed {} [default: {default}]", info.help, info.range, info.change);
+        (info.name, flag, help)
     };
     Options::describe().into_iter().map(flag).collect()
 });

@@ -1,9 +1,7 @@
 //! How keys and values are written: text with escapes, or hexadecimal digits.
 
-use clap::Args;
-
 /// How keys and values are written.
-#[derive(Debug, Clone, Copy, Default, Args)]
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Notation {
     /// Keys and values are hexadecimal digits, on the way in and out
     #[arg(long)]
@@ -18,23 +16,15 @@ impl Notation {
 
     /// Formats bytes for people, and for [`Notation::read`].
     pub(crate) fn show(self, bytes: &[u8]) -> String {
-        if self.hex { to_hex(bytes) } else { escape(bytes) }
+        if self.hex { bytes.iter().map(|byte| format!("{byte:02x}")).collect() } else { escape(bytes) }
     }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {
-    let digits: Option<Vec<u8>> =
-        text.chars().filter(|c| !c.is_whitespace()).map(|c| Some(c.to_digit(16)? as u8)).collect();
-    match digits {
-        Some(digits) if digits.len() % 2 == 0 => {
-            Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
-        }
-        _ => Err(format!("{text:?} are no bytes: write two hexadecimal digits for each, such as 00ff7a")),
-    }
+    let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let byte = |pair: &[char]| Some((pair[0].to_digit(16)? << 4 | pair.get(1)?.to_digit(16)?) as u8);
+    let bytes = digits.chunks(2).map(byte).collect::<Option<_>>();
+    bytes.ok_or_else(|| format!("{text:?} are no bytes: write two hexadecimal digits for each, such as 00ff7a"))
 }
 
 /// Printable characters stay, so that text in any script is readable; the rest is escaped byte by byte.
@@ -43,18 +33,12 @@ pub(super) fn escape(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\t' => out.push_str("\\t"),
-                '\r' => out.push_str("\\r"),
-                c if c.is_control() => {
-                    let mut buf = [0; 4];
-                    c.encode_utf8(&mut buf).bytes().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
-                }
+                '\\' | '\n' | '\t' | '\r' => out.extend(c.escape_default()),
+                c if c.is_control() => c.to_string().bytes().for_each(|byte| out += &format!("\\x{byte:02x}")),
                 c => out.push(c),
             }
         }
-        chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
+        chunk.invalid().iter().for_each(|byte| out += &format!("\\x{byte:02x}"));
     }
     out
 }
@@ -65,17 +49,13 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
     while let Some(at) = rest.find('\\') {
         out.extend_from_slice(&rest.as_bytes()[..at]);
         let escaped = &rest[at + 1..];
-        let plain = |byte: u8| Some((byte, 1));
         let found = match escaped.bytes().next() {
-            Some(b'n') => plain(b'\n'),
-            Some(b't') => plain(b'\t'),
-            Some(b'r') => plain(b'\r'),
-            Some(b'0') => plain(0),
-            Some(b'\\') => plain(b'\\'),
-            Some(b'x') => {
-                let digits = escaped.get(1..3).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
-                digits.and_then(|digits| Some((u8::from_str_radix(digits, 16).ok()?, 3)))
-            }
+            Some(b'n') => Some((b'\n', 1)),
+            Some(b't') => Some((b'\t', 1)),
+            Some(b'r') => Some((b'\r', 1)),
+            Some(b'0') => Some((0, 1)),
+            Some(b'\\') => Some((b'\\', 1)),
+            Some(b'x') => escaped.get(1..3).and_then(|digits| Some((*from_hex(digits).ok()?.first()?, 3))),
             _ => None,
         };
         let Some((byte, len)) = found else {

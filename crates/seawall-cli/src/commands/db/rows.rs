@@ -2,14 +2,13 @@
 
 use super::input::Input;
 use super::{DatabaseArgs, Notation};
-use crate::{Ended, Outcome, Reader, note, print};
-use clap::Args;
+use crate::{Ended, Outcome, Reader, Stop, answer, interrupted, note, print};
 use seawall::{Database, Tree, keys};
+use serde_json::json;
 use std::io::Read as _;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -30,25 +29,23 @@ pub(crate) struct GetArgs {
 pub(crate) fn get(args: &GetArgs) -> Outcome {
     let key = args.notation.read(&args.key)?;
     let db = args.database.open_to_read()?;
-    let tree = db.open_tree(&args.tree)?;
-    let value = db.begin()?.get(&tree, &key)?;
-    drop(tree);
+    let value = db.begin()?.get(&db.open_tree(&args.tree)?, &key)?;
     db.close()?;
-    let Some(value) = value else {
-        note(format_args!("seawall: tree {:?} has no key {:?}", args.tree, args.key));
-        return Ok(Ended::Short);
-    };
+    let Some(value) = value else { return no_key(&args.tree, &args.key) };
     if args.raw {
-        crate::print_bytes(&value)?;
-    } else if args.json {
-        print(&format!("{}\n", serde_json::json!({ "key": args.key, "value": args.notation.show(&value) })))?;
-    } else {
-        print(&format!("{}\n", args.notation.show(&value)))?;
+        return answer(value);
     }
-    Ok(Ended::Well)
+    let value = args.notation.show(&value);
+    let value = if args.json { json!({ "key": args.key, "value": value }).to_string() } else { value };
+    answer(value + "\n")
 }
 
-#[derive(Debug, Args)]
+fn no_key(tree: &str, key: &str) -> Outcome {
+    note(format_args!("seawall: tree {tree:?} has no key {key:?}"));
+    Ok(Ended::Short)
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct PutArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -68,15 +65,12 @@ pub(crate) struct PutArgs {
     new: bool,
 }
 
-pub(crate) fn put(args: &PutArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn put(args: &PutArgs, stop: &Stop) -> Outcome {
     let key = args.notation.read(&args.key)?;
     let value = if args.value == "-" {
         let mut value = Vec::new();
         match Input::new(stop).and_then(|mut input| input.read_to_end(&mut value)) {
-            Err(_) if stop.load(Ordering::Relaxed) => {
-                note(format_args!("interrupted: nothing was put"));
-                return Ok(Ended::Interrupted);
-            }
+            Err(_) if stop.is_set() => return interrupted("interrupted: nothing was put"),
             read => read.map_err(|e| format!("cannot read standard input: {e}"))?,
         };
         value
@@ -91,7 +85,7 @@ pub(crate) fn put(args: &PutArgs, stop: &AtomicBool) -> Outcome {
     Ok(Ended::Well)
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct DelArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -118,14 +112,10 @@ pub(crate) fn del(args: &DelArgs) -> Outcome {
         }
     };
     db.close()?;
-    if deleted {
-        return Ok(Ended::Well);
-    }
-    note(format_args!("seawall: tree {:?} has no key {:?}", args.tree, args.key.as_deref().unwrap_or_default()));
-    Ok(Ended::Short)
+    if deleted { Ok(Ended::Well) } else { no_key(&args.tree, args.key.as_deref().unwrap_or_default()) }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -168,10 +158,8 @@ impl ScanArgs {
             return Ok(keys::prefix_range(&prefix));
         }
         let (from, to) = (read(&self.from)?, read(&self.to)?);
-        if let (Some(from), Some(to)) = (&from, &to) {
-            if from > to {
-                return Err("--from comes after --to: exchange them, and use --reverse to go down".into());
-            }
+        if to.is_some() && from > to {
+            return Err("--from comes after --to: exchange them, and use --reverse to go down".into());
         }
         Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
     }
@@ -179,32 +167,30 @@ impl ScanArgs {
     fn line(&self, key: &[u8], value: &[u8]) -> String {
         let (key, value) = (self.notation.show(key), self.notation.show(value));
         match (self.json, self.keys) {
-            (true, true) => format!("{}\n", serde_json::json!({ "key": key })),
-            (true, false) => format!("{}\n", serde_json::json!({ "key": key, "value": value })),
+            (true, true) => format!("{}\n", json!({ "key": key })),
+            (true, false) => format!("{}\n", json!({ "key": key, "value": value })),
             (false, true) => format!("{key}\n"),
             (false, false) => format!("{key}\t{value}\n"),
         }
     }
 }
 
-pub(crate) fn scan(args: &ScanArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn scan(args: &ScanArgs, stop: &Stop) -> Outcome {
     let range = args.range()?;
     let db = args.database.open_to_read()?;
-    let tree = db.open_tree(&args.tree)?;
-    let ended = scan_tree(args, &db, &tree, range, stop)?;
-    drop(tree);
+    let ended = scan_tree(args, &db, &db.open_tree(&args.tree)?, range, stop)?;
     db.close()?;
     Ok(ended)
 }
 
-fn scan_tree(args: &ScanArgs, db: &Database, tree: &Tree, range: Ends, stop: &AtomicBool) -> Outcome {
+fn scan_tree(args: &ScanArgs, db: &Database, tree: &Tree, range: Ends, stop: &Stop) -> Outcome {
     /// Bytes of one write.
     const CHUNK: usize = 64 << 10;
     let tx = db.begin()?;
     let mut entries = tx.range(tree, range);
     let (mut seen, mut text) = (0u64, String::new());
     while args.limit.is_none_or(|limit| seen < limit) {
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             print(&text)?;
             return Ok(Ended::Interrupted);
         }
@@ -221,9 +207,5 @@ fn scan_tree(args: &ScanArgs, db: &Database, tree: &Tree, range: Ends, stop: &At
             text.clear();
         }
     }
-    if args.count {
-        text = format!("{seen}\n");
-    }
-    print(&text)?;
-    Ok(Ended::Well)
+    answer(if args.count { format!("{seen}\n") } else { text })
 }

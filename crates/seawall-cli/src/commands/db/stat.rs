@@ -6,21 +6,21 @@
 //!   from one that hangs.
 
 use super::must_be_database;
-use crate::{Ended, Failed, Outcome, Reader, note, print, units};
-use clap::Args;
+use crate::{Ended, Failed, Outcome, Reader, Stop, answer, note, print, units};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use seawall::publish::STATS_FILE;
 pub(super) use seawall::stats::percentile_ns as percentile;
+use seawall::stats::total_ns;
 use seawall::{Published, Stats};
 use seawall_io::{CellSnapshot, Op};
 use seawall_lab::run::pause;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct StatArgs {
     /// The directory of the database
     dir: PathBuf,
@@ -64,11 +64,8 @@ impl Seen {
     pub(super) fn look(dir: &Path) -> Result<Self, Failed> {
         must_be_database(dir)?;
         let published = Published::read(dir)?.ok_or_else(|| {
-            let dir = dir.display();
-            format!(
-                "{dir} has no {STATS_FILE}: it is written by the process that has the database open, every \
-                 `stats_interval`"
-            )
+            let why = "it is written by the process that has the database open, every `stats_interval`";
+            format!("{} has no {STATS_FILE}: {why}", dir.display())
         })?;
         Ok(Self { published, held: held(dir) })
     }
@@ -96,44 +93,34 @@ impl Seen {
             (true, _) => {
                 format!("STALE: numbers of {ago}; process {pid} has published none since: it hangs, or has ended")
             }
-            (false, Some(true)) => {
-                format!(
-                    "open in a process that publishes no numbers (stats_interval = 0); these are of process \
-                     {pid}, {ago}"
-                )
-            }
+            (false, Some(true)) => format!(
+                "open in a process that publishes no numbers (stats_interval = 0); these are of process {pid}, {ago}"
+            ),
             (false, _) => format!("closed: the last numbers of process {pid}, {ago}"),
         }
     }
 }
 
-pub(crate) fn stat(args: &StatArgs, stop: &AtomicBool) -> Outcome {
+pub(crate) fn stat(args: &StatArgs, stop: &Stop) -> Outcome {
     let first = Seen::look(&args.dir)?;
     if args.prometheus {
         if !first.is_live() {
             note(format_args!("seawall: {}", first.origin()));
         }
-        print(&seawall_tools::prometheus::text(&first.published.stats))?;
-        return Ok(Ended::Well);
+        return answer(seawall_tools::prometheus::text(&first.published.stats));
     }
+    let text = |seen: &Seen, stats: &Stats, title: &str, end: &str| {
+        if args.json { as_json(seen, stats) } else { format!("{}\n{title}\n{}{end}", seen.origin(), page(stats)) }
+    };
     if !args.watch {
-        print(&if args.json {
-            as_json(&first, &first.published.stats)?
-        } else {
-            format!("{}\nsince it was opened:\n\n{}", first.origin(), page(&first.published.stats))
-        })?;
-        return Ok(Ended::Well);
+        return answer(text(&first, &first.published.stats, "since it was opened:\n", ""));
     }
     let mut earlier = first;
     let mut looks = 0;
-    while args.count.is_none_or(|count| looks < count) {
-        if !pause(args.interval, stop) {
-            return Ok(Ended::Well);
-        }
+    while args.count.is_none_or(|count| looks < count) && pause(args.interval, stop) {
         let now = Seen::look(&args.dir)?;
         let window = now.published.stats.since(&earlier.published.stats);
-        let text = if args.json { as_json(&now, &window)? } else { format!("{}\n\n{}\n", now.origin(), page(&window)) };
-        if print(&text)? == Reader::Gone {
+        if print(text(&now, &window, "", "\n"))? == Reader::Gone {
             break;
         }
         looks += 1;
@@ -144,21 +131,31 @@ pub(crate) fn stat(args: &StatArgs, stop: &AtomicBool) -> Outcome {
     Ok(Ended::Well)
 }
 
-fn as_json(seen: &Seen, stats: &Stats) -> Result<String, serde_json::Error> {
-    let io: Vec<_> = stats.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0).map(io_json).collect();
+fn as_json(seen: &Seen, stats: &Stats) -> String {
     let published = &seen.published;
-    let value = serde_json::json!({
+    let value = json!({
         "pid": published.pid, "open": published.open, "live": seen.is_live(), "held": seen.held,
-        "age_ms": u64::try_from(published.age().as_millis()).unwrap_or(u64::MAX), "io": io, "stats": stats,
+        "age_ms": u64::try_from(published.age().as_millis()).unwrap_or(u64::MAX),
+        "io": used(stats).map(io_json).collect::<Value>(), "stats": stats,
     });
-    Ok(format!("{}\n", serde_json::to_string(&value)?))
+    format!("{value}\n")
 }
 
-fn io_json(cell: &CellSnapshot) -> serde_json::Value {
-    serde_json::json!({
+/// The cells with operations.
+fn used(stats: &Stats) -> impl Iterator<Item = &CellSnapshot> {
+    stats.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0)
+}
+
+/// The latencies of a cell: the median, the 99th percentile and the longest, ns.
+fn latencies(cell: &CellSnapshot) -> [u64; 3] {
+    [50.0, 99.0, 100.0].map(|percent| percentile(cell, percent))
+}
+
+fn io_json(cell: &CellSnapshot) -> Value {
+    let [p50, p99, max] = latencies(cell);
+    json!({
         "class": cell.class, "op": cell.op, "cause": cell.cause, "count": cell.count(), "bytes": cell.bytes,
-        "errors": cell.errors, "total_ns": seawall::stats::total_ns(cell), "p50_ns": percentile(cell, 50.0),
-        "p99_ns": percentile(cell, 99.0), "max_ns": percentile(cell, 100.0),
+        "errors": cell.errors, "total_ns": total_ns(cell), "p50_ns": p50, "p99_ns": p99, "max_ns": max,
     })
 }
 
@@ -174,22 +171,10 @@ pub(super) fn time(ns: u64) -> String {
 /// The distribution of latencies, a column for each factor of about three from 10 us to 1 s.
 fn shape(cell: &CellSnapshot) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    const ENDS_NS: [u64; 11] = [
-        10_000,
-        30_000,
-        100_000,
-        300_000,
-        1_000_000,
-        3_000_000,
-        10_000_000,
-        30_000_000,
-        100_000_000,
-        300_000_000,
-        1_000_000_000,
-    ];
-    let mut columns = [0u64; ENDS_NS.len() + 1];
+    const ENDS_US: [u64; 11] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000];
+    let mut columns = [0u64; ENDS_US.len() + 1];
     for bucket in &cell.latency {
-        columns[ENDS_NS.partition_point(|end| *end < bucket.end())] += bucket.count();
+        columns[ENDS_US.partition_point(|end| end * 1_000 < bucket.end())] += bucket.count();
     }
     let most = columns.iter().copied().max().unwrap_or(0).max(1);
     let bar = |count: u64| match count {
@@ -201,27 +186,21 @@ fn shape(cell: &CellSnapshot) -> String {
 }
 
 /// What the buffer pool does, one line or two.
-fn pool_lines(s: &Stats, rate: impl Fn(u64) -> f64) -> String {
+fn pool_lines(s: &Stats, rate: impl Fn(u64) -> f64 + Copy) -> String {
     let p = &s.pool;
+    let [misses, evictions, written] = [p.misses, p.evictions, p.pages_written].map(rate);
     let mut text = format!(
-        "pool: {} frames, {} free, {} dirty; {:.0} misses/s, {:.0} evictions/s, {:.0} pages/s written",
-        p.frames,
-        p.frames_free,
-        p.frames_dirty,
-        rate(p.misses),
-        rate(p.evictions),
-        rate(p.pages_written)
+        "pool: {} frames, {} free, {} dirty; {misses:.0} misses/s, {evictions:.0} evictions/s, {written:.0} pages/s \
+         written\n",
+        p.frames, p.frames_free, p.frames_dirty
     );
     if p.evictions_deferred > 0 {
+        let [bytes, most] = [p.deferred_bytes, p.deferred_bytes_max].map(units::bytes);
+        let [evicted, again, merged] = [p.evictions_deferred, p.deferred_read_again, p.pages_merged].map(rate);
         text += &format!(
-            "\ndeferred changes: of {} pages, {} of at most {}; {:.0} pages/s evicted with them, {:.0}/s read again, \
-             {:.0}/s merged",
-            p.deferred_pages,
-            units::bytes(p.deferred_bytes),
-            units::bytes(p.deferred_bytes_max),
-            rate(p.evictions_deferred),
-            rate(p.deferred_read_again),
-            rate(p.pages_merged)
+            "deferred changes: of {} pages, {bytes} of at most {most}; {evicted:.0} pages/s evicted with them, \
+             {again:.0}/s read again, {merged:.0}/s merged\n",
+            p.deferred_pages
         );
     }
     text
@@ -231,69 +210,43 @@ fn pool_lines(s: &Stats, rate: impl Fn(u64) -> f64) -> String {
 fn page(s: &Stats) -> String {
     let seconds = s.elapsed_ns as f64 / 1e9;
     let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-    let mut out = String::new();
-    let mut line = |text: std::fmt::Arguments<'_>| {
-        out += &format!("{text}\n");
-    };
     let (l, t) = (&s.log, &s.txn);
     let wait = l.commit_wait_ns.checked_div(l.commit_waits).map_or_else(|| "-".into(), time);
-    line(format_args!(
-        "{seconds:.1} s, {:.0} commits/s ({wait} each), {:.0} rollbacks/s, {} active, {} prepared, {} \
-         conflicts, {} deadlocks",
-        rate(t.commits),
-        rate(t.rollbacks),
-        t.active,
-        t.prepared,
-        t.conflicts,
-        s.locks.deadlocks
-    ));
-    line(format_args!("{}", pool_lines(s, rate)));
-    line(format_args!(
-        "log: {}/s, {:.0} writes/s, {:.0} flushes/s; {} of {} needed for recovery, {} not durable",
-        units::bytes(rate(l.bytes) as u64),
-        rate(l.groups),
-        rate(l.flushes),
-        units::bytes(l.checkpoint_age_bytes),
-        units::bytes(l.capacity_bytes),
-        units::bytes(l.unflushed_bytes)
-    ));
-    line(format_args!(
-        "undo: {} transactions kept ({}), oldest snapshot {}; data: {}, {} free; disk: {} left",
-        s.purge.history,
-        units::bytes(s.purge.undo_bytes),
-        time(s.purge.oldest_view_age_ns),
-        units::bytes(s.space.data_bytes),
-        units::bytes(s.space.free_bytes),
-        units::bytes(s.space.disk_free_bytes)
-    ));
+    let [commits, rollbacks, writes, flushes] = [t.commits, t.rollbacks, l.groups, l.flushes].map(rate);
+    let logged = units::bytes(rate(l.bytes) as u64);
+    let [needed, capacity, unflushed] = [l.checkpoint_age_bytes, l.capacity_bytes, l.unflushed_bytes].map(units::bytes);
+    let [data, free, left] = [s.space.data_bytes, s.space.free_bytes, s.space.disk_free_bytes].map(units::bytes);
+    let (kept, undo, oldest) = (s.purge.history, units::bytes(s.purge.undo_bytes), time(s.purge.oldest_view_age_ns));
+    let pool = pool_lines(s, rate);
+    let mut out = format!(
+        "{seconds:.1} s, {commits:.0} commits/s ({wait} each), {rollbacks:.0} rollbacks/s, {} active, {} prepared, {} \
+         conflicts, {} deadlocks\n\
+         {pool}\
+         log: {logged}/s, {writes:.0} writes/s, {flushes:.0} flushes/s; {needed} of {capacity} needed for recovery, \
+         {unflushed} not durable\n\
+         undo: {kept} transactions kept ({undo}), oldest snapshot {oldest}; data: {data}, {free} free; disk: {left} \
+         left\n",
+        t.active, t.prepared, t.conflicts, s.locks.deadlocks
+    );
     for file in &s.files {
         let cached = file.page_cache_bytes.map_or_else(|| "unknown".into(), units::bytes);
-        line(format_args!("{} files: {}, {cached} in the page cache", file.class, file.mode));
+        out += &format!("{} files: {}, {cached} in the page cache\n", file.class, file.mode);
     }
-    line(format_args!("I/O through {}:", s.backend));
-    line(format_args!(
-        "{:>11} {:<13} {:<12} {:>9} {:>12} {:>8} {:>8} {:>8}  10us..1s",
-        "class", "operation", "cause", "ops/s", "bytes/s", "p50", "p99", "max"
-    ));
-    for cell in s.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0) {
+    out += &format!("I/O through {}:\n", s.backend);
+    out += "      class operation     cause            ops/s      bytes/s      p50      p99      max  10us..1s\n";
+    for cell in used(s) {
         let errors = match (cell.errors, cell.op) {
             (0, _) => String::new(),
             // A method that is not supported here was tried.
             (n, Op::Grow | Op::Open | Op::Inspect) => format!("  {n} refused"),
             (n, _) => format!("  {n} ERRORS"),
         };
-        line(format_args!(
-            "{:>11} {:<13} {:<12} {:>9.1} {:>12} {:>8} {:>8} {:>8}  {}{errors}",
-            cell.class,
-            cell.op,
-            cell.cause,
-            rate(cell.count()),
-            units::bytes(rate(cell.bytes) as u64),
-            time(percentile(cell, 50.0)),
-            time(percentile(cell, 99.0)),
-            time(percentile(cell, 100.0)),
-            shape(cell)
-        ));
+        let (ops, bytes) = (rate(cell.count()), units::bytes(rate(cell.bytes) as u64));
+        let ([p50, p99, max], shape) = (latencies(cell).map(time), shape(cell));
+        out += &format!(
+            "{:>11} {:<13} {:<12} {ops:>9.1} {bytes:>12} {p50:>8} {p99:>8} {max:>8}  {shape}{errors}\n",
+            cell.class, cell.op, cell.cause
+        );
     }
     out
 }

@@ -1,36 +1,23 @@
 //! `seawall init|trees DIR`: makes a database; lists its trees and how their leaves lie in the file.
 
 use super::{DatabaseArgs, Notation, is_database};
-use crate::{Ended, Outcome, print, units};
-use clap::Args;
+use crate::{Outcome, answer, units};
 use seawall::{Database, Error, Fragmentation};
+use serde_json::{Value, json};
 
-#[derive(Debug, Args)]
-pub(crate) struct InitArgs {
-    #[command(flatten)]
-    database: DatabaseArgs,
-}
-
-pub(crate) fn init(args: &InitArgs) -> Outcome {
-    let dir = &args.database.dir;
-    if is_database(dir) {
-        return Err(format!("{} is a database already: nothing was changed", dir.display()).into());
+pub(crate) fn init(args: &DatabaseArgs) -> Outcome {
+    let dir = args.dir.display();
+    if is_database(&args.dir) {
+        return Err(format!("{dir} is a database already: nothing was changed").into());
     }
-    let db = args.database.open_or_make()?;
-    let options = db.options();
-    let data = db.stats().space.data_bytes;
+    let db = args.open_or_make()?;
+    let (options, data) = (db.options(), db.stats().space.data_bytes);
     db.close()?;
-    print(&format!(
-        "{}: pages of {}, a data file of {}, log files of {}\n",
-        dir.display(),
-        units::bytes(options.page_size()),
-        units::bytes(data),
-        units::bytes(options.log_segment_size())
-    ))?;
-    Ok(Ended::Well)
+    let [page, data, log] = [options.page_size(), data, options.log_segment_size()].map(units::bytes);
+    answer(format!("{dir}: pages of {page}, a data file of {data}, log files of {log}\n"))
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct TreesArgs {
     #[command(flatten)]
     database: DatabaseArgs,
@@ -51,18 +38,17 @@ pub(crate) fn trees(args: &TreesArgs) -> Outcome {
         let tree = db.open_tree(&name)?;
         let bytes = db.tree_bytes(&tree);
         text += &format!("{:>12}  {}", units::bytes(bytes), Notation::default().show(name.as_bytes()));
-        let mut entry = serde_json::json!({ "name": name, "id": tree.id().0, "bytes": bytes });
+        let mut entry = json!({ "name": name, "id": tree.id().0, "bytes": bytes });
         if args.fragmentation {
             let found = db.fragmentation(&tree)?;
-            text += &format!(": {} leaves, {}", found.leaves, fragmentation_text(&found));
+            text += &format!(": {}", fragmentation_text(&found));
             entry["fragmentation"] = fragmentation_json(&found);
         }
         text.push('\n');
         list.push(entry);
     }
     db.close()?;
-    print(&if args.json { format!("{}\n", serde_json::Value::Array(list)) } else { text })?;
-    Ok(Ended::Well)
+    answer(if args.json { format!("{}\n", Value::Array(list)) } else { text })
 }
 
 /// The trees of these names, or all.
@@ -75,14 +61,15 @@ pub(super) fn trees_of(db: &Database, names: &[String]) -> seawall::Result<Vec<S
     Ok(all)
 }
 
-/// The fragmentation of a tree, for people: "63% of neighbours apart, leaves 71% full".
+/// The fragmentation of a tree, for people: "40 leaves, 63% of neighbours apart, leaves 71% full".
 pub(super) fn fragmentation_text(tree: &Fragmentation) -> String {
-    format!("{:.0}% of neighbours apart, leaves {}% full", 100.0 * tree.share(), tree.fill_percent)
+    let (leaves, apart_percent, fill_percent) = (tree.leaves, 100.0 * tree.share(), tree.fill_percent);
+    format!("{leaves} leaves, {apart_percent:.0}% of neighbours apart, leaves {fill_percent}% full")
 }
 
 /// The same for programs.
-pub(super) fn fragmentation_json(tree: &Fragmentation) -> serde_json::Value {
-    serde_json::json!({
+pub(super) fn fragmentation_json(tree: &Fragmentation) -> Value {
+    json!({
         "leaves": tree.leaves, "apart": tree.apart, "apart_share": tree.share(), "fill_percent": tree.fill_percent,
         "branches_read": tree.branches, "leaves_sampled": tree.sampled,
     })
