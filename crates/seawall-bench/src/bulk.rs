@@ -15,10 +15,11 @@
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
 use crate::observe::{Observed, Observer};
-use crate::process::ProcessError;
+use crate::process::{ProcessError, failed, go_on};
 use crate::run::cell::{commit, machine};
 use crate::run::load::{BATCH, Loader};
 use crate::workload::{Values, key, thread_rng};
+use parking_lot::RwLock;
 use rand::Rng as _;
 use rustix::time::{ClockId, clock_gettime};
 use seawall::{
@@ -29,7 +30,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 const TREE: &str = "kv";
@@ -122,10 +122,6 @@ struct Took {
     cpu: Duration,
 }
 
-fn failed(what: &str) -> impl Fn(seawall::Error) -> ProcessError {
-    move |error| ProcessError::Failed(format!("{what}: {error}"))
-}
-
 /// Processor time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -172,7 +168,7 @@ impl Bulk {
     /// # Errors
     /// [`ProcessError`].
     pub fn run(&self, stop: &AtomicBool) -> Result<Bulked, ProcessError> {
-        self.check().map_err(ProcessError::Failed)?;
+        self.check()?;
         let db = Database::open_with(&self.dir, self.options()).map_err(failed("opening"))?;
         let mut observer = Observer::new(&self.dir);
         let mut rates = None;
@@ -346,7 +342,7 @@ impl Bulk {
         let took = take_time(|| {
             let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| index.push(entry(key, value), []);
             let switch = |_: &mut Transaction| {
-                closed = Some(writers.gate.write().unwrap_or_else(PoisonError::into_inner));
+                closed = Some(writers.gate.write());
                 Ok(())
             };
             let index = db.build_index(tree, INDEX, IndexOptions::default(), entries, switch);
@@ -386,7 +382,7 @@ impl Bulk {
         while !writers.over.load(Ordering::Relaxed) {
             let number = rng.random_range(0..self.keys);
             values.fill(&mut value, &mut rng);
-            let _open = writers.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _open = writers.gate.read();
             db.transact(|tx| tx.put(tree, &key(number), &value))?;
             writers.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -406,10 +402,6 @@ struct Writers {
 /// The index's entry of a row.
 fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     [&value[..INDEXED.min(value.len())], key].concat()
-}
-
-fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
-    if stop.load(Ordering::Relaxed) { Err(ProcessError::Interrupted) } else { Ok(()) }
 }
 
 fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<(), ProcessError> {

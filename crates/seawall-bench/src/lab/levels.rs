@@ -13,13 +13,13 @@ use crate::tpcc::client::{Client, Stats};
 use crate::tpcc::load::{Loader, Units, rows_about};
 use crate::tpcc::{Scale, Shape, TABLES};
 use crate::workload::{Values, key, thread_rng};
+use parking_lot::Mutex;
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall::{Database, Tree};
 use seawall_lab::cell::{FlushMethod, Level, Pattern};
 use seawall_lab::run::{EngineError, EngineWork, Issued, Progress, Ready, Worker};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! One cell: the request, common to key-value workloads, scans and TPC-C, and its result.
 
 use super::config::RunConfig;
-use super::data_dir::{DataDirError, Marker};
+use super::data_dir::Marker;
 use super::drive::Driven;
 use crate::observe::drop_page_cache;
 pub use crate::results::Cell;
@@ -33,12 +33,15 @@ pub enum RunError {
     /// The store.
     #[error(transparent)]
     Store(#[from] Error),
-    /// The directory of the data.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
-    /// An impossible request: says what to do.
+    /// An impossible request, or a directory that cannot be used: says what to do.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<String> for RunError {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
 }
 
 /// Opens a store by the cell's name.
@@ -48,22 +51,26 @@ impl Cell {
     /// Checks the numbers of threads and rows.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub(crate) fn check(&self) -> Result<(), RunError> {
-        let Self { threads, keys, value_size, .. } = *self;
-        let refused = |why: String| Err(RunError::Refused(why));
-        if threads == 0 || threads > 4096 {
-            return refused(format!("--threads {threads}: give 1 to 4096"));
-        }
+    /// What to give instead.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { keys, value_size, .. } = *self;
+        self.check_threads()?;
         if keys == 0 || keys >= 10_u64.pow(KEY_BYTES as u32) {
-            return refused(format!(
+            return Err(format!(
                 "--keys {keys}: a key is {KEY_BYTES} digits; give at least 1 and less than 10^{KEY_BYTES}"
             ));
         }
         if value_size == 0 || value_size > 16 << 20 {
-            return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
+            return Err(format!("--value-size {value_size}: give 1 byte to 16M"));
         }
         Ok(())
+    }
+
+    pub(crate) fn check_threads(&self) -> Result<(), String> {
+        match self.threads {
+            1..=4096 => Ok(()),
+            threads => Err(format!("--threads {threads}: give 1 to 4096")),
+        }
     }
 
     /// Bytes of all keys and values.

@@ -17,11 +17,12 @@ use super::recorder::{Latencies, Recorder, Timeline};
 use crate::observe::{Observed, Observer};
 use crate::store::{Error, Result};
 use crate::workload::thread_rng;
+use parking_lot::{Condvar, Mutex};
 use rand_distr::{Distribution as _, Exp};
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Barrier, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The latest end, in the timeline, of a window without a known end; later completions count in its last
@@ -192,7 +193,7 @@ where
         (latencies, interrupted, steady_after, observed)
     });
     let window = shared.window();
-    let error = shared.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let error = shared.error.into_inner();
     Driven {
         window,
         latencies,
@@ -230,7 +231,7 @@ impl Shared {
         let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder));
         if let Err(error) = worked {
             self.errors.fetch_add(1, Ordering::Relaxed);
-            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.error.lock().get_or_insert(error);
             self.over.store(true, Ordering::Relaxed);
         }
         drop(leaving);
@@ -354,9 +355,9 @@ impl Shared {
 
     /// Sleeps for a tick or `rest`. Returns whether threads still work and nothing has asked for the end.
     fn goes_on(&self, spec: &Spec<'_>, rest: Duration) -> bool {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.turn.lock();
         let working = |_: &mut ()| self.working.load(Ordering::Relaxed) > 0;
-        drop(self.one_ended.wait_timeout_while(turn, rest.min(TICK), working));
+        self.one_ended.wait_while_for(&mut turn, working, rest.min(TICK));
         self.working.load(Ordering::Relaxed) > 0
             && !self.over.load(Ordering::Relaxed)
             && !spec.stop.load(Ordering::Relaxed)
@@ -393,7 +394,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let ended = self.0.began.get().map_or(0, |began| began.elapsed().as_nanos() as u64);
         self.0.ended_ns.fetch_max(ended, Ordering::Relaxed);
-        let _turn = self.0.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.0.turn.lock();
         self.0.working.fetch_sub(1, Ordering::Relaxed);
         self.0.one_ended.notify_all();
     }

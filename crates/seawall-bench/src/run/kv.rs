@@ -51,30 +51,26 @@ impl KvRun {
     /// Checks the request before anything is written.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub fn check(&self) -> Result<(), RunError> {
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
         self.cell.check()?;
         let Cell { keys, value_size, pool_bytes, client_batch, .. } = self.cell;
-        let refused = |why: String| Err(RunError::Refused(why));
         if client_batch > 1 && !matches!(self.workload, Workload::Update | Workload::Commit | Workload::Mixed) {
-            return refused(format!(
+            return Err(format!(
                 "--client-batch is about puts: workload {} has none; use update, commit or mixed",
                 self.workload
             ));
         }
         if self.workload.loads() && self.config.reuse {
-            return refused(format!(
-                "--reuse: {} measures the load itself and needs an empty directory",
-                self.workload
-            ));
+            return Err(format!("--reuse: {} measures the load itself and needs an empty directory", self.workload));
         }
         if self.workload == Workload::ShortRange && keys < SHORT_RANGE {
-            return refused(format!("--keys {keys}: a short range has {SHORT_RANGE} rows; give at least as many"));
+            return Err(format!("--keys {keys}: a short range has {SHORT_RANGE} rows; give at least as many"));
         }
         let data = keys.saturating_mul(value_size);
         if self.workload == Workload::PointReadCold && data < pool_bytes.saturating_mul(COLD_FACTOR) {
             let least = pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size);
-            return refused(format!(
+            return Err(format!(
                 "point-read-cold: {keys} keys of {value_size} bytes are {data} bytes, less than {COLD_FACTOR} times \
                  the pool of \
                  {pool_bytes} bytes, so that many reads would find their page in memory: give --keys {least} or more, \
@@ -95,7 +91,7 @@ impl KvRun {
         let settings = self.cell.settings(&self.config, data_dir.data(), &["kv"], self.cell.data_bytes());
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir())?;
         }
         let mut store = open(&settings)?;
         let mut load = None;

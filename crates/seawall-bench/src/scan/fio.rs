@@ -117,7 +117,7 @@ pub fn measure(
     let mut fio = Command::new("fio");
     fio.args(pattern.arguments(file, warm_up, time));
     let said = process::run(fio, warm_up + time + BESIDE, stop)?;
-    parse(&said.out).map(|(reads, _)| reads).map_err(ProcessError::Failed)
+    Ok(parse(&said.out)?.0)
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use crate::run::drive::Operation;
 use crate::run::recorder::Latencies;
 use crate::store::{Error, Result, Session};
 use crate::workload::{key, thread_rng};
+use parking_lot::Mutex;
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Done {
     }
 
     pub(super) fn latencies(&self) -> Latencies {
-        self.latencies.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.latencies.lock().clone()
     }
 }
 
@@ -166,7 +166,6 @@ impl Operation for Client<'_> {
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        let mut latencies = self.done.latencies.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        latencies.merge(&self.latencies);
+        self.done.latencies.lock().merge(&self.latencies);
     }
 }

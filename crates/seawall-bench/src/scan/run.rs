@@ -73,8 +73,8 @@ impl ScanRun {
     /// Checks the request before anything is written.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub fn check(&self) -> Result<(), RunError> {
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
         // Without any thread, `Scans::check` says which kinds there are.
         if self.cell.threads > 0 {
             self.cell.check()?;
@@ -82,12 +82,12 @@ impl ScanRun {
         let Cell { keys, value_size, pool_bytes, .. } = self.cell;
         let (data, least) = (self.cell.data_bytes(), Rows::keys_for(pool_bytes, value_size));
         if keys < least {
-            return Err(RunError::Refused(format!(
+            return Err(format!(
                 "{keys} keys are {data} bytes, less than {COLD_FACTOR} times the pool of {pool_bytes} bytes, so that \
                  scans would find pages in memory: give --keys {least} or more, or a smaller --pool"
-            )));
+            ));
         }
-        self.scans().check().map_err(RunError::Refused)
+        self.scans().check()
     }
 
     /// Runs the cell.
@@ -96,10 +96,7 @@ impl ScanRun {
     /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
         self.check()?;
-        let bound = || {
-            let bounded = self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
-            bounded.map_err(|why| RunError::Refused(why.to_string()))
-        };
+        let bound = || self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
         // A bound that cannot be set is refused before the load.
         drop(bound()?);
         let mut data_dir =

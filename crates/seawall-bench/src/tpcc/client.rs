@@ -14,8 +14,8 @@ use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, S
 use crate::run::recorder::Latencies;
 use crate::run::{Operation, Outcome};
 use crate::store::{Error, Result, Session, Store, Tx};
+use parking_lot::Mutex;
 use seawall_lab::words;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 words! {
@@ -251,7 +251,7 @@ impl Operation for Client<'_> {
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        self.total.lock().unwrap_or_else(PoisonError::into_inner).merge(&self.stats);
+        self.total.lock().merge(&self.stats);
     }
 }
 

@@ -20,11 +20,11 @@ use crate::run::data_dir::{DataDir, Marker};
 use crate::run::drive::{Driven, Limit, Spec, drive};
 use crate::run::{Cell, RunConfig};
 use crate::store::Store;
+use parking_lot::Mutex;
 use seawall_lab::run::Progress;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The most warehouses: their number has two bytes.
@@ -56,18 +56,14 @@ impl TpccRun {
     /// Checks the request before anything is written.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub fn check(&self) -> Result<(), RunError> {
-        let threads = self.cell.threads;
-        let refused = |why: String| Err(RunError::Refused(why));
-        if threads == 0 || threads > 4096 {
-            return refused(format!("--threads {threads}: give 1 to 4096"));
-        }
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
+        self.cell.check_threads()?;
         if self.warehouses == 0 || self.warehouses > WAREHOUSES_MAX {
-            return refused(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.warehouses));
+            return Err(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.warehouses));
         }
         if self.scale.items == 0 || self.scale.customers == 0 {
-            return refused("the scale needs at least one item and one customer".into());
+            return Err("the scale needs at least one item and one customer".into());
         }
         Ok(())
     }
@@ -95,7 +91,7 @@ impl TpccRun {
         let settings = self.cell.settings(&self.config, data_dir.data(), &TABLES, data_bytes);
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir())?;
         }
         let store = open(&settings)?;
         let (mut ran, mut checked) = (Ran::default(), None);
@@ -169,7 +165,7 @@ impl TpccRun {
         let driven = drive(&spec, observer, progress, "tpcc", |thread| {
             Client::new(store, self.shape(), thread as u16, self.cell.seed, &total)
         });
-        (driven, total.into_inner().unwrap_or_else(PoisonError::into_inner))
+        (driven, total.into_inner())
     }
 
     /// Adds the figures of TPC-C.
