@@ -15,12 +15,6 @@ use std::time::Duration;
 /// How long a commit at the level `deferred` stays unflushed.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Creates the store's directory.
-pub(crate) fn make_dir(store: &'static str, settings: &Settings) -> Result<()> {
-    std::fs::create_dir_all(&settings.dir)
-        .map_err(|error| Error::failed(store, format!("cannot make directory {}: {error}", settings.dir.display())))
-}
-
 /// The options of a store, which takes them one by one.
 pub(crate) struct Options<'s> {
     store: &'static str,
@@ -61,6 +55,16 @@ impl<'s> Options<'s> {
 /// `name` and `value` as a setting to display.
 pub(crate) fn setting(name: &str, value: impl Display) -> (String, String) {
     (name.to_owned(), value.to_string())
+}
+
+/// Waits until `busy` has returned 0 for a while: a due compaction starts at once.
+pub(crate) fn until_idle(busy: impl Fn() -> Result<u64>) -> Result<()> {
+    let mut idle = 0;
+    while idle < 10 {
+        std::thread::sleep(Duration::from_millis(20));
+        idle = if busy()? == 0 { idle + 1 } else { 0 };
+    }
+    Ok(())
 }
 
 struct Shared {

@@ -137,13 +137,7 @@ impl Operation for Client<'_> {
             }
             Query::All => self.session.range(&[], None, &mut visit),
             Query::MultiGet(_) => self.session.multi_get(&self.keys, &mut visit),
-            Query::Gets(_) => {
-                let mut found = 0;
-                for key in &self.keys {
-                    found += u64::from(self.session.get(key, &mut |value| visit(key, value))?);
-                }
-                Ok(found)
-            }
+            Query::Gets(_) => self.session.gets(&self.keys, &mut visit),
         }?;
         done.rows.fetch_add(seen % STEP, Ordering::Relaxed);
         let failed =
