@@ -56,6 +56,20 @@ pub enum Outcome {
     Finished,
 }
 
+impl Outcome {
+    /// Of an attempt at `ops` operations.
+    ///
+    /// # Errors
+    /// That of the attempt, unless it is a conflict.
+    pub fn of(attempt: Result<()>, ops: u64) -> Result<Self> {
+        match attempt {
+            Ok(()) => Ok(Self::Done(ops)),
+            Err(Error::Conflict(_)) => Ok(Self::Conflict),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// What a thread repeats. A closure that does one operation implements it.
 pub trait Operation {
     /// Does the next operation, or repeats the last one after a conflict.

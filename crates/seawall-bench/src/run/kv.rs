@@ -212,7 +212,7 @@ impl KvRun {
                     if !waiting && loader.next_batch().is_none() {
                         return Ok(Outcome::Finished);
                     }
-                    let outcome = outcome(session.load(loader.batch(), true), loader.batch().len() as u64)?;
+                    let outcome = Outcome::of(session.load(loader.batch(), true), loader.batch().len() as u64)?;
                     waiting = outcome == Outcome::Conflict;
                     Ok(outcome)
                 })
@@ -342,7 +342,7 @@ impl Client {
         } else {
             session.put(&row, &self.value)
         };
-        let outcome = outcome(done, 1)?;
+        let outcome = Outcome::of(done, 1)?;
         self.again = outcome == Outcome::Conflict;
         Ok(outcome)
     }
@@ -377,12 +377,4 @@ impl Client {
 fn wrong(row: &[u8], found: usize, size: usize) -> Error {
     let row = String::from_utf8_lossy(row);
     Error::failed(BENCH, format!("key {row} has {found} bytes where {size} were loaded: the store lost or changed it"))
-}
-
-fn outcome(done: Result<()>, ops: u64) -> Result<Outcome> {
-    match done {
-        Ok(()) => Ok(Outcome::Done(ops)),
-        Err(Error::Conflict(_)) => Ok(Outcome::Conflict),
-        Err(error) => Err(error),
-    }
 }

@@ -37,6 +37,11 @@ pub(super) enum End {
     RollBack,
 }
 
+/// A transaction with its input.
+pub(super) trait Transaction {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End>;
+}
+
 /// How a customer is selected.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Who {

@@ -3,7 +3,7 @@
 use super::super::layout::last_u32_of;
 use super::super::schema::{CUSTOMER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
 use super::super::{edge, scan};
-use super::{End, Who, get, missing};
+use super::{End, Transaction, Who, get, missing};
 use crate::store::{Result, Tx};
 use std::hint::black_box;
 
@@ -14,8 +14,8 @@ pub(in crate::tpcc) struct OrderStatus {
     pub(in crate::tpcc) who: Who,
 }
 
-impl OrderStatus {
-    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+impl Transaction for OrderStatus {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
         let (w, d) = (self.w, self.d);
         let c = self.who.find(tx, w, d)?;
         let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
