@@ -51,6 +51,8 @@ words! {
     }
 }
 
+type Result<T, E = ProcessError> = std::result::Result<T, E>;
+
 /// One task to measure.
 #[derive(Debug, Clone)]
 pub struct Bulk {
@@ -128,7 +130,7 @@ fn cpu_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-fn take_time(work: impl FnOnce() -> Result<u64, ProcessError>) -> Result<Took, ProcessError> {
+fn take_time(work: impl FnOnce() -> Result<u64>) -> Result<Took> {
     let (wall, cpu) = (Instant::now(), cpu_time());
     let rows = work()?;
     Ok(Took { rows, wall: wall.elapsed(), cpu: cpu_time().saturating_sub(cpu) })
@@ -167,7 +169,7 @@ impl Bulk {
     ///
     /// # Errors
     /// [`ProcessError`].
-    pub fn run(&self, stop: &AtomicBool) -> Result<Bulked, ProcessError> {
+    pub fn run(&self, stop: &AtomicBool) -> Result<Bulked> {
         self.check()?;
         let db = Database::open_with(&self.dir, self.options()).map_err(failed("opening"))?;
         let mut observer = Observer::new(&self.dir);
@@ -247,13 +249,13 @@ impl Bulk {
         Loader::new(0..self.keys, None, self.value_size, 1, 0)
     }
 
-    fn load(&self, db: &Database, stop: &AtomicBool) -> Result<Tree, ProcessError> {
+    fn load(&self, db: &Database, stop: &AtomicBool) -> Result<Tree> {
         self.build(db, stop)?;
         db.checkpoint().map_err(failed("a checkpoint"))?;
         db.open_tree(TREE).map_err(failed("the tree"))
     }
 
-    fn build(&self, db: &Database, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    fn build(&self, db: &Database, stop: &AtomicBool) -> Result<u64> {
         let told = failed("building the tree");
         let mut tx = db.begin().map_err(&told)?;
         let mut builder = tx.tree_builder(TREE, BuildOptions::default()).map_err(&told)?;
@@ -268,7 +270,7 @@ impl Bulk {
         Ok(rows)
     }
 
-    fn put(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    fn put(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64> {
         let told = failed("putting rows");
         let (mut loader, mut done) = (self.loader(), 0);
         while let Some(rows) = loader.next_batch() {
@@ -281,7 +283,7 @@ impl Bulk {
         Ok(done)
     }
 
-    fn pop(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    fn pop(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64> {
         let told = failed("taking rows from the front");
         let mut done = 0;
         loop {
@@ -303,7 +305,7 @@ impl Bulk {
     }
 
     /// The time of the index, and the writers' commits a second beside it and without it.
-    fn index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(Took, f64, f64), ProcessError> {
+    fn index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(Took, f64, f64)> {
         let writers = Writers { over: AtomicBool::new(false), done: AtomicU64::new(0), gate: RwLock::new(()) };
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.writers)
@@ -312,7 +314,7 @@ impl Bulk {
                     scope.spawn(move || self.write(db, tree, writer, writers))
                 })
                 .collect();
-            let measured = self.index_beside(db, tree, &writers, stop);
+            let measured = self.beside(db, tree, &writers, stop);
             writers.over.store(true, Ordering::Relaxed);
             let wrote: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no writer panics")).collect();
             let measured = measured?;
@@ -321,21 +323,15 @@ impl Bulk {
         })
     }
 
-    fn index_beside(
-        &self,
-        db: &Database,
-        tree: &Tree,
-        writers: &Writers,
-        stop: &AtomicBool,
-    ) -> Result<(Took, f64, f64), ProcessError> {
+    fn beside(&self, db: &Database, tree: &Tree, writers: &Writers, stop: &AtomicBool) -> Result<(Took, f64, f64)> {
         let count = || writers.done.load(Ordering::Relaxed);
-        let alone = || {
+        let alone = || -> Result<(f64, f64)> {
             let (before, began) = (count(), Instant::now());
             while began.elapsed() < self.alone {
                 std::thread::sleep(self.alone.saturating_sub(began.elapsed()).min(Duration::from_millis(10)));
                 go_on(stop)?;
             }
-            Ok::<_, ProcessError>(((count() - before) as f64, began.elapsed().as_secs_f64()))
+            Ok(((count() - before) as f64, began.elapsed().as_secs_f64()))
         };
         let before = alone()?;
         let (counted, mut closed) = (count(), None);
@@ -357,7 +353,7 @@ impl Bulk {
     }
 
     /// Checks that the index has an entry for each row and no other. The rows must not change meanwhile.
-    fn check_index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(), ProcessError> {
+    fn check_index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<()> {
         let told = failed("checking the index");
         let index = db.open_tree(INDEX).map_err(&told)?;
         expect_rows(db, &index, self.keys)?;
@@ -404,7 +400,7 @@ fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     [&value[..INDEXED.min(value.len())], key].concat()
 }
 
-fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<(), ProcessError> {
+fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<()> {
     let told = failed("counting rows");
     let rows = db.begin().map_err(&told)?.count(tree, ..).map_err(&told)?;
     if rows == expected {

@@ -69,12 +69,8 @@ fn way(root: &Path, line: &str) -> Option<Way> {
     };
     if controllers.split(',').any(|controller| controller == "memory") {
         let mount = root.join("sys/fs/cgroup/memory");
-        let before = below(&mount);
-        return mount.is_dir().then(|| Way {
-            parents: vec![before.clone()],
-            before,
-            limit_file: "memory.limit_in_bytes",
-        });
+        let (before, limit_file) = (below(&mount), "memory.limit_in_bytes");
+        return mount.is_dir().then(|| Way { parents: vec![before.clone()], before, limit_file });
     }
     if !controllers.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! Small flushed commits under the engine's defaults or under a `seawall.toml`, which is read from the database's
 //! directory as in production.
 
-use super::{close, failed, issued, put_settings, settings};
+use super::{Result, close, failed, issued, put_settings, settings};
 use crate::run::load::Loader;
 use crate::store::{Settings, Store};
 use crate::stores::Seawall;
@@ -9,7 +9,7 @@ use crate::workload::{Values, key, thread_rng};
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall::{Database, Tree};
-use seawall_lab::run::{EngineError, EngineWork, Issued, Ready, Worker};
+use seawall_lab::run::{EngineWork, Issued, Ready, Worker};
 use std::path::PathBuf;
 
 const TABLE: &str = "rows";
@@ -25,7 +25,7 @@ pub(super) struct Commits {
 
 impl Commits {
     /// Creates and fills it.
-    pub(super) fn make(work: &EngineWork<'_>) -> Result<Self, EngineError> {
+    pub(super) fn make(work: &EngineWork<'_>) -> Result<Self> {
         let settings = settings(work.dir.join("commits"), POOL_BYTES, work.sizes, &[TABLE]);
         let store = Seawall::open(&settings)?;
         let mut loader = Loader::new(0..ROWS, None, VALUE_BYTES as u64, work.seed, 0);
@@ -41,7 +41,7 @@ impl Commits {
     }
 
     /// Opens it for a round, under `seawall_toml` or the engine's defaults.
-    pub(super) fn ready(&self, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>, EngineError> {
+    pub(super) fn ready(&self, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>> {
         put_settings(&self.settings.dir, seawall_toml)?;
         let store = Seawall::open(&self.settings)?;
         let tree = store.database().open_tree(TABLE).map_err(failed)?;
@@ -64,7 +64,7 @@ struct Open<'c> {
 }
 
 impl Ready for Open<'_> {
-    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>> {
         let rng = thread_rng(self.seed, thread as usize);
         let values = Values::new(VALUE_BYTES, self.seed);
         Ok(Box::new(Update { db: self.store.database(), tree: &self.tree, rng, values, value: Vec::new() }))
@@ -78,7 +78,7 @@ impl Ready for Open<'_> {
         issued(&self.store)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+    fn finish(self: Box<Self>) -> Result<()> {
         let Self { commits, store, tree, .. } = *self;
         drop(tree);
         close(store)?;
@@ -95,7 +95,7 @@ struct Update<'c> {
 }
 
 impl Worker for Update<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
+    fn operation(&mut self) -> Result<bool> {
         self.value.clear();
         self.values.fill(&mut self.value, &mut self.rng);
         let key = key(self.rng.random_range(0..ROWS));

@@ -5,7 +5,7 @@
 //!    TPC-C is TPC-C with one warehouse a thread.
 //! 2. A transaction that met a conflict runs again, and its latency includes the retries.
 
-use super::{close, failed, issued, settings};
+use super::{Result, close, failed, issued, settings};
 use crate::run::{Operation, Outcome};
 use crate::store::Store;
 use crate::stores::Seawall;
@@ -51,11 +51,7 @@ impl Levels {
     }
 
     /// Creates and fills it.
-    pub(super) fn make(
-        work: &EngineWork<'_>,
-        method: FlushMethod,
-        progress: &mut dyn Progress,
-    ) -> Result<Self, EngineError> {
+    pub(super) fn make(work: &EngineWork<'_>, method: FlushMethod, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;
         let dir = work.dir.join(format!("levels-{}", method.word()));
         let tables: Vec<&str> = TABLES.into_iter().chain([ROWS]).collect();
@@ -81,7 +77,7 @@ impl Levels {
         }
     }
 
-    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError> {
+    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
         let db = self.store.database();
         let total = self.rows + rows_about(self.shape);
         progress.begin(&format!("making a database, {}", self.method.word()), total);
@@ -109,7 +105,7 @@ impl Levels {
     }
 
     /// Prepares a load at a level.
-    pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>, EngineError> {
+    pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>> {
         self.store.database().set("durability", level.word()).map_err(failed)?;
         Ok(Box::new(Loaded { levels: self, load, seed, tpcc: Mutex::default() }))
     }
@@ -124,7 +120,7 @@ struct Loaded<'l> {
 }
 
 impl Ready for Loaded<'_> {
-    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>> {
         let (levels, db) = (self.levels, self.levels.store.database());
         let rng = thread_rng(self.seed, thread as usize);
         match self.load {
@@ -149,7 +145,7 @@ impl Ready for Loaded<'_> {
         issued(&self.levels.store)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+    fn finish(self: Box<Self>) -> Result<()> {
         // Purge changes pages: work that it postpones would be written during another round.
         let patience = Instant::now() + PURGE_WAIT;
         while self.levels.store.database().stats().purge.history > 0 && Instant::now() < patience {
@@ -167,7 +163,7 @@ struct ReadOnly<'l> {
 }
 
 impl Worker for ReadOnly<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
+    fn operation(&mut self) -> Result<bool> {
         let n = self.rng.random_range(0..self.rows);
         let found = self.db.get_with(self.tree, &key(n), |value| std::hint::black_box(value).len()).map_err(failed)?;
         whole(n, found)
@@ -175,7 +171,7 @@ impl Worker for ReadOnly<'_> {
 }
 
 /// A missing or changed row means a broken engine, not a fast one.
-fn whole(n: u64, found: Option<usize>) -> Result<bool, EngineError> {
+fn whole(n: u64, found: Option<usize>) -> Result<bool> {
     match found {
         Some(VALUE_BYTES) => Ok(true),
         Some(bytes) => Err(EngineError::Failed(format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
@@ -192,7 +188,7 @@ struct Transactional<'l> {
 }
 
 impl Worker for Transactional<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
+    fn operation(&mut self) -> Result<bool> {
         let (tree, rows) = (self.tree, self.rows);
         let range = RANGE_ROWS.min(rows);
         let points: [u64; POINTS] = std::array::from_fn(|_| self.rng.random_range(0..rows));
@@ -231,7 +227,7 @@ impl Worker for Transactional<'_> {
 struct Tpcc<'l>(Client<'l>);
 
 impl Worker for Tpcc<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
+    fn operation(&mut self) -> Result<bool> {
         loop {
             match self.0.next()? {
                 Outcome::Done(_) => return Ok(true),

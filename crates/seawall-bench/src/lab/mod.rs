@@ -24,6 +24,8 @@ use seawall_lab::run::{Engine, EngineError, EngineSizes, EngineWork, Issued, Pro
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 /// The databases of one run.
 #[derive(Debug, Default)]
 pub struct EngineCells {
@@ -79,7 +81,7 @@ fn issued(store: &Seawall) -> Issued {
 }
 
 /// Writes the `seawall.toml` to be measured, or removes it.
-fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<(), EngineError> {
+fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<()> {
     let path = dir.join(seawall::options::FILE_NAME);
     let put = match seawall_toml {
         Some(text) => std::fs::write(&path, text),
@@ -91,12 +93,12 @@ fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<(), EngineErro
     put.map_err(|e| EngineError::Failed(format!("cannot change {}: {e}", path.display())))
 }
 
-fn close(store: Seawall) -> Result<(), EngineError> {
+fn close(store: Seawall) -> Result<()> {
     Ok(Box::new(store).close()?)
 }
 
 impl Engine for EngineCells {
-    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError> {
+    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
         self.seawall_toml = work.seawall_toml.to_owned();
         for spec in work.specs {
             let Some(shape) = spec.engine else { continue };
@@ -118,7 +120,7 @@ impl Engine for EngineCells {
         Ok(())
     }
 
-    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>, EngineError> {
+    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>> {
         let lacking = || EngineError::Failed(format!("there is no database for {}", spec.id()));
         let shape = spec.engine.ok_or_else(lacking)?;
         let under = match shape.settings {

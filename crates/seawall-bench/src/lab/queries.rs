@@ -3,7 +3,7 @@
 //! 1. The ranges of a round do not overlap, and each is read once: when all are read, the round is over.
 //! 2. A database is opened for one round, with nothing in the page cache, and closed after it.
 
-use super::{close, failed, issued, put_settings, settings};
+use super::{Result, close, failed, issued, put_settings, settings};
 use crate::run::cell::cold;
 use crate::scan::{Order, Rows};
 use crate::store::{Session, Settings, Store};
@@ -42,11 +42,7 @@ impl Trees {
     }
 
     /// Creates and fills it.
-    pub(super) fn make(
-        work: &EngineWork<'_>,
-        order: KeyOrder,
-        progress: &mut dyn Progress,
-    ) -> Result<Self, EngineError> {
+    pub(super) fn make(work: &EngineWork<'_>, order: KeyOrder, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;
         let settings = settings(work.dir.join(order.word()), sizes.pool_bytes(), sizes, &[TABLE]);
         let rows = rows(order, sizes, work.seed);
@@ -64,12 +60,7 @@ impl Trees {
 
     /// Opens it for a round, with the cell's settings; where the cell has none, with `seawall_toml` or the
     /// engine's defaults.
-    pub(super) fn ready(
-        &self,
-        spec: &CellSpec,
-        seawall_toml: Option<&str>,
-        seed: u64,
-    ) -> Result<Box<dyn Ready + '_>, EngineError> {
+    pub(super) fn ready(&self, spec: &CellSpec, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>> {
         let dir = self.settings.dir.clone();
         let mut settings = self.settings.clone();
         if let Some(ahead) = spec.engine.and_then(|e| e.ahead) {
@@ -103,7 +94,7 @@ struct Cold<'t> {
 }
 
 impl Ready for Cold<'_> {
-    fn worker(&self, _thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
+    fn worker(&self, _thread: u32) -> Result<Box<dyn Worker + '_>> {
         Ok(Box::new(Queries { cold: self, session: self.store.session()? }))
     }
 
@@ -115,7 +106,7 @@ impl Ready for Cold<'_> {
         issued(&self.store)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+    fn finish(self: Box<Self>) -> Result<()> {
         self.store.database().checkpoint().map_err(failed)?;
         close(self.store)?;
         put_settings(&self.trees.settings.dir, None)
@@ -128,7 +119,7 @@ struct Queries<'c> {
 }
 
 impl Worker for Queries<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
+    fn operation(&mut self) -> Result<bool> {
         let (cold, rows) = (self.cold, self.cold.trees.range_rows.min(self.cold.trees.rows.keys));
         let n = cold.next.fetch_add(1, Ordering::Relaxed);
         if n >= cold.ranges {

@@ -5,7 +5,7 @@ use super::data_dir::Marker;
 use super::drive::Driven;
 use crate::observe::drop_page_cache;
 pub use crate::results::Cell;
-use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP};
+use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP, named};
 use crate::store::{About, Error, Result, Settings, Store};
 use crate::workload::KEY_BYTES;
 use seawall_io::probe::{Finding, probe};
@@ -81,14 +81,9 @@ impl Cell {
 
     /// What identifies rows that were `loaded` this way.
     pub(crate) fn marker(&self, loaded: &str) -> Marker {
-        [
-            ("store", self.store.clone()),
-            ("keys", self.keys.to_string()),
-            ("value_size", self.value_size.to_string()),
-            ("loaded", loaded.to_owned()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        let (keys, value_size) = (self.keys.to_string(), self.value_size.to_string());
+        let rows = [("store", &*self.store), ("keys", &keys), ("value_size", &value_size), ("loaded", loaded)];
+        named(rows.map(|(name, value)| (name, value.to_owned()))).collect()
     }
 
     /// How the store is opened.
@@ -105,7 +100,7 @@ impl Cell {
         }
     }
 
-    /// The result of a window that was driven on a store with files in `dir`.
+    /// The result of a window that was driven, without figures that only some workloads have.
     #[must_use]
     pub fn result(&self, driven: &Driven, about: &About, machine: Machine, load: Option<Load>) -> CellResult {
         CellResult {

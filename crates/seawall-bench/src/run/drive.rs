@@ -197,7 +197,7 @@ where
         let (shared, make) = (&shared, &make);
         let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
         let (interrupted, steady_after, observed) = shared.supervise(spec, observer, progress, phase);
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         for worker in workers {
             match worker.join() {
                 Ok(of_thread) => latencies.merge(&of_thread),

@@ -12,7 +12,7 @@
 //!    fast for the wrong reason.
 
 use super::cell::{Cell, Open, Ran, RunError, cold, machine};
-use super::charge::Charged;
+use super::charge::charge;
 use super::config::RunConfig;
 use super::data_dir::DataDir;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
@@ -20,7 +20,7 @@ pub use super::load::BATCH;
 use super::load::{Loader, fill};
 use crate::client_batching::ClientBatching;
 use crate::observe::{Observer, drop_page_cache};
-use crate::results::Load;
+use crate::results::named;
 use crate::store::{Error, Result, Session, Store};
 use crate::workload::{Keys, Permutation, SHORT_RANGE, Values, Workload, key, thread_rng};
 use rand::Rng as _;
@@ -96,7 +96,7 @@ impl KvRun {
         let mut store = open(&settings)?;
         let mut load = None;
         if !data_dir.is_loaded() && !self.workload.loads() {
-            load = self.fill(&*store, progress, stop)?;
+            load = fill(&*store, self.loader(0..self.cell.keys, None, 0), progress, stop)?;
             if load.is_none() {
                 store.close()?;
                 return Ok(Ran { interrupted: true, ..Ran::default() });
@@ -120,37 +120,27 @@ impl KvRun {
         let machine = machine(data_dir.dir());
         let mut observer = Observer::new(data_dir.dir());
         let mut beside = Beside::default();
-        let mut driven = if self.workload == Workload::CommitBesideBackup {
-            let to = data_dir.dir().join("backup");
-            beside.drive(&*store, &to, || self.drive(&*store, &mut observer, progress, stop))
-        } else {
-            self.drive(&*store, &mut observer, progress, stop)
-        };
-        let mut charged = None;
+        let mut work = || self.drive(&*store, &mut observer, progress, stop);
+        let beside_backup = self.workload == Workload::CommitBesideBackup;
+        let to = data_dir.dir().join("backup");
+        let mut driven = if beside_backup { beside.drive(&*store, &to, work) } else { work() };
+        let mut extra = vec![("data_bytes", self.cell.data_bytes().into())];
         if self.workload.writes() && driven.error.is_none() && !driven.interrupted {
-            charged = Some(Charged::settle(&*store, &mut driven, &mut observer, progress)?);
+            extra.extend(charge(&*store, &mut driven, &mut observer, progress)?);
             if self.workload.loads() {
                 data_dir.set_loaded()?;
             }
         }
         let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());
-        charged.into_iter().for_each(|charged| charged.describe(&mut result));
-        if self.cell.client_batch > 1 {
-            let counted: std::collections::BTreeMap<_, _> = store.counters().into_iter().collect();
-            let mean = counted["client_batched_puts"] as f64 / counted["client_batches"].max(1) as f64;
-            result.extra.insert("client_batch_mean".into(), mean.into());
+        if let [("client_batches", batches), ("client_batched_puts", puts)] = store.counters()[..] {
+            extra.push(("client_batch_mean", (puts as f64 / batches.max(1) as f64).into()));
         }
-        result.extra.insert("data_bytes".into(), self.cell.data_bytes().into());
-        if self.workload == Workload::CommitBesideBackup {
-            result.extra.insert("backups".into(), beside.backups.into());
-            result.extra.insert("backup_bytes".into(), beside.bytes.into());
+        if beside_backup {
+            extra.extend([("backups", beside.backups.into()), ("backup_bytes", beside.bytes.into())]);
         }
+        result.extra = named(extra).collect();
         store.close()?;
         Ok(Ran { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
-    }
-
-    fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Option<Load>> {
-        fill(store, self.loader(0..self.cell.keys, None, 0), progress, stop)
     }
 
     fn loader(&self, numbers: std::ops::Range<u64>, order: Option<Permutation>, thread: usize) -> Loader {
@@ -173,10 +163,8 @@ impl KvRun {
             match session.scan(&key(first), count, &mut visit) {
                 Ok(seen) if seen == count => {}
                 Ok(seen) => {
-                    let what = format!(
-                        "{seen} of {count} rows from key {first} on are there: the data is not what was loaded"
-                    );
-                    return Err(Error::failed(BENCH, what));
+                    let found = format!("{seen} of {count} rows from key {first} on are there");
+                    return Err(Error::failed(BENCH, format!("{found}: the data is not what was loaded")));
                 }
                 // A store that cannot scan, such as the bare disk, has no cache to warm.
                 Err(Error::Unsupported { .. }) => return Ok(true),
@@ -245,16 +233,9 @@ impl Beside {
             let backups = scope.spawn(|| self.back_up(store, to, &ended));
             let mut driven = work();
             ended.store(true, Ordering::SeqCst);
-            let done =
-                backups.join().unwrap_or_else(|_| Err(Error::failed(BENCH, "the thread that took backups panicked")));
-            let done = done.and_then(|bytes| {
-                if bytes > 0 {
-                    Ok(())
-                } else {
-                    Err(Error::failed(BENCH, "no backup was taken meanwhile: give it more time"))
-                }
-            });
-            driven.error = driven.error.or(done.err());
+            let done = backups.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let none = || Error::failed(BENCH, "no backup was taken meanwhile: give it more time");
+            driven.error = driven.error.or(done.map_or_else(Some, |bytes| (bytes == 0).then(none)));
             driven
         })
     }
@@ -294,23 +275,14 @@ struct Client {
 
 impl Client {
     fn new(run: &KvRun, thread: usize) -> Result<Self> {
-        let seed = run.cell.seed;
+        let (workload, seed) = (run.workload, run.cell.seed);
         // A range must find all its rows.
-        let behind = if run.workload == Workload::ShortRange { SHORT_RANGE - 1 } else { 0 };
+        let behind = if workload == Workload::ShortRange { SHORT_RANGE - 1 } else { 0 };
         let drawn = run.cell.keys.saturating_sub(behind);
-        let keys = Keys::new(run.workload, drawn, seed).map_err(|why| Error::failed(BENCH, why))?;
+        let keys = Keys::new(workload, drawn, seed).map_err(|why| Error::failed(BENCH, why))?;
         let values = Values::new(run.cell.value_size as usize, seed);
         let rng = thread_rng(seed, thread);
-        Ok(Self {
-            workload: run.workload,
-            keys,
-            values,
-            rng,
-            number: 0,
-            value: Vec::new(),
-            writes: false,
-            again: false,
-        })
+        Ok(Self { workload, keys, values, rng, number: 0, value: Vec::new(), writes: false, again: false })
     }
 
     fn operation(&mut self, session: &mut dyn Session) -> Result<Outcome> {

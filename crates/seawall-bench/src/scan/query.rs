@@ -90,7 +90,7 @@ impl Done {
 /// The client of one thread.
 pub(super) struct Client<'s> {
     query: Query,
-    table: Rows,
+    rows: Rows,
     session: Box<dyn Session + 's>,
     done: &'s Done,
     rng: Pcg64Mcg,
@@ -99,22 +99,16 @@ pub(super) struct Client<'s> {
 }
 
 impl<'s> Client<'s> {
-    pub(super) fn new(
-        query: Query,
-        table: Rows,
-        session: Box<dyn Session + 's>,
-        done: &'s Done,
-        thread: usize,
-    ) -> Self {
+    pub(super) fn new(query: Query, rows: Rows, session: Box<dyn Session + 's>, done: &'s Done, thread: usize) -> Self {
         let keys = if let Query::MultiGet(keys) | Query::Gets(keys) = query { keys as usize } else { 0 };
-        let rng = thread_rng(table.seed, thread);
-        Self { query, table, session, done, rng, keys: vec![Vec::new(); keys], latencies: Latencies::new() }
+        let rng = thread_rng(rows.seed, thread);
+        Self { query, rows, session, done, rng, keys: vec![Vec::new(); keys], latencies: Latencies::default() }
     }
 }
 
 impl Operation for Client<'_> {
     fn next(&mut self) -> Result<Outcome> {
-        let (size, done) = (self.table.value_size as usize, self.done);
+        let (size, done) = (self.rows.value_size as usize, self.done);
         // A visit cannot return an error: a wrong value is kept and reported afterwards.
         let (mut seen, mut wrong) = (0, None);
         let mut visit = |key: &[u8], value: &[u8]| {
@@ -128,11 +122,11 @@ impl Operation for Client<'_> {
         };
         for key_ in &mut self.keys {
             key_.clear();
-            key_.extend_from_slice(&key(self.rng.random_range(0..self.table.keys)));
+            key_.extend_from_slice(&key(self.rng.random_range(0..self.rows.keys)));
         }
         let rows = match self.query {
             Query::Range(rows) => {
-                let first = self.rng.random_range(0..=self.table.keys - rows);
+                let first = self.rng.random_range(0..=self.rows.keys - rows);
                 self.session.range(&key(first), Some(&key(first + rows)), &mut visit)
             }
             Query::All => self.session.range(&[], None, &mut visit),
@@ -146,7 +140,7 @@ impl Operation for Client<'_> {
             let key = String::from_utf8_lossy(&key).into_owned();
             return failed(format!("the value of key {key} has {len} bytes where {size} were loaded"));
         }
-        let expected = self.query.rows(self.table.keys);
+        let expected = self.query.rows(self.rows.keys);
         if (rows, seen) != (expected, expected) {
             return failed(format!("{seen} rows were found where {expected} were loaded"));
         }

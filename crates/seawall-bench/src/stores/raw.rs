@@ -5,6 +5,7 @@
 //! 2. When it is opened, a trial of write + `fdatasync` and `RWF_DSYNC`, alternately, finds the faster one.
 //! 3. `written` writes without either; `deferred` has no meaning here and is refused.
 
+use crate::results::named;
 use crate::slow_disk::SlowDisk;
 use crate::store::{About, Durability, Error, Result, Session, Settings, Store, While};
 use seawall_io::{
@@ -99,8 +100,7 @@ impl Store for Raw {
             ("file_bytes", FILE_BYTES.to_string()),
             ("write_bytes", BLOCK.to_string()),
         ];
-        let settings = settings.map(|(name, value)| (name.to_owned(), value)).into();
-        About { version: env!("CARGO_PKG_VERSION").into(), settings }
+        About { version: env!("CARGO_PKG_VERSION").into(), settings: named(settings).collect() }
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {

@@ -14,7 +14,7 @@ use super::schema::{
 use super::{Shape, scan};
 use crate::store::{Error, Result, Store, Tx};
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Violations listed for each warehouse; the rest is counted.
@@ -55,12 +55,8 @@ impl Checked {
     }
 
     /// Records a violation unless both values, each with its name, are equal.
-    fn equal<T: PartialEq + fmt::Display>(
-        &mut self,
-        condition: &'static str,
-        place: impl fmt::Display,
-        [(name, value), (other_name, other)]: [(&str, T); 2],
-    ) {
+    fn equal<T: PartialEq + Display>(&mut self, condition: &'static str, place: impl Display, values: [(&str, T); 2]) {
+        let [(name, value), (other_name, other)] = values;
         if value != other {
             self.violated(condition, format!("{place}: {name} is {value}, {other_name} is {other}"));
         }

@@ -49,6 +49,9 @@ pub(crate) struct Stats {
     pub(super) rolled_back: u64,
 }
 
+/// The transactions of all threads.
+pub(crate) type Total = Mutex<Stats>;
+
 impl Stats {
     fn merge(&mut self, other: &Self) {
         for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
@@ -76,18 +79,12 @@ pub(crate) struct Client<'s> {
     /// The transaction that met a conflict.
     pending: Option<Box<dyn Transaction>>,
     stats: Stats,
-    total: &'s Mutex<Stats>,
+    total: &'s Total,
 }
 
 impl<'s> Client<'s> {
     /// Its counts are added to `total` when it is dropped.
-    pub(crate) fn new(
-        store: &'s dyn Store,
-        shape: Shape,
-        thread: u16,
-        seed: u64,
-        total: &'s Mutex<Stats>,
-    ) -> Result<Self> {
+    pub(crate) fn new(store: &'s dyn Store, shape: Shape, thread: u16, seed: u64, total: &'s Total) -> Result<Self> {
         let cards = Kind::ALL.into_iter().zip(CARDS);
         let deck: Vec<_> = cards.flat_map(|(kind, count)| std::iter::repeat_n(kind, count)).collect();
         Ok(Self {
@@ -130,14 +127,8 @@ impl<'s> Client<'s> {
         let scale = self.shape.scale;
         let random = &mut self.random;
         let count = random.range(5, 15) as usize;
-        let mut order = NewOrder {
-            w,
-            d,
-            c: random.customer(scale.customers),
-            lines: Default::default(),
-            count,
-            fails: random.percent(1),
-        };
+        let (c, fails) = (random.customer(scale.customers), random.percent(1));
+        let mut order = NewOrder { w, d, c, lines: Default::default(), count, fails };
         for line in &mut order.lines[..count] {
             let item = random.item(scale.items);
             let supply = if random.percent(1) { other_warehouse(random, w, self.shape.warehouses) } else { w };

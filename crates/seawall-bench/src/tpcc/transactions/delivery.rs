@@ -1,7 +1,7 @@
 //! Delivery (clause 2.7): the oldest undelivered order of each district. All ten in one transaction, as
 //! clause 2.7.4.2 allows; run at once, not queued.
 
-use super::super::layout::{Key, NAME, last_u32_of};
+use super::super::layout::{Key, NAME};
 use super::super::schema::{CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
 use super::super::{edge, now_us, scan};
 use super::{End, Transaction, lock};
@@ -30,7 +30,7 @@ impl Delivery {
     fn oldest(&self, tx: &mut dyn Tx, d: u8) -> Result<Option<u32>> {
         let to = key::district(self.w, d).after();
         let (mut from, mut passed) = (key::order(self.w, d, 0), false);
-        while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false, last_u32_of)? {
+        while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false)? {
             if tx.get_for_update(NEW_ORDER, &key::order(self.w, d, o))?.is_some() {
                 return Ok(Some(o));
             }

@@ -1,6 +1,5 @@
 //! Order-status (clause 2.6): a customer's last order. Reads only.
 
-use super::super::layout::last_u32_of;
 use super::super::schema::{CUSTOMER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
 use super::super::{edge, scan};
 use super::{End, Transaction, Who, get, missing};
@@ -21,7 +20,7 @@ impl Transaction for OrderStatus {
         let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
         black_box((customer::BALANCE.get(&row)?, row.get(customer::FIRST..)));
         let prefix = key::orders_of(w, d, c);
-        let last = edge(tx, ORDER_CUSTOMER, &prefix, &prefix.after(), true, last_u32_of)?;
+        let last = edge(tx, ORDER_CUSTOMER, &prefix, &prefix.after(), true)?;
         let o = last.ok_or_else(|| missing(ORDER_CUSTOMER, &prefix))?;
         let order_key = key::order(w, d, o);
         let row = get(tx, ORDERS, &order_key)?;
