@@ -64,7 +64,7 @@ pub fn run(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<S
     let mut child = command.spawn().map_err(failed(format_args!("cannot start {name}")))?;
     let (out, err) = (listen(child.stdout.take()), listen(child.stderr.take()));
     let ended = wait(&mut child, limit, stop);
-    let said = Said { out: heard(out), err: heard(err) };
+    let said = Said { out: out.join().unwrap_or_default(), err: err.join().unwrap_or_default() };
     match ended? {
         status if status.success() => Ok(said),
         status => Err(ProcessError::Failed(format!("{status}: {}", last_words(&said.err)))),
@@ -114,10 +114,6 @@ fn listen(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
-}
-
-fn heard(listener: JoinHandle<String>) -> String {
-    listener.join().unwrap_or_default()
 }
 
 /// The last line that is not empty.

@@ -15,7 +15,9 @@
 
 use crate::observe::{Observer, drop_page_cache, files_below};
 use crate::process::{self, ProcessError, failed, go_on};
+use crate::results::named;
 use crate::run::cell::{commit, machine};
+use crate::run::load::Loader;
 use crate::scan::fio;
 use crate::workload::{Values, key};
 use rand::{Rng as _, SeedableRng as _};
@@ -33,7 +35,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const TREE: &str = "kv";
-const LOAD_BATCH: u64 = 1000;
 /// Rows of a transaction: many, so that the log grows fast.
 const CHANGES: u64 = 100;
 /// Transactions between two checks of the log's length.
@@ -132,16 +133,12 @@ impl Restart {
         let values = Values::new(self.value_size as usize, 1);
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let mut value = Vec::new();
-        let mut load = Options::default();
-        load.set("pool_size", &self.pool_bytes.to_string())?;
-        let db = Database::open_with(&self.dir, load)?;
+        let db = Database::open_with(&self.dir, Options::default().with_pool_size(self.pool_bytes))?;
         let tree = db.create_tree(TREE)?;
-        for first in (0..self.keys).step_by(LOAD_BATCH as usize) {
+        let mut loader = Loader::new(0..self.keys, None, self.value_size, 1, 0);
+        while let Some(rows) = loader.next_batch() {
             let mut tx = db.begin()?;
-            for i in first..(first + LOAD_BATCH).min(self.keys) {
-                values.fill(&mut value, &mut random);
-                tx.put(&tree, &key(i), &value)?;
-            }
+            tx.put_many(&tree, rows)?;
             tx.commit_with(Durability::Deferred)?;
             if stop.load(Ordering::Relaxed) {
                 return db.close();
@@ -151,11 +148,9 @@ impl Restart {
 
         let db = Database::open_with(&self.dir, self.options()?)?;
         let tree = db.open_tree(TREE)?;
-        let mut told = false;
-        for turn in 0.. {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
+        let (mut told, mut turn) = (false, 0);
+        while !stop.load(Ordering::Relaxed) {
+            turn += 1;
             let mut tx = db.begin()?;
             for _ in 0..CHANGES {
                 values.fill(&mut value, &mut random);
@@ -227,7 +222,7 @@ impl Restart {
             apply_s,
             cpu_s,
             foreign_cpu_cores: observed.used.foreign_cpu_cores,
-            settings: self.settings().map(|(name, value)| (name.to_owned(), value)).into(),
+            settings: named(self.settings()).collect(),
             machine,
             commit: commit(),
         })
@@ -259,21 +254,16 @@ impl Restart {
         took
     }
 
-    /// The existing log files.
-    fn log_files(&self) -> Vec<PathBuf> {
-        let mut files = files_below(&self.dir);
-        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
-        files.sort();
-        files
-    }
-
     /// Sequential reads of the log that bypass the page cache, bytes a second.
     fn log_rate(&self, bytes: u64) -> Result<f64, ProcessError> {
         let told = failed("reading the log");
         let disk = Arc::new(OsDisk::synchronous());
         let mut buffer = AlignedBuf::zeroed(LOG_READ);
         let (mut done, mut took) = (0_u64, Duration::ZERO);
-        for path in self.log_files() {
+        let mut files = files_below(&self.dir);
+        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
+        files.sort();
+        for path in files {
             if done >= bytes {
                 break;
             }

@@ -50,11 +50,11 @@ impl<'r> Disks<'r> {
 
     fn few_iops(&mut self) -> Result<PathBuf, ProcessError> {
         if let Some(dir) = &self.few_iops {
-            self.script(&["free"], dir, "")?;
+            self.script("free", dir, "", self.stop)?;
             return Ok(dir.clone());
         }
         let dir = self.base.join("few-iops");
-        self.script(&["up"], &dir, &IMAGE_MIB.to_string())?;
+        self.script("up", &dir, &IMAGE_MIB.to_string(), self.stop)?;
         Ok(self.few_iops.insert(dir).clone())
     }
 
@@ -64,7 +64,7 @@ impl<'r> Disks<'r> {
     /// Why the limit cannot be applied.
     pub fn limit(&self, cell: &Cell) -> Result<(), ProcessError> {
         let (DiskKind::FewIops, Some(dir)) = (cell.disk, &self.few_iops) else { return Ok(()) };
-        let said = self.script(&["limit"], dir, &IOPS_MAX.to_string())?;
+        let said = self.script("limit", dir, &IOPS_MAX.to_string(), self.stop)?;
         if said.trim().is_empty() {
             return Ok(());
         }
@@ -72,15 +72,15 @@ impl<'r> Disks<'r> {
         Err(ProcessError::Failed(why.into()))
     }
 
-    fn script(&self, command: &[&str], dir: &Path, more: &str) -> Result<String, ProcessError> {
+    fn script(&self, command: &str, dir: &Path, more: &str, stop: &AtomicBool) -> Result<String, ProcessError> {
         let path = self.base.join("slow-disk.sh");
         std::fs::write(&path, SLOW_DISK).map_err(cannot_write(&path))?;
         let mut bash = Command::new("bash");
-        bash.arg(&path).args(command).arg(dir);
+        bash.arg(&path).arg(command).arg(dir);
         if !more.is_empty() {
             bash.arg(more);
         }
-        Ok(process::run(bash, SCRIPT_TIME, self.stop)?.out)
+        Ok(process::run(bash, SCRIPT_TIME, stop)?.out)
     }
 
     /// The environment of a cell's process: the library that delays flushes, for stores that do their own
@@ -124,9 +124,7 @@ impl<'r> Disks<'r> {
     pub fn release(&mut self) -> Result<(), ProcessError> {
         let Some(dir) = self.few_iops.take() else { return Ok(()) };
         // Also after Ctrl-C: the mount must be removed.
-        let never = AtomicBool::new(false);
-        let quiet = Disks { base: self.base.clone(), stop: &never, few_iops: None, library: None };
-        quiet.script(&["down"], &dir, "").map(drop)
+        self.script("down", &dir, "", &AtomicBool::new(false)).map(drop)
     }
 }
 

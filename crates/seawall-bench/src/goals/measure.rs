@@ -7,7 +7,7 @@ use crate::observe::FOREIGN_CORES;
 use crate::process::{self, ProcessError, Said, failed, go_on};
 use crate::scan::fio;
 use seawall_lab::run::ForeignReading;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -87,7 +87,7 @@ impl Bench<'_> {
                 if cell.disk == DiskKind::SlowFlush && cell.is_peer() {
                     check_delay(cell, &said)?;
                 }
-                object(&said.out)
+                object(&said.out).map(Value::Object)
             }
             Tool::Fio => self.fio(cell, &dir),
             Tool::Callgrind => self.callgrind(cell, &dir),
@@ -145,7 +145,7 @@ impl Bench<'_> {
     /// Instructions of an operation: what a longer run needs beyond a shorter one.
     fn callgrind(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
         let mut collected = [0.0; 2];
-        let mut result = Value::Null;
+        let mut result = Map::new();
         for (ops, collected) in CALLGRIND_OPS.into_iter().zip(&mut collected) {
             let mut valgrind = Command::new("valgrind");
             valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&self.exe).args(&cell.command);
@@ -157,15 +157,9 @@ impl Bench<'_> {
         }
         let per_op = (collected[1] - collected[0]) / (CALLGRIND_OPS[1] - CALLGRIND_OPS[0]) as f64;
         // Times under valgrind mean nothing, and work of other processes changes no count.
-        let kept = |name: &str| result.get(name).cloned().unwrap_or_default();
-        Ok(json!({
-            "store": kept("store"),
-            "version": kept("version"),
-            "settings": kept("settings"),
-            "machine": kept("machine"),
-            "commit": kept("commit"),
-            "instructions_per_op": per_op,
-        }))
+        result.retain(|name, _| ["store", "version", "settings", "machine", "commit"].contains(&name.as_str()));
+        result.insert("instructions_per_op".into(), per_op.into());
+        Ok(result.into())
     }
 }
 
@@ -175,9 +169,8 @@ pub fn instructions_beside(exe: &Path) -> PathBuf {
     exe.parent().unwrap_or(Path::new(".")).join(INSTRUCTIONS)
 }
 
-fn object(text: &str) -> Result<Value, ProcessError> {
-    let object: serde_json::Map<_, _> = serde_json::from_str(text).map_err(failed("its result is no JSON object"))?;
-    Ok(object.into())
+fn object(text: &str) -> Result<Map<String, Value>, ProcessError> {
+    serde_json::from_str(text).map_err(failed("its result is no JSON object"))
 }
 
 /// Checks that a requested delay took effect; otherwise a slow disk would be compared with a fast one.

@@ -1,14 +1,13 @@
 //! Small flushed commits under the engine's defaults or under a `seawall.toml`, which is read from the database's
 //! directory as in production.
 
-use super::{Result, close, failed, issued, put_settings, settings};
+use super::{Repeat, Result, close, failed, issued, put_settings, settings};
 use crate::run::load::Loader;
 use crate::store::{Settings, Store};
 use crate::stores::Seawall;
 use crate::workload::{Values, key, thread_rng};
 use rand::Rng as _;
-use rand_pcg::Pcg64Mcg;
-use seawall::{Database, Tree};
+use seawall::Tree;
 use seawall_lab::run::{EngineWork, Issued, Ready, Worker};
 use std::path::PathBuf;
 
@@ -65,9 +64,14 @@ struct Open<'c> {
 
 impl Ready for Open<'_> {
     fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>> {
-        let rng = thread_rng(self.seed, thread as usize);
-        let values = Values::new(VALUE_BYTES, self.seed);
-        Ok(Box::new(Update { db: self.store.database(), tree: &self.tree, rng, values, value: Vec::new() }))
+        let (mut rng, values) = (thread_rng(self.seed, thread as usize), Values::new(VALUE_BYTES, self.seed));
+        let mut value = Vec::new();
+        Ok(Box::new(Repeat(move || {
+            values.fill(&mut value, &mut rng);
+            let key = key(rng.random_range(0..ROWS));
+            self.store.database().transact(|tx| tx.put(&self.tree, &key, &value)).map_err(failed)?;
+            Ok(true)
+        })))
     }
 
     fn dir(&self) -> PathBuf {
@@ -83,23 +87,5 @@ impl Ready for Open<'_> {
         drop(tree);
         close(store)?;
         put_settings(&commits.settings.dir, None)
-    }
-}
-
-struct Update<'c> {
-    db: &'c Database,
-    tree: &'c Tree,
-    rng: Pcg64Mcg,
-    values: Values,
-    value: Vec<u8>,
-}
-
-impl Worker for Update<'_> {
-    fn operation(&mut self) -> Result<bool> {
-        self.value.clear();
-        self.values.fill(&mut self.value, &mut self.rng);
-        let key = key(self.rng.random_range(0..ROWS));
-        self.db.transact(|tx| tx.put(self.tree, &key, &self.value)).map_err(failed)?;
-        Ok(true)
     }
 }

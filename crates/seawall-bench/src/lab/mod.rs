@@ -13,6 +13,7 @@ mod queries;
 #[cfg(test)]
 mod tests;
 
+use crate::results::named;
 use crate::store::{Error, Settings, Store};
 use crate::stores::Seawall;
 use commits::Commits;
@@ -20,7 +21,7 @@ use levels::Levels;
 use queries::Trees;
 use seawall_io::Op;
 use seawall_lab::cell::{CellSpec, Experiment, Origin, Pattern};
-use seawall_lab::run::{Engine, EngineError, EngineSizes, EngineWork, Issued, Progress, Ready};
+use seawall_lab::run::{Engine, EngineError, EngineSizes, EngineWork, Issued, Progress, Ready, Worker};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,6 +42,15 @@ impl From<Error> for EngineError {
     }
 }
 
+/// A worker that repeats a closure.
+struct Repeat<F>(F);
+
+impl<F: FnMut() -> Result<bool>> Worker for Repeat<F> {
+    fn operation(&mut self) -> Result<bool> {
+        (self.0)()
+    }
+}
+
 /// Converts an error of the engine for the lab.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
 fn failed(error: seawall::Error) -> EngineError {
@@ -57,7 +67,7 @@ fn settings(dir: PathBuf, pool_bytes: u64, sizes: EngineSizes, tables: &[&str]) 
         durability: seawall::Durability::Flushed,
         tables: tables.iter().map(|t| (*t).to_owned()).collect(),
         threads: 64,
-        options: log.map(|(name, value)| (name.to_owned(), value)).into(),
+        options: named(log).collect(),
         flush_delay: Duration::ZERO,
         data_bytes: sizes.disk_bytes(),
     }

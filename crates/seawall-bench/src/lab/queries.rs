@@ -3,7 +3,7 @@
 //! 1. The ranges of a round do not overlap, and each is read once: when all are read, the round is over.
 //! 2. A database is opened for one round, with nothing in the page cache, and closed after it.
 
-use super::{Result, close, failed, issued, put_settings, settings};
+use super::{Repeat, Result, close, failed, issued, put_settings, settings};
 use crate::run::cell::cold;
 use crate::scan::{Order, Rows};
 use crate::store::{Session, Settings, Store};
@@ -93,9 +93,29 @@ struct Cold<'t> {
     next: AtomicU64,
 }
 
+impl Cold<'_> {
+    /// Reads the next range; false when all are read.
+    fn query(&self, session: &mut dyn Session) -> Result<bool> {
+        let Rows { keys, value_size, .. } = self.trees.rows;
+        let rows = self.trees.range_rows.min(keys);
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        if n >= self.ranges {
+            return Ok(false);
+        }
+        let (first, mut bytes) = (self.order.at(n) * rows, 0);
+        let mut visit = |_: &[u8], value: &[u8]| bytes += std::hint::black_box(value).len() as u64;
+        let found = session.range(&key(first), Some(&key(first + rows)), &mut visit)?;
+        if (found, bytes) == (rows, rows * value_size) {
+            return Ok(true);
+        }
+        Err(EngineError::Failed(format!("a query from row {first} found {found} rows, {bytes} bytes, and not {rows}")))
+    }
+}
+
 impl Ready for Cold<'_> {
     fn worker(&self, _thread: u32) -> Result<Box<dyn Worker + '_>> {
-        Ok(Box::new(Queries { cold: self, session: self.store.session()? }))
+        let mut session = self.store.session()?;
+        Ok(Box::new(Repeat(move || self.query(&mut *session))))
     }
 
     fn dir(&self) -> PathBuf {
@@ -110,28 +130,5 @@ impl Ready for Cold<'_> {
         self.store.database().checkpoint().map_err(failed)?;
         close(self.store)?;
         put_settings(&self.trees.settings.dir, None)
-    }
-}
-
-struct Queries<'c> {
-    cold: &'c Cold<'c>,
-    session: Box<dyn Session + 'c>,
-}
-
-impl Worker for Queries<'_> {
-    fn operation(&mut self) -> Result<bool> {
-        let (cold, rows) = (self.cold, self.cold.trees.range_rows.min(self.cold.trees.rows.keys));
-        let n = cold.next.fetch_add(1, Ordering::Relaxed);
-        if n >= cold.ranges {
-            return Ok(false);
-        }
-        let first = cold.order.at(n) * rows;
-        let (mut bytes, value_size) = (0, cold.trees.rows.value_size);
-        let mut visit = |_: &[u8], value: &[u8]| bytes += std::hint::black_box(value).len() as u64;
-        let found = self.session.range(&key(first), Some(&key(first + rows)), &mut visit)?;
-        if (found, bytes) == (rows, rows * value_size) {
-            return Ok(true);
-        }
-        Err(EngineError::Failed(format!("a query from row {first} found {found} rows, {bytes} bytes, and not {rows}")))
     }
 }

@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use rand_distr::{Distribution as _, Exp};
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -153,12 +153,11 @@ struct Shared {
     began: OnceLock<Instant>,
     over: AtomicBool,
     ready: Barrier,
-    working: AtomicUsize,
+    /// Threads that work.
+    working: Mutex<usize>,
     ended_ns: AtomicU64,
     conflicts: AtomicU64,
-    errors: AtomicU64,
-    error: Mutex<Option<Error>>,
-    turn: Mutex<()>,
+    errors: Mutex<Vec<Error>>,
     one_ended: Condvar,
 }
 
@@ -185,12 +184,10 @@ where
         began: OnceLock::new(),
         over: AtomicBool::new(false),
         ready: Barrier::new(threads + 1),
-        working: AtomicUsize::new(threads),
+        working: Mutex::new(threads),
         ended_ns: AtomicU64::new(0),
         conflicts: AtomicU64::new(0),
-        errors: AtomicU64::new(0),
-        error: Mutex::default(),
-        turn: Mutex::default(),
+        errors: Mutex::default(),
         one_ended: Condvar::new(),
     };
     let (latencies, interrupted, steady_after, observed) = std::thread::scope(|scope| {
@@ -199,22 +196,19 @@ where
         let (interrupted, steady_after, observed) = shared.supervise(spec, observer, progress, phase);
         let mut latencies = Latencies::default();
         for worker in workers {
-            match worker.join() {
-                Ok(of_thread) => latencies.merge(&of_thread),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+            latencies.merge(&worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         (latencies, interrupted, steady_after, observed)
     });
     let window = shared.window();
-    let error = shared.error.into_inner();
+    let errors = shared.errors.into_inner();
     Driven {
         window,
         latencies,
         ops: shared.timeline.ops(),
         conflicts: shared.conflicts.into_inner(),
-        errors: shared.errors.into_inner(),
-        error,
+        errors: errors.len() as u64,
+        error: errors.into_iter().next(),
         interrupted,
         steady_after,
         observed,
@@ -244,8 +238,7 @@ impl Shared {
         self.ready.wait();
         let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder));
         if let Err(error) = worked {
-            self.errors.fetch_add(1, Ordering::Relaxed);
-            self.error.lock().get_or_insert(error);
+            self.errors.lock().push(error);
             self.over.store(true, Ordering::Relaxed);
         }
         drop(leaving);
@@ -369,12 +362,9 @@ impl Shared {
 
     /// Sleeps for a tick or `rest`. Returns whether threads still work and nothing has asked for the end.
     fn goes_on(&self, spec: &Spec<'_>, rest: Duration) -> bool {
-        let mut turn = self.turn.lock();
-        let working = |_: &mut ()| self.working.load(Ordering::Relaxed) > 0;
-        self.one_ended.wait_while_for(&mut turn, working, rest.min(TICK));
-        self.working.load(Ordering::Relaxed) > 0
-            && !self.over.load(Ordering::Relaxed)
-            && !spec.stop.load(Ordering::Relaxed)
+        let mut working = self.working.lock();
+        self.one_ended.wait_while_for(&mut working, |working| *working > 0, rest.min(TICK));
+        *working > 0 && !self.over.load(Ordering::Relaxed) && !spec.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -408,8 +398,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let ended = self.0.began.get().map_or(0, |began| began.elapsed().as_nanos() as u64);
         self.0.ended_ns.fetch_max(ended, Ordering::Relaxed);
-        let _turn = self.0.turn.lock();
-        self.0.working.fetch_sub(1, Ordering::Relaxed);
+        *self.0.working.lock() -= 1;
         self.0.one_ended.notify_all();
     }
 }

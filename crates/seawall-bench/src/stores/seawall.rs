@@ -23,6 +23,11 @@ impl From<seawall::Error> for Error {
     }
 }
 
+/// These options by name, with their values.
+pub(crate) fn shown_options(options: &Options, names: &[&str]) -> impl Iterator<Item = (String, String)> {
+    names.iter().map(|name| ((*name).to_owned(), options.get(name).unwrap_or_default()))
+}
+
 /// An open Seawall database.
 #[derive(Debug)]
 pub struct Seawall {
@@ -62,7 +67,6 @@ impl Seawall {
 
 impl Store for Seawall {
     fn about(&self) -> About {
-        let options = self.db.options();
         let shown = [
             "pool_size",
             "durability",
@@ -73,8 +77,8 @@ impl Store for Seawall {
             "torn_page_protection",
             "prefetch_depth",
         ];
-        let value = |name: &&str| (name.to_string(), options.get(name).unwrap_or_default());
-        About { version: env!("CARGO_PKG_VERSION").into(), settings: shown.iter().map(value).collect() }
+        let settings = shown_options(&self.db.options(), &shown).collect();
+        About { version: env!("CARGO_PKG_VERSION").into(), settings }
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
