@@ -14,7 +14,7 @@
 //!    misses none of their changes.
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
-use crate::observe::{Observed, Observer};
+use crate::observe::{Observed, Observer, cpu_time};
 use crate::process::{ProcessError, failed, go_on};
 use crate::run::cell::{commit, machine};
 use crate::run::load::{BATCH, Loader};
@@ -22,7 +22,7 @@ use crate::stores::shown_options;
 use crate::workload::{Values, key, thread_rng};
 use parking_lot::RwLock;
 use rand::Rng as _;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use seawall::{
     BuildOptions, Database, Durability, IndexEntries, IndexOptions, Isolation, Options, Transaction, Tree, TxOptions,
 };
@@ -128,13 +128,8 @@ struct Took {
     alone_per_s: Option<f64>,
 }
 
-/// Processor time of this thread.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
 fn take_time(work: impl FnOnce() -> Result<u64>) -> Result<Took> {
+    let cpu_time = || cpu_time(ClockId::ThreadCPUTime);
     let (wall, cpu) = (Instant::now(), cpu_time());
     let rows = work()?;
     let (wall, cpu) = (wall.elapsed(), cpu_time().saturating_sub(cpu));

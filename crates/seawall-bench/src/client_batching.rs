@@ -10,7 +10,7 @@
 //! 4. The leader writes batches until its own put is done, then hands over to the thread that has waited
 //!    longest.
 
-use crate::store::{About, Result, Session, Store, Tx, Visit, While};
+use crate::store::{About, Result, Session, Store, Tx, While};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -181,16 +181,8 @@ impl Session for Work<'_> {
         self.inner.load(rows, durable)
     }
 
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        self.inner.scan(from, rows, visit)
-    }
-
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         self.inner.walk(from, to, visit)
-    }
-
-    fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
-        self.inner.multi_get(keys, visit)
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {

@@ -88,7 +88,13 @@ impl<'c> Observer<'c> {
     fn read(&self) -> Reading {
         let device = self.device.as_deref();
         let (reading_ms, device) = (device.and_then(reading_ms), device.and_then(device_counters));
-        Reading { at: Instant::now(), device, reading_ms, counted: (self.counters)(), cpu: cpu_time() }
+        Reading {
+            at: Instant::now(),
+            device,
+            reading_ms,
+            counted: (self.counters)(),
+            cpu: cpu_time(ClockId::ProcessCPUTime),
+        }
     }
 
     /// The window begins.
@@ -131,9 +137,9 @@ fn reading_ms(device: &str) -> Option<u64> {
     line.split_whitespace().nth(6)?.parse().ok()
 }
 
-/// Processor time of this process so far, user and system.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+/// Processor time so far, user and system, of this process or thread.
+pub(crate) fn cpu_time(of: ClockId) -> Duration {
+    let time = clock_gettime(of);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
@@ -202,6 +208,7 @@ mod tests {
         let mut observer = Observer::new(dir.path()).counting(|| vec![count.get()]);
         assert_eq!(observer.end(), Observed::default(), "nothing began");
         observer.begin();
+        let cpu_time = || cpu_time(ClockId::ProcessCPUTime);
         let begin = cpu_time();
         while cpu_time() - begin < Duration::from_millis(20) {
             std::hint::spin_loop();

@@ -385,35 +385,22 @@ impl Maker<'_> {
         let name = format!("{}{name}", disk.prefix());
         let told = |why: String| format!("goals.toml, {name}: {why}");
         let ours = Source { cell: self.cell(goal, None, threads, disk).map_err(told)?, figure: goal.figure.clone() };
-        let base = Goal {
-            id: name.clone(),
-            text: goal.text.clone(),
-            ours,
-            theirs: None,
-            take: goal.take,
-            threshold: Threshold::Reported,
-            or_at_most: None,
-            or: None,
-            growth: false,
-            around: goal.around,
-        };
-        if let Some(threshold) = goal.limits {
-            out.push(Goal { threshold, ..base.clone() });
-        } else if goal.against.is_empty() {
+        if goal.limits.is_none() && goal.against.is_empty() {
             return Err(told("nothing to compare it with: give `against` or `limits`".into()));
         }
+        let base = |id: String, theirs, threshold| {
+            let (text, ours, take, around) = (goal.text.clone(), ours.clone(), goal.take, goal.around);
+            Goal { id, text, ours, theirs, take, threshold, or_at_most: None, or: None, growth: false, around }
+        };
+        out.extend(goal.limits.map(|threshold| base(name.clone(), None, threshold)));
         for against in goal.against.iter().filter(|against| self.extent == Extent::Full || !against.reported) {
             let cell = self.cell(goal, Some(against), threads, disk).map_err(told)?;
             let beside = against.name.as_ref().or(against.store.as_ref()).map_or("fio", String::as_str);
-            out.push(Goal {
-                id: if beside.is_empty() { name.clone() } else { format!("{name}/{beside}") },
-                theirs: Some(Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) }),
-                threshold: against.threshold().map_err(told)?,
-                or_at_most: against.or_at_most,
-                or: against.or.clone(),
-                growth: against.growth,
-                ..base.clone()
-            });
+            let id = if beside.is_empty() { name.clone() } else { format!("{name}/{beside}") };
+            let theirs = Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) };
+            let Against { or_at_most, growth, .. } = *against;
+            let or = against.or.clone();
+            out.push(Goal { or_at_most, or, growth, ..base(id, Some(theirs), against.threshold().map_err(told)?) });
         }
         Ok(())
     }
@@ -430,14 +417,8 @@ impl Maker<'_> {
         let numbered = |text: &str| text.replace("{n}", &n.to_string());
         let text = numbered(&against.and_then(|against| against.cell.as_ref()).unwrap_or(&goal.cell).at(self.extent));
         if tool == Tool::Instructions {
-            let command = vec!["count".into(), text.clone()];
-            return Ok(Cell {
-                tool,
-                store: store.into(),
-                rows: format!("instructions-{text}"),
-                command,
-                ..Cell::default()
-            });
+            let (store, rows) = (store.into(), format!("instructions-{text}"));
+            return Ok(Cell { tool, store, rows, command: vec!["count".into(), text], ..Cell::default() });
         }
         let name = goal.data.as_deref().ok_or("it has no `data`")?;
         let data = known("data", name, &self.file.data)?;

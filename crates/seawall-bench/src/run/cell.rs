@@ -136,7 +136,7 @@ fn measured(driven: &Driven) -> Measured {
     let seconds = driven.window.as_secs_f64();
     let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
     let per_op = |count: u64| (driven.ops > 0).then(|| count as f64 / driven.ops as f64);
-    let device = driven.observed.device;
+    let (device, latencies) = (driven.observed.device, &driven.latencies);
     Measured {
         duration_s: seconds,
         ops: driven.ops,
@@ -149,11 +149,11 @@ fn measured(driven: &Driven) -> Measured {
         device_reads_per_s: device.map(|d| per_second(d.reads as f64)),
         device_writes_per_s: device.map(|d| per_second(d.writes as f64)),
         flushes_per_op: device.and_then(|d| d.flushes).and_then(per_op),
-        p50_us: driven.latencies.quantile_us(0.5),
-        p95_us: driven.latencies.quantile_us(0.95),
-        p99_us: driven.latencies.quantile_us(0.99),
-        p999_us: driven.latencies.quantile_us(0.999),
-        max_us: driven.latencies.max_us(),
+        p50_us: latencies.quantile_us(0.5),
+        p95_us: latencies.quantile_us(0.95),
+        p99_us: latencies.quantile_us(0.99),
+        p999_us: latencies.quantile_us(0.999),
+        max_us: latencies.max_us(),
     }
 }
 
@@ -187,15 +187,12 @@ pub fn machine(dir: &Path) -> Machine {
 /// The commit of the source tree around the running program, by git; `unknown` for a program installed
 /// elsewhere.
 pub(crate) fn commit() -> String {
-    let describe = |dir: &Path| {
-        let git = std::process::Command::new("git")
-            .args(["describe", "--always", "--dirty", "--abbrev=12"])
-            .current_dir(dir)
-            .stderr(std::process::Stdio::null())
-            .output();
-        git.ok().filter(|out| out.status.success()).and_then(|out| String::from_utf8(out.stdout).ok())
+    let describe = || {
+        let program = std::env::current_exe().ok()?;
+        let mut git = std::process::Command::new("git");
+        git.args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(program.parent()?);
+        let out = git.stderr(std::process::Stdio::null()).output().ok().filter(|out| out.status.success())?;
+        Some(String::from_utf8(out.stdout).ok()?.trim().to_owned())
     };
-    let program = std::env::current_exe().ok();
-    let found = program.as_deref().and_then(Path::parent).and_then(describe);
-    found.map_or_else(|| "unknown".into(), |text| text.trim().to_owned())
+    describe().unwrap_or_else(|| "unknown".into())
 }

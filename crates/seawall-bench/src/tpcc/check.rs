@@ -6,33 +6,29 @@
 //!    checked with the deliveries added that the customers count.
 //! 3. A malformed row is an error, not a violation.
 
-use super::layout::{NAME, last_u32_of, u32_of};
+use super::layout::{last_u32_of, u32_of};
 use super::schema::{
     CUSTOMER, CUSTOMER_NAME, DISTRICT, DISTRICTS, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, WAREHOUSE,
     customer, district, history, key, order_line, orders, warehouse,
 };
+use super::transactions::get;
 use super::{Shape, scan};
 use crate::store::{Error, Result, Store, Tx};
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Violations listed for each warehouse; the rest is counted.
 const NAMED_MAX: usize = 10;
 
 /// A condition that does not hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("consistency condition {condition} does not hold: {what}")]
 pub struct Violation {
     /// Its clause, or `index`.
     pub condition: &'static str,
     /// The rows and their values.
     pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "consistency condition {} does not hold: {}", self.condition, self.what)
-    }
 }
 
 /// The result of the checks.
@@ -117,11 +113,6 @@ fn each<T: Send>(
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
-fn row(tx: &mut dyn Tx, table: usize, key: &[u8]) -> Result<Vec<u8>> {
-    let name = super::TABLES[table];
-    tx.get(table, key)?.ok_or_else(|| Error::failed(NAME, format_args!("{name} has no row with key {key:02x?}")))
-}
-
 /// A customer's index in a list of all; `None` for a customer who is not.
 fn place(shape: Shape, w: u16, d: u8, c: u32) -> Option<usize> {
     let customers = shape.scale.customers;
@@ -171,10 +162,10 @@ fn check_warehouse(
     paid: &[AtomicI64],
     checked: &mut Checked,
 ) -> Result<()> {
-    let ytd = warehouse::YTD.get(&row(tx, WAREHOUSE, &key::warehouse(w))?)?;
+    let ytd = warehouse::YTD.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
     let mut of_districts = 0;
     for (d, taken) in (1..).zip(taken.districts) {
-        let found = row(tx, DISTRICT, &key::district(w, d))?;
+        let found = get(tx, DISTRICT, &key::district(w, d))?;
         let ytd = district::YTD.get(&found)?;
         of_districts += ytd;
         let name = format!("warehouse {w} district {d}");

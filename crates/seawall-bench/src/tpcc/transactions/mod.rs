@@ -78,7 +78,7 @@ fn missing(table: usize, key: &Key) -> Error {
 }
 
 /// A row that must exist.
-fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
+pub(super) fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
     tx.get(table, key)?.ok_or_else(|| missing(table, key))
 }
 
