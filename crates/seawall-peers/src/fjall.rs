@@ -153,10 +153,7 @@ struct Work<'s> {
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self.store.tables[0].get(key).map_err(error_of)?;
-        if let Some(value) = &value {
-            visit(value);
-        }
-        Ok(value.is_some())
+        Ok(value.map(|value| visit(&value)).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -89,14 +89,8 @@ impl Lmdb {
         if deferred {
             shown.push(setting("mdb_env_sync", "each second"));
         }
-        Ok(Self {
-            tables,
-            flusher,
-            about: About { version: env::version(), settings: shown },
-            commits: RwLock::new(()),
-            synced,
-            env,
-        })
+        let about = About { version: env::version(), settings: shown };
+        Ok(Self { tables, flusher, about, commits: RwLock::new(()), synced, env })
     }
 }
 
@@ -150,11 +144,7 @@ struct Work<'s> {
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let txn = self.reader.renew()?;
-        let value = txn.get(self.store.tables[0], key)?;
-        if let Some(value) = value {
-            visit(value);
-        }
-        Ok(value.is_some())
+        Ok(txn.get(self.store.tables[0], key)?.map(visit).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

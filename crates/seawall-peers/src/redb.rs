@@ -146,10 +146,7 @@ impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let table = self.table()?;
         let value = table.get(key).map_err(error_of)?;
-        if let Some(value) = &value {
-            visit(value.value());
-        }
-        Ok(value.is_some())
+        Ok(value.map(|value| visit(value.value())).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

@@ -329,11 +329,7 @@ fn go_through<D: DBAccess>(
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let found = either!(&*self.store.handle, db => db.get_pinned_cf_opt(&self.families[0], key, &self.latest));
-        let value = found.map_err(error_of)?;
-        if let Some(value) = &value {
-            visit(value);
-        }
-        Ok(value.is_some())
+        Ok(found.map_err(error_of)?.map(|value| visit(&value)).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

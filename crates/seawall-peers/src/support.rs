@@ -4,11 +4,10 @@
 //! waits for its thread, so that no flush uses a handle that is being closed; the thread's first error is
 //! kept and returned by [`Flusher::end`].
 
-use parking_lot::{Condvar, Mutex};
 use seawall_bench::{Error, Result, Settings};
 use std::fmt::Display;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,10 +32,8 @@ impl<'s> Options<'s> {
         let given = self.left.iter().rev().find(|(key, _)| key == name).copied();
         self.left.retain(|(key, _)| key != name);
         let Some((_, value)) = given else { return Ok(None) };
-        let parsed = value.parse();
-        parsed
-            .map(Some)
-            .map_err(|error| Error::failed(self.store, format!("option {name}: {value:?} is not understood: {error}")))
+        let refused = |error| Error::failed(self.store, format!("option {name}: {value:?} is not understood: {error}"));
+        value.parse().map(Some).map_err(refused)
     }
 
     /// The options not taken yet, for a store that reads options itself.
@@ -67,33 +64,24 @@ pub(crate) fn until_idle(busy: impl Fn() -> Result<u64>) -> Result<()> {
     Ok(())
 }
 
-struct Shared {
-    /// Set when the thread must end.
-    ended: Mutex<bool>,
-    wake: Condvar,
-}
-
 /// A thread that flushes each [`FLUSH_INTERVAL`].
 pub(crate) struct Flusher {
-    shared: Arc<Shared>,
+    /// Dropped when the thread must end.
+    going_on: Option<Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Flusher {
     /// Starts the thread; it calls `flush` until that fails or the flusher ends.
     pub(crate) fn start(mut flush: impl FnMut() -> Result<()> + Send + 'static) -> Self {
-        let shared = Arc::new(Shared { ended: Mutex::new(false), wake: Condvar::new() });
-        let theirs = Arc::clone(&shared);
+        let (going_on, ended) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut ended = theirs.ended.lock();
-            while !*ended {
-                if theirs.wake.wait_for(&mut ended, FLUSH_INTERVAL).timed_out() {
-                    parking_lot::MutexGuard::unlocked(&mut ended, &mut flush)?;
-                }
+            while ended.recv_timeout(FLUSH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                flush()?;
             }
             Ok(())
         });
-        Self { shared, thread: Some(thread) }
+        Self { going_on: Some(going_on), thread: Some(thread) }
     }
 
     /// Ends the thread, and returns its error.
@@ -102,8 +90,7 @@ impl Flusher {
     }
 
     fn stop(&mut self) -> Option<Result<()>> {
-        *self.shared.ended.lock() = true;
-        self.shared.wake.notify_all();
+        drop(self.going_on.take());
         self.thread.take()?.join().ok()
     }
 }
