@@ -66,15 +66,12 @@ impl Levels {
         let store = Seawall::open(&settings)?;
         let tree = store.database().open_tree(ROWS).map_err(failed)?;
         let levels = Self { method, dir, store, tree, rows: sizes.rows.into(), shape };
-        let filled = levels.fill(work, progress);
-        match filled {
-            Ok(()) => Ok(levels),
-            Err(error) => {
-                // The first error is the one reported.
-                drop(close(levels.store));
-                Err(error)
-            }
+        if let Err(error) = levels.fill(work, progress) {
+            // The first error is the one reported.
+            drop(close(levels.store));
+            return Err(error);
         }
+        Ok(levels)
     }
 
     fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {

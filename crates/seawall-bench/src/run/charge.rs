@@ -18,21 +18,17 @@ pub(crate) fn charge(
     observer: &mut Observer<'_>,
     progress: &mut dyn Progress,
 ) -> Result<[(&'static str, Value); 3]> {
-    let steady_after_s = driven.steady_after.map(|time| time.as_secs_f64());
-    let mut settle_seconds = 0.0;
-    if steady_after_s.is_none() {
+    let steady = driven.steady_after.map(|time| time.as_secs_f64());
+    let mut settled = 0.0;
+    if steady.is_none() {
         observer.begin();
-        settle_seconds = settle(store, progress)?;
+        settled = settle(store, progress)?;
         if let (Some(device), Some(more)) = (&mut driven.observed.device, observer.end().device) {
             device.read_bytes += more.read_bytes;
             device.written_bytes += more.written_bytes;
         }
     }
-    let seconds = driven.window.as_secs_f64() + settle_seconds;
+    let seconds = driven.window.as_secs_f64() + settled;
     let sustained = if seconds > 0.0 { driven.ops as f64 / seconds } else { 0.0 };
-    Ok([
-        ("steady_after_s", steady_after_s.into()),
-        ("settle_seconds", settle_seconds.into()),
-        ("sustained_per_s", sustained.into()),
-    ])
+    Ok([("steady_after_s", steady.into()), ("settle_seconds", settled.into()), ("sustained_per_s", sustained.into())])
 }

@@ -163,17 +163,13 @@ struct Shared {
 
 /// Runs the operation of each thread repeatedly. `make` creates it from the thread's number, on that thread.
 /// `observer` records the window; `phase` names the window in the progress display.
-pub fn drive<M, F>(
+pub fn drive<F: Operation>(
     spec: &Spec<'_>,
     observer: &mut Observer<'_>,
     progress: &mut dyn Progress,
     phase: &str,
-    make: M,
-) -> Driven
-where
-    M: Fn(usize) -> Result<F> + Sync,
-    F: Operation,
-{
+    make: impl Fn(usize) -> Result<F> + Sync,
+) -> Driven {
     let threads = spec.threads.max(1);
     let longest = if let Limit::For(time) = spec.limit { time } else { LONGEST };
     let shared = Shared {
@@ -227,11 +223,7 @@ impl Shared {
     }
 
     /// One thread, from its session to its end.
-    fn work<M, F>(&self, thread: usize, make: &M) -> Latencies
-    where
-        M: Fn(usize) -> Result<F>,
-        F: Operation,
-    {
+    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> Latencies {
         let leaving = Leaving(self);
         let mut recorder = Recorder::new(&self.timeline);
         let made = make(thread);

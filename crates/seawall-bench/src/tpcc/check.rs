@@ -13,7 +13,7 @@ use super::schema::{
 };
 use super::transactions::get;
 use super::{Shape, scan};
-use crate::store::{Error, Result, Store, Tx};
+use crate::store::{Error, Result, Session, Store, Tx};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -57,11 +57,6 @@ impl Checked {
             self.violated(condition, format!("{place}: {name} is {value}, {other_name} is {other}"));
         }
     }
-
-    fn add(&mut self, other: Self) {
-        self.violations.extend(other.violations);
-        self.more += other.more;
-    }
 }
 
 /// Checks everything, by up to `threads` threads.
@@ -73,17 +68,11 @@ pub fn check(store: &dyn Store, shape: Shape, threads: usize) -> Result<Checked>
     // What each customer paid, in any warehouse: so it is summed over all histories.
     let paid: Vec<AtomicI64> = (0..customers).map(|_| AtomicI64::new(0)).collect();
     let mut checked = Checked::default();
-    let mut taken = Vec::new();
-    for (of_warehouse, wrong) in each(store, shape, threads, |tx, w| Taken::read(tx, shape, w, &paid))? {
-        taken.push(of_warehouse);
-        checked.add(wrong);
-    }
-    let found = each(store, shape, threads, |tx, w| {
-        let mut checked = Checked::default();
-        check_warehouse(tx, shape, w, &taken[usize::from(w) - 1], &paid, &mut checked)?;
-        Ok(checked)
+    let read = |tx: &mut dyn Tx, w, checked: &mut Checked| Taken::read(tx, shape, w, &paid, checked);
+    let taken = each(store, shape, threads, &mut checked, read)?;
+    each(store, shape, threads, &mut checked, |tx, w, checked| {
+        check_warehouse(tx, shape, w, &taken[usize::from(w) - 1], &paid, checked)
     })?;
-    found.into_iter().for_each(|of_warehouse| checked.add(of_warehouse));
     Ok(checked)
 }
 
@@ -92,13 +81,17 @@ fn each<T: Send>(
     store: &dyn Store,
     shape: Shape,
     threads: usize,
-    work: impl Fn(&mut dyn Tx, u16) -> Result<T> + Sync,
+    checked: &mut Checked,
+    work: impl Fn(&mut dyn Tx, u16, &mut Checked) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let threads = threads.clamp(1, shape.warehouses.into());
+    let one = |session: &mut dyn Session, w| {
+        let mut checked = Checked::default();
+        Ok((w, work(&mut *session.begin()?, w, &mut checked)?, checked))
+    };
     let worker = |first: u16| {
         let mut session = store.session()?;
-        let own = (first..=shape.warehouses).step_by(threads);
-        own.map(|w| Ok((w, work(&mut *session.begin()?, w)?))).collect::<Result<Vec<_>>>()
+        (first..=shape.warehouses).step_by(threads).map(|w| one(&mut *session, w)).collect::<Result<Vec<_>>>()
     };
     let mut answers = Vec::new();
     std::thread::scope(|scope| {
@@ -109,8 +102,13 @@ fn each<T: Send>(
         }
         Ok::<_, Error>(())
     })?;
-    answers.sort_unstable_by_key(|(w, _)| *w);
-    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    answers.sort_unstable_by_key(|(w, ..)| *w);
+    let answers = answers.into_iter().map(|(_, answer, of_warehouse)| {
+        checked.violations.extend(of_warehouse.violations);
+        checked.more += of_warehouse.more;
+        answer
+    });
+    Ok(answers.collect())
 }
 
 /// A customer's index in a list of all; `None` for a customer who is not.
@@ -128,9 +126,8 @@ struct Taken {
 }
 
 impl Taken {
-    fn read(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &[AtomicI64]) -> Result<(Self, Checked)> {
+    fn read(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &[AtomicI64], checked: &mut Checked) -> Result<Self> {
         let mut taken = Self { warehouse: 0, districts: [0; DISTRICTS as usize] };
-        let mut checked = Checked::default();
         let prefix = key::warehouse(w);
         scan(tx, HISTORY, &prefix, &prefix.after(), &mut |key, row| {
             let amount = i64::from(history::AMOUNT.get(row)?);
@@ -150,7 +147,7 @@ impl Taken {
             }
             Ok(())
         })?;
-        Ok((taken, checked))
+        Ok(taken)
     }
 }
 

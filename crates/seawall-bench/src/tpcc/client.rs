@@ -69,9 +69,8 @@ pub(crate) struct Client<'s> {
     thread: u16,
     random: Random,
     session: Box<dyn Session + 's>,
+    /// Cards left.
     deck: Vec<Kind>,
-    /// Cards used.
-    used: usize,
     /// The stamp of its last row in the history.
     stamp: u64,
     kind: Kind,
@@ -85,8 +84,6 @@ pub(crate) struct Client<'s> {
 impl<'s> Client<'s> {
     /// Its counts are added to `total` when it is dropped.
     pub(crate) fn new(store: &'s dyn Store, shape: Shape, thread: u16, seed: u64, total: &'s Total) -> Result<Self> {
-        let cards = Kind::ALL.into_iter().zip(CARDS);
-        let deck: Vec<_> = cards.flat_map(|(kind, count)| std::iter::repeat_n(kind, count)).collect();
         Ok(Self {
             shape,
             home: thread % shape.warehouses + 1,
@@ -94,8 +91,7 @@ impl<'s> Client<'s> {
             // Units of a load are below 2^32.
             random: Random::new(seed, 1 << 32 | u64::from(thread)),
             session: store.session()?,
-            used: deck.len(),
-            deck,
+            deck: Vec::new(),
             stamp: 0,
             kind: Kind::NewOrder,
             end: End::Commit,
@@ -106,12 +102,12 @@ impl<'s> Client<'s> {
     }
 
     fn draw(&mut self) -> Box<dyn Transaction> {
-        if self.used == self.deck.len() {
+        if self.deck.is_empty() {
+            let cards = Kind::ALL.into_iter().zip(CARDS);
+            self.deck.extend(cards.flat_map(|(kind, count)| std::iter::repeat_n(kind, count)));
             self.random.shuffle(&mut self.deck);
-            self.used = 0;
         }
-        self.kind = self.deck[self.used];
-        self.used += 1;
+        self.kind = self.deck.pop().unwrap_or(Kind::NewOrder);
         let w = self.home;
         let d = self.random.range(1, DISTRICTS.into()) as u8;
         match self.kind {
