@@ -7,7 +7,7 @@
 //!    window's figures.
 
 use rustix::time::{ClockId, clock_gettime};
-use seawall_io::probe::{Finding, block_device_of};
+use seawall_io::probe::block_device_of;
 use seawall_io::{Disk as _, OpenHow, OsDisk};
 use seawall_lab::results::DeviceDelta;
 use seawall_lab::run::{ForeignReading, device_counters, device_delta};
@@ -71,10 +71,7 @@ impl<'c> Observer<'c> {
     #[must_use]
     pub fn new(dir: &Path) -> Self {
         let canonical = fs::canonicalize(dir).unwrap_or_else(|_| dir.into());
-        let device = match block_device_of(&canonical) {
-            Finding::Known(device) => Some(device.name),
-            Finding::Unknown(_) => None,
-        };
+        let device = block_device_of(&canonical).known().map(|device| device.name.clone());
         Self { dir: canonical, device, counters: Box::new(Vec::new), began: None }
     }
 

@@ -37,7 +37,7 @@ const RANGE_ROWS: u64 = 100;
 /// A database with one flush method.
 #[derive(Debug)]
 pub(super) struct Levels {
-    method: FlushMethod,
+    pub(super) method: FlushMethod,
     dir: PathBuf,
     store: Seawall,
     tree: Tree,
@@ -46,10 +46,6 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    pub(super) fn method(&self) -> FlushMethod {
-        self.method
-    }
-
     /// Creates and fills it.
     pub(super) fn make(work: &EngineWork<'_>, method: FlushMethod, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;

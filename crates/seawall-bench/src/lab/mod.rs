@@ -113,11 +113,11 @@ impl Engine for EngineCells {
         for spec in work.specs {
             let Some(shape) = spec.engine else { continue };
             match (spec.experiment, shape.method, shape.tree) {
-                (Experiment::CommitLevels, Some(method), _) if self.levels.iter().all(|l| l.method() != method) => {
+                (Experiment::CommitLevels, Some(method), _) if self.levels.iter().all(|l| l.method != method) => {
                     self.levels.push(Levels::make(work, method, progress)?);
                 }
                 (Experiment::RangePrefetch | Experiment::Settings, _, Some(order))
-                    if self.trees.iter().all(|t| t.order() != order) =>
+                    if self.trees.iter().all(|t| t.order != order) =>
                 {
                     self.trees.push(Trees::make(work, order, progress)?);
                 }
@@ -139,11 +139,11 @@ impl Engine for EngineCells {
         };
         match (spec.experiment, shape.method, shape.tree) {
             (Experiment::CommitLevels, Some(method), _) => {
-                let levels = self.levels.iter().find(|l| l.method() == method).ok_or_else(lacking)?;
+                let levels = self.levels.iter().find(|l| l.method == method).ok_or_else(lacking)?;
                 levels.ready(spec.pattern, shape.level.unwrap_or(seawall_lab::cell::Level::Flushed), seed)
             }
             (Experiment::RangePrefetch | Experiment::Settings, _, Some(order)) => {
-                let trees = self.trees.iter().find(|t| t.order() == order).ok_or_else(lacking)?;
+                let trees = self.trees.iter().find(|t| t.order == order).ok_or_else(lacking)?;
                 trees.ready(spec, under, seed)
             }
             (Experiment::Settings, _, None) if spec.pattern == Pattern::Update => {

@@ -22,7 +22,7 @@ const BESIDE_VALUE_BYTES: u64 = 20;
 /// A database with one tree.
 #[derive(Debug)]
 pub(super) struct Trees {
-    order: KeyOrder,
+    pub(super) order: KeyOrder,
     settings: Settings,
     rows: Rows,
     range_rows: u64,
@@ -37,10 +37,6 @@ fn rows(order: KeyOrder, sizes: EngineSizes, seed: u64) -> Rows {
 }
 
 impl Trees {
-    pub(super) fn order(&self) -> KeyOrder {
-        self.order
-    }
-
     /// Creates and fills it.
     pub(super) fn make(work: &EngineWork<'_>, order: KeyOrder, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;

@@ -1,7 +1,7 @@
 //! The table for the terminal.
 
 use crate::observe::{FOREIGN_CORES, Usage};
-use crate::results::{CellResult, Load};
+use crate::results::{CellResult, Load, Machine};
 use crate::tpcc;
 use seawall_lab::report::count;
 use std::fmt::Write as _;
@@ -27,9 +27,7 @@ pub fn table(result: &CellResult) -> String {
         let text = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), number);
         lines.line(&name.replace('_', " "), value.as_str().map_or(text, str::to_owned));
     }
-    for (label, value) in origin(result) {
-        lines.line(label, value);
-    }
+    origin(&mut lines, result);
     let mut text = lines.0;
     if let Some(transactions) = tpcc::run::table(result) {
         text += &format!("\n{transactions}");
@@ -103,14 +101,12 @@ fn resources(lines: &mut Lines, result: &CellResult) {
 }
 
 /// Where and of what the figures are.
-fn origin(result: &CellResult) -> [(&'static str, String); 3] {
-    let machine = &result.machine;
-    let memory = bytes(machine.memory_bytes as f64);
-    [
-        ("Machine", format!("{}, {} cores, {memory}, Linux {}", machine.cpu_model, machine.cores, machine.kernel)),
-        ("Disk", format!("{}, {}", machine.device, machine.file_system)),
-        ("Seed, commit", format!("{}, {}", result.cell.seed, result.commit)),
-    ]
+fn origin(lines: &mut Lines, result: &CellResult) {
+    let Machine { cpu_model, cores, memory_bytes, kernel, file_system, device } = &result.machine;
+    let memory = bytes(*memory_bytes as f64);
+    lines.line("Machine", format!("{cpu_model}, {cores} cores, {memory}, Linux {kernel}"));
+    lines.line("Disk", format!("{device}, {file_system}"));
+    lines.line("Seed, commit", format!("{}, {}", result.cell.seed, result.commit));
 }
 
 /// A figure with its significant digits.

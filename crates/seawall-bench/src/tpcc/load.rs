@@ -74,7 +74,9 @@ impl<'s> Loader<'s> {
                 return Ok(rows);
             }
             let Some((number, unit)) = self.units.take(self.shape.warehouses) else { return Ok(rows) };
-            self.unit = Some(UnitLoad::new(unit, self.shape, Random::new(self.seed, number.into())));
+            let (random, ordering) =
+                (Random::new(self.seed, number.into()), (1..=self.shape.scale.customers).collect());
+            self.unit = Some(UnitLoad { unit, shape: self.shape, random, done: 0, ordering });
         }
     }
 }
@@ -130,10 +132,6 @@ fn push_address(row: &mut Vec<u8>, random: &mut Random) {
 }
 
 impl UnitLoad {
-    fn new(unit: Unit, shape: Shape, random: Random) -> Self {
-        Self { unit, shape, random, done: 0, ordering: (1..=shape.scale.customers).collect() }
-    }
-
     /// The next rows; empty when the unit is complete.
     fn part(&mut self) -> Result<Rows> {
         let Scale { items, customers } = self.shape.scale;
