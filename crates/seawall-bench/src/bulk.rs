@@ -19,7 +19,7 @@ use crate::process::{ProcessError, failed, go_on};
 use crate::run::cell::{commit, machine};
 use crate::run::load::{BATCH, Loader};
 use crate::stores::shown_options;
-use crate::workload::{Values, key, thread_rng};
+use crate::workload::{Values, check_keys, key, thread_rng};
 use parking_lot::RwLock;
 use rand::Rng as _;
 use rustix::time::ClockId;
@@ -151,10 +151,7 @@ impl Bulk {
     /// # Errors
     /// What is wrong, and what to give instead.
     pub fn check(&self) -> Result<(), String> {
-        let keys_max = 10_u64.pow(crate::workload::KEY_BYTES as u32);
-        if self.keys == 0 || self.keys >= keys_max {
-            return Err(format!("--keys {}: give at least 1 and less than {keys_max}", self.keys));
-        }
+        check_keys(self.keys)?;
         let index = self.task == Task::Index;
         if index && self.value_size < INDEXED as u64 {
             return Err(format!("--value-size {}: the index is by {INDEXED} bytes of it", self.value_size));

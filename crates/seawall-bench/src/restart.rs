@@ -202,8 +202,6 @@ impl Restart {
         let random_reads_per_s = self.random_reads(stats.pool.page_bytes, stop)?;
         db.close().map_err(failed("closing"))?;
 
-        let machine = machine(&self.dir);
-        let cpu_s = observed.used.cpu_cores * open_s;
         let read_log_s = log_bytes as f64 / log_read_bytes_per_s;
         let read_pages_s = pages_read as f64 / random_reads_per_s;
         Ok(Restarted {
@@ -220,10 +218,10 @@ impl Restart {
             random_reads_per_s,
             read_pages_s,
             apply_s,
-            cpu_s,
+            cpu_s: observed.used.cpu_cores * open_s,
             foreign_cpu_cores: observed.used.foreign_cpu_cores,
             settings: named(self.settings()).collect(),
-            machine,
+            machine: machine(&self.dir),
             commit: commit(),
         })
     }

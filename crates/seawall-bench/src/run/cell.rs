@@ -7,7 +7,7 @@ use crate::observe::drop_page_cache;
 pub use crate::results::Cell;
 use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP, named};
 use crate::store::{About, Error, Result, Settings, Store};
-use crate::workload::KEY_BYTES;
+use crate::workload::{KEY_BYTES, check_keys};
 use seawall_io::probe::{Finding, probe};
 use seawall_lab::run::this_machine;
 use std::collections::BTreeMap;
@@ -55,11 +55,7 @@ impl Cell {
     pub(crate) fn check(&self) -> Result<(), String> {
         let Self { keys, value_size, .. } = *self;
         self.check_threads()?;
-        if keys == 0 || keys >= 10_u64.pow(KEY_BYTES as u32) {
-            return Err(format!(
-                "--keys {keys}: a key is {KEY_BYTES} digits; give at least 1 and less than 10^{KEY_BYTES}"
-            ));
-        }
+        check_keys(keys)?;
         if value_size == 0 || value_size > 16 << 20 {
             return Err(format!("--value-size {value_size}: give 1 byte to 16M"));
         }

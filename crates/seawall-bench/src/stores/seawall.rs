@@ -198,13 +198,8 @@ impl Session for Work<'_> {
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let values = self.store.db.begin()?.multi_get(self.tree(), keys)?;
-        let mut found = 0;
-        for (key, value) in keys.iter().zip(values) {
-            let Some(value) = value else { continue };
-            visit(key, &value);
-            found += 1;
-        }
-        Ok(found)
+        let found = keys.iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
+        Ok(found.map(|(key, value)| visit(key, &value)).count() as u64)
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
