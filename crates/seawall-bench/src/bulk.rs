@@ -14,22 +14,24 @@
 //!    misses none of their changes.
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
-use crate::observe::{Observed, Observer};
-use crate::process::ProcessError;
+use crate::observe::{Observed, Observer, cpu_time};
+use crate::process::{ProcessError, failed, go_on};
 use crate::run::cell::{commit, machine};
 use crate::run::load::{BATCH, Loader};
-use crate::workload::{Values, key, thread_rng};
+use crate::stores::shown_options;
+use crate::workload::{Values, check_keys, key, thread_rng};
+use parking_lot::RwLock;
 use rand::Rng as _;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use seawall::{
     BuildOptions, Database, Durability, IndexEntries, IndexOptions, Isolation, Options, Transaction, Tree, TxOptions,
 };
+use seawall_lab::results::DeviceDelta;
 use seawall_lab::words;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 const TREE: &str = "kv";
@@ -50,6 +52,8 @@ words! {
         Index = "index",
     }
 }
+
+type Result<T, E = ProcessError> = std::result::Result<T, E>;
 
 /// One task to measure.
 #[derive(Debug, Clone)]
@@ -115,27 +119,21 @@ pub struct Bulked {
     pub commit: String,
 }
 
-/// Elapsed and processor time of a task.
+/// Elapsed and processor time of a task; the writers' rates beside an index.
 struct Took {
     rows: u64,
     wall: Duration,
     cpu: Duration,
+    beside_per_s: Option<f64>,
+    alone_per_s: Option<f64>,
 }
 
-fn failed(what: &str) -> impl Fn(seawall::Error) -> ProcessError {
-    move |error| ProcessError::Failed(format!("{what}: {error}"))
-}
-
-/// Processor time of this thread.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-fn take_time(work: impl FnOnce() -> Result<u64, ProcessError>) -> Result<Took, ProcessError> {
+fn take_time(work: impl FnOnce() -> Result<u64>) -> Result<Took> {
+    let cpu_time = || cpu_time(ClockId::ThreadCPUTime);
     let (wall, cpu) = (Instant::now(), cpu_time());
     let rows = work()?;
-    Ok(Took { rows, wall: wall.elapsed(), cpu: cpu_time().saturating_sub(cpu) })
+    let (wall, cpu) = (wall.elapsed(), cpu_time().saturating_sub(cpu));
+    Ok(Took { rows, wall, cpu, beside_per_s: None, alone_per_s: None })
 }
 
 /// Changes of the latest version, committed without waiting.
@@ -153,10 +151,7 @@ impl Bulk {
     /// # Errors
     /// What is wrong, and what to give instead.
     pub fn check(&self) -> Result<(), String> {
-        let keys_max = 10_u64.pow(crate::workload::KEY_BYTES as u32);
-        if self.keys == 0 || self.keys >= keys_max {
-            return Err(format!("--keys {}: give at least 1 and less than {keys_max}", self.keys));
-        }
+        check_keys(self.keys)?;
         let index = self.task == Task::Index;
         if index && self.value_size < INDEXED as u64 {
             return Err(format!("--value-size {}: the index is by {INDEXED} bytes of it", self.value_size));
@@ -171,57 +166,37 @@ impl Bulk {
     ///
     /// # Errors
     /// [`ProcessError`].
-    pub fn run(&self, stop: &AtomicBool) -> Result<Bulked, ProcessError> {
-        self.check().map_err(ProcessError::Failed)?;
+    pub fn run(&self, stop: &AtomicBool) -> Result<Bulked> {
+        self.check()?;
         let db = Database::open_with(&self.dir, self.options()).map_err(failed("opening"))?;
         let mut observer = Observer::new(&self.dir);
-        let mut rates = None;
+        match self.task {
+            Task::PopFirst | Task::Index => self.load(&db, stop)?,
+            Task::PutMany => drop(db.create_tree(TREE).map_err(failed("a tree"))?),
+            Task::BuildTree => {}
+        }
+        let tree = || db.open_tree(TREE).map_err(failed("the tree"));
+        observer.begin();
         let took = match self.task {
-            Task::PopFirst => {
-                let tree = self.load(&db, stop)?;
-                observer.begin();
-                let took = take_time(|| self.pop(&db, &tree, stop))?;
-                expect_rows(&db, &tree, 0)?;
-                took
-            }
-            Task::BuildTree => {
-                observer.begin();
-                take_time(|| self.build(&db, stop))?
-            }
-            Task::PutMany => {
-                let tree = db.create_tree(TREE).map_err(failed("a tree"))?;
-                observer.begin();
-                take_time(|| self.put(&db, &tree, stop))?
-            }
-            Task::Index => {
-                let tree = self.load(&db, stop)?;
-                observer.begin();
-                let (took, beside, alone) = self.index(&db, &tree, stop)?;
-                rates = Some((beside, alone));
-                took
-            }
+            Task::PopFirst => take_time(|| self.pop(&db, &tree()?, stop))?,
+            Task::BuildTree => take_time(|| self.build(&db, stop))?,
+            Task::PutMany => take_time(|| self.put(&db, &tree()?, stop))?,
+            Task::Index => self.index(&db, &tree()?, stop)?,
         };
         let began = Instant::now();
         db.checkpoint().map_err(failed("a checkpoint"))?;
         let settled = began.elapsed();
         let observed = observer.end();
-        match self.task {
-            Task::BuildTree | Task::PutMany => {
-                let tree = db.open_tree(TREE).map_err(failed("the tree"))?;
-                expect_rows(&db, &tree, self.keys)?;
-            }
-            Task::PopFirst | Task::Index => {}
-        }
-        let result = self.result(&took, settled, &observed, rates);
+        expect_rows(&db, &tree()?, if self.task == Task::PopFirst { 0 } else { self.keys })?;
+        let result = self.result(&took, settled, &observed);
         db.close().map_err(failed("closing"))?;
         Ok(result)
     }
 
-    fn result(&self, took: &Took, settled: Duration, observed: &Observed, rates: Option<(f64, f64)>) -> Bulked {
+    fn result(&self, took: &Took, settled: Duration, observed: &Observed) -> Bulked {
         let per_s = |time: Duration| took.rows as f64 / time.as_secs_f64().max(1e-9);
-        let options = self.options();
+        let per_row = |device: DeviceDelta| device.written_bytes as f64 / took.rows.max(1) as f64;
         let shown = ["pool_size", "durability", "page_size", "log_capacity"];
-        let value = |name: &&str| (name.to_string(), options.get(name).unwrap_or_default());
         Bulked {
             workload: self.task.word(),
             store: "seawall",
@@ -232,16 +207,14 @@ impl Bulk {
             ops_per_cpu_s: per_s(took.cpu),
             settle_seconds: settled.as_secs_f64(),
             sustained_per_s: per_s(took.wall + settled),
-            beside_per_s: rates.map(|rates| rates.0),
-            alone_per_s: rates.map(|rates| rates.1),
+            beside_per_s: took.beside_per_s,
+            alone_per_s: took.alone_per_s,
             keys: self.keys,
             value_size: self.value_size,
             cpu_cores: observed.used.cpu_cores,
             foreign_cpu_cores: observed.used.foreign_cpu_cores,
-            device_written_bytes_per_op: observed
-                .device
-                .map(|device| device.written_bytes as f64 / took.rows.max(1) as f64),
-            settings: shown.iter().map(value).collect(),
+            device_written_bytes_per_op: observed.device.map(per_row),
+            settings: shown_options(&self.options(), &shown).collect(),
             machine: machine(&self.dir),
             commit: commit(),
         }
@@ -251,13 +224,12 @@ impl Bulk {
         Loader::new(0..self.keys, None, self.value_size, 1, 0)
     }
 
-    fn load(&self, db: &Database, stop: &AtomicBool) -> Result<Tree, ProcessError> {
+    fn load(&self, db: &Database, stop: &AtomicBool) -> Result<()> {
         self.build(db, stop)?;
-        db.checkpoint().map_err(failed("a checkpoint"))?;
-        db.open_tree(TREE).map_err(failed("the tree"))
+        db.checkpoint().map_err(failed("a checkpoint"))
     }
 
-    fn build(&self, db: &Database, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    fn build(&self, db: &Database, stop: &AtomicBool) -> Result<u64> {
         let told = failed("building the tree");
         let mut tx = db.begin().map_err(&told)?;
         let mut builder = tx.tree_builder(TREE, BuildOptions::default()).map_err(&told)?;
@@ -272,7 +244,7 @@ impl Bulk {
         Ok(rows)
     }
 
-    fn put(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    fn put(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64> {
         let told = failed("putting rows");
         let (mut loader, mut done) = (self.loader(), 0);
         while let Some(rows) = loader.next_batch() {
@@ -285,7 +257,7 @@ impl Bulk {
         Ok(done)
     }
 
-    fn pop(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    fn pop(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64> {
         let told = failed("taking rows from the front");
         let mut done = 0;
         loop {
@@ -307,16 +279,13 @@ impl Bulk {
     }
 
     /// The time of the index, and the writers' commits a second beside it and without it.
-    fn index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(Took, f64, f64), ProcessError> {
+    fn index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<Took> {
         let writers = Writers { over: AtomicBool::new(false), done: AtomicU64::new(0), gate: RwLock::new(()) };
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.writers)
-                .map(|writer| {
-                    let writers = &writers;
-                    scope.spawn(move || self.write(db, tree, writer, writers))
-                })
-                .collect();
-            let measured = self.index_beside(db, tree, &writers, stop);
+            let writers = &writers;
+            let started = (0..self.writers).map(|writer| scope.spawn(move || self.write(db, tree, writer, writers)));
+            let threads: Vec<_> = started.collect();
+            let measured = self.beside(db, tree, writers, stop);
             writers.over.store(true, Ordering::Relaxed);
             let wrote: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no writer panics")).collect();
             let measured = measured?;
@@ -325,28 +294,22 @@ impl Bulk {
         })
     }
 
-    fn index_beside(
-        &self,
-        db: &Database,
-        tree: &Tree,
-        writers: &Writers,
-        stop: &AtomicBool,
-    ) -> Result<(Took, f64, f64), ProcessError> {
+    fn beside(&self, db: &Database, tree: &Tree, writers: &Writers, stop: &AtomicBool) -> Result<Took> {
         let count = || writers.done.load(Ordering::Relaxed);
-        let alone = || {
+        let alone = || -> Result<(f64, f64)> {
             let (before, began) = (count(), Instant::now());
             while began.elapsed() < self.alone {
                 std::thread::sleep(self.alone.saturating_sub(began.elapsed()).min(Duration::from_millis(10)));
                 go_on(stop)?;
             }
-            Ok::<_, ProcessError>(((count() - before) as f64, began.elapsed().as_secs_f64()))
+            Ok(((count() - before) as f64, began.elapsed().as_secs_f64()))
         };
         let before = alone()?;
         let (counted, mut closed) = (count(), None);
         let took = take_time(|| {
             let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| index.push(entry(key, value), []);
             let switch = |_: &mut Transaction| {
-                closed = Some(writers.gate.write().unwrap_or_else(PoisonError::into_inner));
+                closed = Some(writers.gate.write());
                 Ok(())
             };
             let index = db.build_index(tree, INDEX, IndexOptions::default(), entries, switch);
@@ -357,11 +320,11 @@ impl Bulk {
         drop(closed);
         let after = alone()?;
         let alone = (before.0 + after.0) / (before.1 + after.1).max(1e-9);
-        Ok((took, beside, alone))
+        Ok(Took { beside_per_s: Some(beside), alone_per_s: Some(alone), ..took })
     }
 
     /// Checks that the index has an entry for each row and no other. The rows must not change meanwhile.
-    fn check_index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<(), ProcessError> {
+    fn check_index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<()> {
         let told = failed("checking the index");
         let index = db.open_tree(INDEX).map_err(&told)?;
         expect_rows(db, &index, self.keys)?;
@@ -373,10 +336,8 @@ impl Bulk {
             }
             go_on(stop)?;
         }
-        match db.check_tree(&index).map_err(&told)?.first() {
-            None => Ok(()),
-            Some(finding) => Err(ProcessError::Failed(format!("the index is damaged: {finding}"))),
-        }
+        let findings = db.check_tree(&index).map_err(&told)?;
+        findings.first().map_or(Ok(()), |finding| Err(format!("the index is damaged: {finding}").into()))
     }
 
     /// One writer, until the task is over.
@@ -386,7 +347,7 @@ impl Bulk {
         while !writers.over.load(Ordering::Relaxed) {
             let number = rng.random_range(0..self.keys);
             values.fill(&mut value, &mut rng);
-            let _open = writers.gate.read().unwrap_or_else(PoisonError::into_inner);
+            let _open = writers.gate.read();
             db.transact(|tx| tx.put(tree, &key(number), &value))?;
             writers.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -408,11 +369,7 @@ fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     [&value[..INDEXED.min(value.len())], key].concat()
 }
 
-fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
-    if stop.load(Ordering::Relaxed) { Err(ProcessError::Interrupted) } else { Ok(()) }
-}
-
-fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<(), ProcessError> {
+fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<()> {
     let told = failed("counting rows");
     let rows = db.begin().map_err(&told)?.count(tree, ..).map_err(&told)?;
     if rows == expected {
@@ -459,7 +416,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bulk = bulk(Task::Index, dir.path().join("db"));
         let (db, no) = (Database::open_with(&bulk.dir, bulk.options()).unwrap(), AtomicBool::new(false));
-        let tree = bulk.load(&db, &no).unwrap();
+        bulk.load(&db, &no).unwrap();
+        let tree = db.open_tree(TREE).unwrap();
         expect_rows(&db, &tree, 2500).unwrap();
         let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| index.push(entry(key, value), []);
         let index = db.build_index(&tree, INDEX, IndexOptions::default(), entries, |_| Ok(())).unwrap();

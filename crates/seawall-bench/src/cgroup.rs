@@ -18,14 +18,6 @@ pub struct MemoryGroup {
     before: PathBuf,
 }
 
-/// Why the process could not be bounded.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot bound memory by a cgroup: {0}; run as root or in a delegated group (systemd-run --scope -p Delegate=yes), \
-     or leave --memory-limit out"
-)]
-pub struct CgroupError(String);
-
 /// A way to bound memory: the group of the process, the groups below which one may be created, and the
 /// limit's file.
 struct Way {
@@ -38,12 +30,12 @@ impl MemoryGroup {
     /// Puts this process into a fresh group of at most `limit` bytes.
     ///
     /// # Errors
-    /// When there is no memory controller, or no right to use it.
-    pub fn enter(limit: u64) -> Result<Self, CgroupError> {
+    /// When there is no memory controller, or no right to use it: says what to do.
+    pub fn enter(limit: u64) -> Result<Self, String> {
         Self::enter_below(Path::new("/"), limit)
     }
 
-    fn enter_below(root: &Path, limit: u64) -> Result<Self, CgroupError> {
+    fn enter_below(root: &Path, limit: u64) -> Result<Self, String> {
         let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         let ways: Vec<Way> = groups.lines().filter_map(|line| way(root, line)).collect();
         let mut tried = Vec::new();
@@ -58,7 +50,11 @@ impl MemoryGroup {
         if tried.is_empty() {
             tried.push("no mounted cgroup hierarchy has a memory controller for this process".into());
         }
-        Err(CgroupError(tried.join("; ")))
+        Err(format!(
+            "cannot bound memory by a cgroup: {}; run as root or in a delegated group (systemd-run --scope -p \
+             Delegate=yes), or leave --memory-limit out",
+            tried.join("; ")
+        ))
     }
 }
 
@@ -73,12 +69,8 @@ fn way(root: &Path, line: &str) -> Option<Way> {
     };
     if controllers.split(',').any(|controller| controller == "memory") {
         let mount = root.join("sys/fs/cgroup/memory");
-        let before = below(&mount);
-        return mount.is_dir().then(|| Way {
-            parents: vec![before.clone()],
-            before,
-            limit_file: "memory.limit_in_bytes",
-        });
+        let (before, limit_file) = (below(&mount), "memory.limit_in_bytes");
+        return mount.is_dir().then(|| Way { parents: vec![before.clone()], before, limit_file });
     }
     if !controllers.is_empty() {
         return None;

@@ -10,13 +10,12 @@
 //! 4. The leader writes batches until its own put is done, then hands over to the thread that has waited
 //!    longest.
 
-use crate::store::{About, Error, Result, Session, Store, Tx, Visit};
+use crate::store::{About, Result, Session, Store, Tx, While};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const NAME: &str = "client batching";
 /// The longest wait for other threads, unless an eighth of a write is longer.
 pub const GATHER_TIME: Duration = Duration::from_micros(200);
 
@@ -24,6 +23,7 @@ pub const GATHER_TIME: Duration = Duration::from_micros(200);
 type Row = (Vec<u8>, Vec<u8>);
 
 /// A store whose puts are batched.
+#[expect(missing_debug_implementations, reason = "the store is a trait object")]
 pub struct ClientBatching {
     inner: Box<dyn Store>,
     limit: usize,
@@ -54,12 +54,6 @@ struct Waiter {
 struct Turn {
     outcome: Option<Result<()>>,
     leads: bool,
-}
-
-impl std::fmt::Debug for ClientBatching {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientBatching").field("limit", &self.limit).finish_non_exhaustive()
-    }
 }
 
 impl ClientBatching {
@@ -183,24 +177,12 @@ impl Session for Work<'_> {
         self.lead(&own)
     }
 
-    fn read_modify_write(&mut self, _key: &[u8], _change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        Err(Error::Unsupported { store: NAME, what: "read-modify-write of several threads in one transaction" })
-    }
-
     fn load(&mut self, rows: &[Row], durable: bool) -> Result<()> {
         self.inner.load(rows, durable)
     }
 
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        self.inner.scan(from, rows, visit)
-    }
-
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
-        self.inner.range(from, to, visit)
-    }
-
-    fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
-        self.inner.multi_get(keys, visit)
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
+        self.inner.walk(from, to, visit)
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
@@ -211,6 +193,7 @@ impl Session for Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Error;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     /// A store that keeps its rows, works slowly, and fails on request.
@@ -228,9 +211,6 @@ mod tests {
         fn session(&self) -> Result<Box<dyn Session + '_>> {
             Ok(Box::new(&**self))
         }
-        fn settle(&self) -> Result<()> {
-            Ok(())
-        }
         fn close(self: Box<Self>) -> Result<()> {
             Ok(())
         }
@@ -243,9 +223,6 @@ mod tests {
         fn put(&mut self, _: &[u8], _: &[u8]) -> Result<()> {
             Err(Error::failed("slow", "puts must come as batches"))
         }
-        fn read_modify_write(&mut self, _: &[u8], _: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-            Ok(())
-        }
         fn load(&mut self, rows: &[Row], durable: bool) -> Result<()> {
             assert!(durable);
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -256,14 +233,8 @@ mod tests {
             self.rows.lock().extend_from_slice(rows);
             Ok(())
         }
-        fn scan(&mut self, _: &[u8], _: u64, _: &mut Visit<'_>) -> Result<u64> {
-            Ok(0)
-        }
-        fn range(&mut self, _: &[u8], _: Option<&[u8]>, _: &mut Visit<'_>) -> Result<u64> {
-            Ok(0)
-        }
-        fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-            Err(Error::Unsupported { store: "slow", what: "transactions" })
+        fn walk(&mut self, _: &[u8], _: Option<&[u8]>, _: &mut While<'_>) -> Result<()> {
+            Ok(())
         }
     }
 

@@ -1,6 +1,6 @@
 //! The checks that every measured store must pass: a benchmark of a wrong store compares nothing.
 
-use crate::store::{Error, Result, Store};
+use crate::store::{Error, Result, Store, Visit};
 
 /// Opens the store, which keeps its data between openings.
 pub type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
@@ -34,16 +34,12 @@ pub fn check(open: &Open<'_>, transactions: bool) {
         let rows: Vec<_> = (0..500).map(|i| row(i * 2 + u32::from(durable))).collect();
         session.load(&rows, durable).unwrap();
     }
-    let mut seen = Vec::new();
-    let count = session.scan(&row(10).0, 100, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
-    assert_eq!((count, seen), (100, (10..110).map(row).collect()));
+    let seen = visited(|visit| session.scan(&row(10).0, 100, visit));
+    assert_eq!(seen, (10..110).map(row).collect::<Vec<_>>());
     assert_eq!(session.scan(&row(995).0, 100, &mut |_, _| ()).unwrap(), 5);
     let mut ranged = |from: u32, to: Option<u32>| {
         let (from, to) = (row(from).0, to.map(|to| row(to).0));
-        let mut seen = Vec::new();
-        let mut visit = |key: &[u8], value: &[u8]| seen.push((key.to_vec(), value.to_vec()));
-        assert_eq!(session.range(&from, to.as_deref(), &mut visit).unwrap(), seen.len() as u64);
-        seen
+        visited(|visit| session.range(&from, to.as_deref(), visit))
     };
     assert_eq!(ranged(10, Some(110)), (10..110).map(row).collect::<Vec<_>>(), "the end is excluded");
     assert_eq!(
@@ -52,8 +48,7 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     );
     assert_eq!((ranged(10, Some(10)).len(), ranged(20, Some(10)).len(), ranged(5000, None).len()), (0, 0, 0));
     let keys: Vec<_> = [3, 999, 5000, 7].map(|i| row(i).0).to_vec();
-    let mut seen = Vec::new();
-    assert_eq!(session.multi_get(&keys, &mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap(), 3);
+    let mut seen = visited(|visit| session.multi_get(&keys, visit));
     seen.sort();
     assert_eq!(seen, [3, 7, 999].map(row));
     if transactions {
@@ -73,6 +68,14 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     assert_eq!(session.scan(&row(0).0, 5000, &mut |_, _| ()).unwrap(), 1000, "loads are kept over a close");
     drop(session);
     store.close().unwrap();
+}
+
+/// The rows that `read` visits, as many as it says.
+fn visited(read: impl FnOnce(&mut Visit<'_>) -> Result<u64>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut seen = Vec::new();
+    let count = read(&mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
+    assert_eq!(count, seen.len() as u64);
+    seen
 }
 
 /// Concurrent threads lose no change.

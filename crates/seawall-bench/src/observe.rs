@@ -7,7 +7,7 @@
 //!    window's figures.
 
 use rustix::time::{ClockId, clock_gettime};
-use seawall_io::probe::{Finding, block_device_of};
+use seawall_io::probe::block_device_of;
 use seawall_io::{Disk as _, OpenHow, OsDisk};
 use seawall_lab::results::DeviceDelta;
 use seawall_lab::run::{ForeignReading, device_counters, device_delta};
@@ -48,31 +48,22 @@ pub struct Usage {
 }
 
 /// Observes one window after the other.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "the counters are a closure")]
 pub struct Observer<'c> {
     dir: PathBuf,
     device: Option<String>,
-    counters: Option<Counters<'c>>,
-    began: Option<Begun>,
+    /// Reads counters that only grow.
+    counters: Box<dyn Fn() -> Vec<u64> + 'c>,
+    began: Option<(Reading, ForeignReading)>,
 }
 
-/// Reads counters that only grow.
-struct Counters<'c>(Box<dyn Fn() -> Vec<u64> + 'c>);
-
-impl std::fmt::Debug for Counters<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Counters")
-    }
-}
-
-#[derive(Debug)]
-struct Begun {
+/// What is read at both ends of a window.
+struct Reading {
     at: Instant,
     device: Option<DeviceDelta>,
     reading_ms: Option<u64>,
     counted: Vec<u64>,
     cpu: Duration,
-    foreign: ForeignReading,
 }
 
 impl<'c> Observer<'c> {
@@ -80,22 +71,27 @@ impl<'c> Observer<'c> {
     #[must_use]
     pub fn new(dir: &Path) -> Self {
         let canonical = fs::canonicalize(dir).unwrap_or_else(|_| dir.into());
-        let device = match block_device_of(&canonical) {
-            Finding::Known(device) => Some(device.name),
-            Finding::Unknown(_) => None,
-        };
-        Self { dir: canonical, device, counters: None, began: None }
+        let device = block_device_of(&canonical).known().map(|device| device.name.clone());
+        Self { dir: canonical, device, counters: Box::new(Vec::new), began: None }
     }
 
     /// Reads these counters too at both ends of a window.
     #[must_use]
     pub fn counting(mut self, counters: impl Fn() -> Vec<u64> + 'c) -> Self {
-        self.counters = Some(Counters(Box::new(counters)));
+        self.counters = Box::new(counters);
         self
     }
 
-    fn counted(&self) -> Vec<u64> {
-        self.counters.as_ref().map_or_else(Vec::new, |counters| (counters.0)())
+    fn read(&self) -> Reading {
+        let device = self.device.as_deref();
+        let (reading_ms, device) = (device.and_then(reading_ms), device.and_then(device_counters));
+        Reading {
+            at: Instant::now(),
+            device,
+            reading_ms,
+            counted: (self.counters)(),
+            cpu: cpu_time(ClockId::ProcessCPUTime),
+        }
     }
 
     /// The window begins.
@@ -104,28 +100,23 @@ impl<'c> Observer<'c> {
         // the peak is the process's.
         drop(fs::write("/proc/self/clear_refs", "5"));
         let foreign = ForeignReading::take();
-        let device = self.device.as_deref().and_then(device_counters);
-        let reading_ms = self.device.as_deref().and_then(reading_ms);
-        let counted = self.counted();
-        self.began = Some(Begun { at: Instant::now(), device, reading_ms, counted, cpu: cpu_time(), foreign });
+        self.began = Some((self.read(), foreign));
     }
 
     /// The window is over.
     pub fn end(&mut self) -> Observed {
-        let now = (self.device.as_deref().and_then(device_counters), cpu_time());
-        let (reading, counted) = (self.device.as_deref().and_then(reading_ms), self.counted());
-        let Some(begun) = self.began.take() else { return Observed::default() };
-        let seconds = begun.at.elapsed().as_secs_f64().max(1e-6);
-        let (foreign_cpu_cores, _) = begun.foreign.since();
+        let Some((begun, foreign)) = self.began.take() else { return Observed::default() };
+        let now = self.read();
+        let seconds = (now.at - begun.at).as_secs_f64().max(1e-6);
+        let (foreign_cpu_cores, _) = foreign.since();
+        // Little's law: the sum of all read times, divided by the elapsed time.
+        let in_flight = |(before, after): (u64, u64)| after.saturating_sub(before) as f64 / 1e3 / seconds;
         Observed {
-            device: begun.device.zip(now.0).map(|(before, after)| device_delta(before, after)),
-            device_reads_in_flight: begun.reading_ms.zip(reading).map(|(before, after)| {
-                // Little's law: the sum of all read times, divided by the elapsed time.
-                after.saturating_sub(before) as f64 / 1e3 / seconds
-            }),
-            counted: counted.iter().zip(&begun.counted).map(|(now, before)| now.saturating_sub(*before)).collect(),
+            device: begun.device.zip(now.device).map(|(before, after)| device_delta(before, after)),
+            device_reads_in_flight: begun.reading_ms.zip(now.reading_ms).map(in_flight),
+            counted: now.counted.iter().zip(&begun.counted).map(|(now, before)| now.saturating_sub(*before)).collect(),
             used: Usage {
-                cpu_cores: now.1.saturating_sub(begun.cpu).as_secs_f64() / seconds,
+                cpu_cores: now.cpu.saturating_sub(begun.cpu).as_secs_f64() / seconds,
                 foreign_cpu_cores,
                 rss_bytes: memory_field("VmRSS:"),
                 rss_peak_bytes: memory_field("VmHWM:"),
@@ -143,9 +134,9 @@ fn reading_ms(device: &str) -> Option<u64> {
     line.split_whitespace().nth(6)?.parse().ok()
 }
 
-/// Processor time of this process so far, user and system.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+/// Processor time so far, user and system, of this process or thread.
+pub(crate) fn cpu_time(of: ClockId) -> Duration {
+    let time = clock_gettime(of);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
@@ -214,6 +205,7 @@ mod tests {
         let mut observer = Observer::new(dir.path()).counting(|| vec![count.get()]);
         assert_eq!(observer.end(), Observed::default(), "nothing began");
         observer.begin();
+        let cpu_time = || cpu_time(ClockId::ProcessCPUTime);
         let begin = cpu_time();
         while cpu_time() - begin < Duration::from_millis(20) {
             std::hint::spin_loop();

@@ -37,6 +37,22 @@ pub enum ProcessError {
     Failed(String),
 }
 
+impl From<String> for ProcessError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// Says what failed, for `map_err`.
+pub(crate) fn failed<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl Fn(E) -> ProcessError {
+    move |error| ProcessError::Failed(format!("{what}: {error}"))
+}
+
+/// An error when Ctrl-C has come.
+pub(crate) fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
+    if stop.load(Ordering::Relaxed) { Err(ProcessError::Interrupted) } else { Ok(()) }
+}
+
 /// Runs `command` for at most `limit` and returns its output; any exit code but 0 is an error with the last
 /// line of its output.
 ///
@@ -45,10 +61,10 @@ pub enum ProcessError {
 pub fn run(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said, ProcessError> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(|e| ProcessError::Failed(format!("cannot start {name}: {e}")))?;
+    let mut child = command.spawn().map_err(failed(format_args!("cannot start {name}")))?;
     let (out, err) = (listen(child.stdout.take()), listen(child.stderr.take()));
     let ended = wait(&mut child, limit, stop);
-    let said = Said { out: heard(out), err: heard(err) };
+    let said = Said { out: out.join().unwrap_or_default(), err: err.join().unwrap_or_default() };
     match ended? {
         status if status.success() => Ok(said),
         status => Err(ProcessError::Failed(format!("{status}: {}", last_words(&said.err)))),
@@ -56,18 +72,18 @@ pub fn run(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<S
 }
 
 fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, ProcessError> {
-    let failed = |e: std::io::Error| ProcessError::Failed(format!("cannot wait for a process: {e}"));
+    let failed = failed("cannot wait for a process");
     let began = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
+        if let Some(status) = child.try_wait().map_err(&failed)? {
             return Ok(status);
         }
         if stop.load(Ordering::Relaxed) {
-            end(child).map_err(failed)?;
+            end(child).map_err(&failed)?;
             return Err(ProcessError::Interrupted);
         }
         if began.elapsed() > limit {
-            end(child).map_err(failed)?;
+            end(child).map_err(&failed)?;
             return Err(ProcessError::Failed(format!("it did not end within {} s", limit.as_secs())));
         }
         thread::sleep(LOOK_EVERY);
@@ -98,10 +114,6 @@ fn listen(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     })
-}
-
-fn heard(listener: JoinHandle<String>) -> String {
-    listener.join().unwrap_or_default()
 }
 
 /// The last line that is not empty.

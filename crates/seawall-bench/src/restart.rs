@@ -14,8 +14,10 @@
 //! 2. The number of pages read is that of a pool that holds all rows, so that no page counts twice.
 
 use crate::observe::{Observer, drop_page_cache, files_below};
-use crate::process::{self, ProcessError};
+use crate::process::{self, ProcessError, failed, go_on};
+use crate::results::named;
 use crate::run::cell::{commit, machine};
+use crate::run::load::Loader;
 use crate::scan::fio;
 use crate::workload::{Values, key};
 use rand::{Rng as _, SeedableRng as _};
@@ -33,7 +35,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const TREE: &str = "kv";
-const LOAD_BATCH: u64 = 1000;
 /// Rows of a transaction: many, so that the log grows fast.
 const CHANGES: u64 = 100;
 /// Transactions between two checks of the log's length.
@@ -132,16 +133,12 @@ impl Restart {
         let values = Values::new(self.value_size as usize, 1);
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let mut value = Vec::new();
-        let mut load = Options::default();
-        load.set("pool_size", &self.pool_bytes.to_string())?;
-        let db = Database::open_with(&self.dir, load)?;
+        let db = Database::open_with(&self.dir, Options::default().with_pool_size(self.pool_bytes))?;
         let tree = db.create_tree(TREE)?;
-        for first in (0..self.keys).step_by(LOAD_BATCH as usize) {
+        let mut loader = Loader::new(0..self.keys, None, self.value_size, 1, 0);
+        while let Some(rows) = loader.next_batch() {
             let mut tx = db.begin()?;
-            for i in first..(first + LOAD_BATCH).min(self.keys) {
-                values.fill(&mut value, &mut random);
-                tx.put(&tree, &key(i), &value)?;
-            }
+            tx.put_many(&tree, rows)?;
             tx.commit_with(Durability::Deferred)?;
             if stop.load(Ordering::Relaxed) {
                 return db.close();
@@ -151,11 +148,9 @@ impl Restart {
 
         let db = Database::open_with(&self.dir, self.options()?)?;
         let tree = db.open_tree(TREE)?;
-        let mut told = false;
-        for turn in 0.. {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
+        let (mut told, mut turn) = (false, 0);
+        while !stop.load(Ordering::Relaxed) {
+            turn += 1;
             let mut tx = db.begin()?;
             for _ in 0..CHANGES {
                 values.fill(&mut value, &mut random);
@@ -177,19 +172,18 @@ impl Restart {
     /// # Errors
     /// In words, including Ctrl-C.
     pub fn run(&self, writer: Command, stop: &AtomicBool) -> Result<Restarted, ProcessError> {
-        let failed = ProcessError::Failed;
         let log_bytes = killed(writer, stop)?;
         let apply_s = self.apply_time()?;
-        drop_page_cache(&self.dir).map_err(failed)?;
+        drop_page_cache(&self.dir)?;
 
         let mut observer = Observer::new(&self.dir);
         observer.begin();
         let began = Instant::now();
-        let engine = |e: seawall::Error| ProcessError::Failed(format!("opening: {e}"));
-        let options = self.options().map_err(engine)?;
-        let db = Database::open_with(&self.dir, options).map_err(engine)?;
-        let tree = db.open_tree(TREE).map_err(engine)?;
-        let found = db.begin().and_then(|tx| tx.get(&tree, &key(0))).map_err(engine)?;
+        let engine = failed("opening");
+        let options = self.options().map_err(&engine)?;
+        let db = Database::open_with(&self.dir, options).map_err(&engine)?;
+        let tree = db.open_tree(TREE).map_err(&engine)?;
+        let found = db.begin().and_then(|tx| tx.get(&tree, &key(0))).map_err(&engine)?;
         let open_s = began.elapsed().as_secs_f64();
         let observed = observer.end();
         if found.is_none_or(|value| value.len() as u64 != self.value_size) {
@@ -206,10 +200,8 @@ impl Restart {
         drop(tree);
         let log_read_bytes_per_s = self.log_rate(log_bytes)?;
         let random_reads_per_s = self.random_reads(stats.pool.page_bytes, stop)?;
-        db.close().map_err(|e| ProcessError::Failed(format!("closing: {e}")))?;
+        db.close().map_err(failed("closing"))?;
 
-        let machine = machine(&self.dir);
-        let cpu_s = observed.used.cpu_cores * open_s;
         let read_log_s = log_bytes as f64 / log_read_bytes_per_s;
         let read_pages_s = pages_read as f64 / random_reads_per_s;
         Ok(Restarted {
@@ -226,10 +218,10 @@ impl Restart {
             random_reads_per_s,
             read_pages_s,
             apply_s,
-            cpu_s,
+            cpu_s: observed.used.cpu_cores * open_s,
             foreign_cpu_cores: observed.used.foreign_cpu_cores,
-            settings: self.settings().map(|(name, value)| (name.to_owned(), value)).into(),
-            machine,
+            settings: named(self.settings()).collect(),
+            machine: machine(&self.dir),
             commit: commit(),
         })
     }
@@ -237,11 +229,11 @@ impl Restart {
     /// The time to open a copy whose files are in the page cache, s: recovery without waiting for the disk.
     fn apply_time(&self) -> Result<f64, ProcessError> {
         let copy = self.dir.with_extension("copy");
-        let told = |e: std::io::Error| ProcessError::Failed(format!("copying to {}: {e}", copy.display()));
+        let told = failed(format!("copying to {}", copy.display()));
         for from in files_below(&self.dir) {
             let to = copy.join(from.strip_prefix(&self.dir).unwrap_or(&from));
-            std::fs::create_dir_all(to.parent().unwrap_or(&copy)).map_err(told)?;
-            std::fs::copy(&from, &to).map_err(told)?;
+            std::fs::create_dir_all(to.parent().unwrap_or(&copy)).map_err(&told)?;
+            std::fs::copy(&from, &to).map_err(&told)?;
         }
         let opened = || -> seawall::Result<f64> {
             let mut options = self.options()?;
@@ -255,34 +247,29 @@ impl Restart {
             db.close()?;
             Ok(took)
         };
-        let took = opened().map_err(|e| ProcessError::Failed(format!("opening the copy: {e}")));
-        std::fs::remove_dir_all(&copy).map_err(told)?;
+        let took = opened().map_err(failed("opening the copy"));
+        std::fs::remove_dir_all(&copy).map_err(&told)?;
         took
-    }
-
-    /// The existing log files.
-    fn log_files(&self) -> Vec<PathBuf> {
-        let mut files = files_below(&self.dir);
-        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
-        files.sort();
-        files
     }
 
     /// Sequential reads of the log that bypass the page cache, bytes a second.
     fn log_rate(&self, bytes: u64) -> Result<f64, ProcessError> {
-        let told = |e: seawall_io::IoError| ProcessError::Failed(format!("reading the log: {e}"));
+        let told = failed("reading the log");
         let disk = Arc::new(OsDisk::synchronous());
         let mut buffer = AlignedBuf::zeroed(LOG_READ);
         let (mut done, mut took) = (0_u64, Duration::ZERO);
-        for path in self.log_files() {
+        let mut files = files_below(&self.dir);
+        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
+        files.sort();
+        for path in files {
             if done >= bytes {
                 break;
             }
             let options = FileOptions::new(FileClass::Redo, FlushMethod::ODirect);
-            let file = File::open(disk.clone(), &path, options).map_err(told)?;
+            let file = File::open(disk.clone(), &path, options).map_err(&told)?;
             let began = Instant::now();
             for at in (0..file.len() / LOG_READ as u64).map(|i| i * LOG_READ as u64) {
-                file.read_at(at, &mut buffer, Cause::Other).map_err(told)?;
+                file.read_at(at, &mut buffer, Cause::Other).map_err(&told)?;
                 done += LOG_READ as u64;
             }
             took += began.elapsed();
@@ -298,15 +285,15 @@ impl Restart {
         let mut fio = Command::new("fio");
         fio.args(fio::fixed_arguments(&self.dir.join(DATA_FILE))).args(RANDOM_READS).arg(format!("--bs={page_bytes}"));
         let said = process::run(fio, Duration::from_secs(120), stop)?;
-        let (reads, _) = fio::parse(&said.out).map_err(ProcessError::Failed)?;
+        let (reads, _) = fio::parse(&said.out)?;
         Ok(reads.reads_per_s)
     }
 }
 
 /// Starts the writer and kills it as soon as it reports the length of its log; returns that length.
 fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
-    let failed = |e: std::io::Error| ProcessError::Failed(format!("the writer: {e}"));
-    let mut child = writer.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let failed = failed("the writer");
+    let mut child = writer.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(&failed)?;
     let (send, receive) = mpsc::channel();
     let lines = child.stdout.take();
     let listener = std::thread::spawn(move || {
@@ -323,13 +310,13 @@ fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 break Err(ProcessError::Failed("the writer ended before its log was as long as asked for".into()));
             }
-            Err(mpsc::RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
-                break Err(ProcessError::Interrupted);
-            }
             Err(mpsc::RecvTimeoutError::Timeout) if began.elapsed() > WRITER_TIME => {
                 break Err(ProcessError::Failed(format!("the writer took more than {} s", WRITER_TIME.as_secs())));
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        if let Err(interrupted) = go_on(stop) {
+            break Err(interrupted);
         }
     };
     // SIGKILL: the writer must have no time to clean up.

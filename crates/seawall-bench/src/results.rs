@@ -136,6 +136,11 @@ pub struct Load {
     pub settle_seconds: f64,
 }
 
+/// Names with their values, for a map or a list.
+pub(crate) fn named<'n, T>(values: impl IntoIterator<Item = (&'n str, T)>) -> impl Iterator<Item = (String, T)> {
+    values.into_iter().map(|(name, value)| (name.to_owned(), value))
+}
+
 impl CellResult {
     /// As JSON, for people too.
     #[must_use]

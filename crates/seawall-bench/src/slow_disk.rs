@@ -76,75 +76,41 @@ impl SlowDisk {
     }
 }
 
+/// Methods of the disk below.
+macro_rules! forward {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self, $($argument: $type),*) -> $result {
+            self.below.$name($($argument),*)
+        })*
+    };
+}
+
 impl Disk for SlowDisk {
-    fn backend(&self) -> &BackendInfo {
-        self.below.backend()
-    }
-
-    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
-        self.below.open(path, how)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.below.rename(from, to)
-    }
-
-    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
-        self.below.rename_new(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.below.remove(path)
+    forward! {
+        fn backend() -> &BackendInfo;
+        fn open(path: &Path, how: OpenHow) -> Result<Handle>;
+        fn rename(from: &Path, to: &Path) -> Result<()>;
+        fn rename_new(from: &Path, to: &Path) -> Result<()>;
+        fn remove(path: &Path) -> Result<()>;
+        fn list(path: &Path) -> Result<Vec<PathBuf>>;
+        fn free_bytes(path: &Path) -> Result<u64>;
+        fn untorn_write_bytes(path: &Path) -> Finding<u32>;
+        fn identity(file: &Handle) -> Result<FileIdentity>;
+        fn map_shared(file: &Handle, len: usize) -> Result<SharedMemory>;
+        fn lock(file: &Handle) -> Result<()>;
+        fn lock_shared(file: &Handle) -> Result<()>;
+        fn len(file: &Handle) -> Result<u64>;
+        fn set_len(file: &Handle, len: u64) -> Result<()>;
+        fn allocate(file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()>;
+        fn read_at(file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize>;
+        fn cached(file: &Handle, len: u64) -> Result<Cached>;
+        fn drop_cache(file: &Handle, offset: u64, len: u64) -> Result<()>;
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         self.below.sync_dir(path)?;
         std::thread::sleep(self.delay);
         Ok(())
-    }
-
-    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
-        self.below.list(path)
-    }
-
-    fn free_bytes(&self, path: &Path) -> Result<u64> {
-        self.below.free_bytes(path)
-    }
-
-    fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
-        self.below.untorn_write_bytes(path)
-    }
-
-    fn identity(&self, file: &Handle) -> Result<FileIdentity> {
-        self.below.identity(file)
-    }
-
-    fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {
-        self.below.map_shared(file, len)
-    }
-
-    fn lock(&self, file: &Handle) -> Result<()> {
-        self.below.lock(file)
-    }
-
-    fn lock_shared(&self, file: &Handle) -> Result<()> {
-        self.below.lock_shared(file)
-    }
-
-    fn len(&self, file: &Handle) -> Result<u64> {
-        self.below.len(file)
-    }
-
-    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
-        self.below.set_len(file, len)
-    }
-
-    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        self.below.allocate(file, how, offset, len)
-    }
-
-    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.below.read_at(file, offset, buf)
     }
 
     fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
@@ -159,14 +125,6 @@ impl Disk for SlowDisk {
         self.below.sync(file, how)?;
         std::thread::sleep(self.delay);
         Ok(())
-    }
-
-    fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
-        self.below.cached(file, len)
-    }
-
-    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()> {
-        self.below.drop_cache(file, offset, len)
     }
 
     fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {

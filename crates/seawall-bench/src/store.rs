@@ -34,6 +34,17 @@ pub struct Settings {
     pub data_bytes: u64,
 }
 
+impl Settings {
+    /// Creates the directory, for the store of this name.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn make_dir(&self, store: &'static str) -> Result<()> {
+        let failed = |error| Error::failed(store, format!("cannot make directory {}: {error}", self.dir.display()));
+        std::fs::create_dir_all(&self.dir).map_err(failed)
+    }
+}
+
 /// Why an operation of a store failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -83,6 +94,9 @@ pub type Visit<'f> = dyn FnMut(&[u8], &[u8]) + 'f;
 /// The same, as long as it answers `true`.
 pub type While<'f> = dyn FnMut(&[u8], &[u8]) -> bool + 'f;
 
+/// The store in the errors of default methods.
+const THIS: &str = "this store";
+
 /// An open store.
 pub trait Store: Send + Sync {
     /// Version and settings.
@@ -101,11 +115,13 @@ pub trait Store: Send + Sync {
     }
 
     /// Waits until background work left by a load is done (compaction, checkpoint), so that the next workload
-    /// is not charged for it.
+    /// is not charged for it. The default is that of a store without such work.
     ///
     /// # Errors
     /// Those of the store.
-    fn settle(&self) -> Result<()>;
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// A test whether the store has reached its steady state since this call: its background work is part of
     /// every further change. True at once for a store that postpones no work.
@@ -119,7 +135,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Those of the store; [`Error::Unsupported`].
     fn back_up(&self, _to: &Path, _go_on: &mut dyn FnMut(u64) -> bool) -> Result<()> {
-        Err(Error::Unsupported { store: "this store", what: "backups" })
+        Err(Error::Unsupported { store: THIS, what: "backups" })
     }
 
     /// Closes it. Acknowledged changes are durable afterwards.
@@ -148,8 +164,10 @@ pub trait Session {
     /// none), and writes it.
     ///
     /// # Errors
-    /// [`Error::Conflict`]; those of the store.
-    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()>;
+    /// [`Error::Conflict`]; [`Error::Unsupported`]; those of the store.
+    fn read_modify_write(&mut self, _key: &[u8], _change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        Err(Error::Unsupported { store: THIS, what: "read-modify-write" })
+    }
 
     /// Writes `rows` as one batch; `durable`: at the durability of the settings, else as cheaply as the store
     /// can while a clean close keeps the rows.
@@ -158,18 +176,43 @@ pub trait Session {
     /// Those of the store.
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()>;
 
+    /// Visits the entries from `from` (included) up to `to` (excluded; `None`: to the last one) in key order;
+    /// ends when `visit` returns false.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()>;
+
     /// Visits up to `rows` entries from `from` on in key order; returns how many it visited.
     ///
     /// # Errors
     /// Those of the store.
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64>;
+    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
+        let mut seen = 0;
+        if rows > 0 {
+            self.walk(from, None, &mut |key, value| {
+                visit(key, value);
+                seen += 1;
+                seen < rows
+            })?;
+        }
+        Ok(seen)
+    }
 
     /// Visits the entries from `from` (included) up to `to` (excluded; `None`: to the last one) in key order;
     /// returns how many it visited.
     ///
     /// # Errors
     /// Those of the store.
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64>;
+    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+        let mut seen = 0;
+        self.walk(from, to, &mut |key, value| {
+            visit(key, value);
+            seen += 1;
+            true
+        })?;
+        Ok(seen)
+    }
 
     /// Visits the entries of `keys` that exist, in any order, as one request where the store offers it;
     /// returns how many it visited.
@@ -177,6 +220,14 @@ pub trait Session {
     /// # Errors
     /// Those of the store.
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
+        self.gets(keys, visit)
+    }
+
+    /// The same by one request each.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn gets(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let mut found = 0;
         for key in keys {
             found += u64::from(self.get(key, &mut |value| visit(key, value))?);
@@ -188,7 +239,9 @@ pub trait Session {
     ///
     /// # Errors
     /// [`Error::Unsupported`]; those of the store.
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>>;
+    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+        Err(Error::Unsupported { store: THIS, what: "transactions" })
+    }
 }
 
 /// A transaction. It is rolled back when dropped. A table is an index into [`Settings::tables`].

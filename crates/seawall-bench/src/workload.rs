@@ -68,6 +68,17 @@ impl Workload {
     }
 }
 
+/// Checks a number of keys.
+///
+/// # Errors
+/// What to give instead.
+pub(crate) fn check_keys(keys: u64) -> Result<(), String> {
+    if (1..10_u64.pow(KEY_BYTES as u32)).contains(&keys) {
+        return Ok(());
+    }
+    Err(format!("--keys {keys}: a key is {KEY_BYTES} digits; give at least 1 and less than 10^{KEY_BYTES}"))
+}
+
 /// The key of number `n`, below 10^16.
 #[must_use]
 pub fn key(mut n: u64) -> [u8; KEY_BYTES] {

@@ -7,13 +7,12 @@
 //!   written: `PersistMode::Buffer`. deferred: `manual_journal_persist`, and a thread that persists each second.
 //! - A transaction whose reads another transaction changed meanwhile fails at its commit: a conflict.
 
-use crate::support::{Flusher, Options, make_dir, setting};
+use crate::support::{Flusher, Options, setting, until_idle};
 use fjall::{KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable};
 use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::fmt::Display;
 use std::ops::Bound;
-use std::time::Duration;
 
 const NAME: &str = "fjall";
 
@@ -33,7 +32,7 @@ pub(crate) struct Fjall {
 impl Fjall {
     /// Opens it. Options: `cache_size` and `max_memtable_size` (bytes), `worker_threads`.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
-        make_dir(NAME, settings)?;
+        settings.make_dir(NAME)?;
         let mut options = Options::new(NAME, settings);
         let default_bytes = (settings.pool_bytes / 8).clamp(1 << 20, 64 << 20);
         let memtable_bytes: u64 = options.take("max_memtable_size")?.unwrap_or(default_bytes);
@@ -93,6 +92,29 @@ fn commit(tx: fjall::OptimisticWriteTx) -> Result<()> {
     tx.commit().map_err(error_of)?.map_err(|conflict| Error::Conflict(conflict.to_string()))
 }
 
+/// Visits the entries from `from` up to `to`, until `visit` returns false.
+fn go_through(
+    db: &impl Readable,
+    table: &OptimisticTxKeyspace,
+    from: &[u8],
+    to: Option<&[u8]>,
+    backward: bool,
+    visit: &mut While<'_>,
+) -> Result<()> {
+    if to.is_some_and(|to| to <= from) {
+        return Ok(());
+    }
+    let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+    let mut range = db.range::<&[u8], _>(table, bounds);
+    while let Some(entry) = if backward { range.next_back() } else { range.next() } {
+        let (key, value) = entry.into_inner().map_err(error_of)?;
+        if !visit(&key, &value) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 impl Store for Fjall {
     fn about(&self) -> About {
         self.about.clone()
@@ -107,19 +129,13 @@ impl Store for Fjall {
         Box::new(move || self.db.inner().compactions_completed() > before)
     }
 
-    /// Flushes the memtables and waits until no compaction has run for a while: a due compaction starts at
-    /// once.
+    /// Flushes the memtables and waits until no compaction has run for a while.
     fn settle(&self) -> Result<()> {
         for table in &self.tables {
             table.inner().rotate_memtable_and_wait().map_err(error_of)?;
         }
-        let mut idle = 0;
-        while idle < 10 {
-            std::thread::sleep(Duration::from_millis(20));
-            let db = self.db.inner();
-            idle = if db.outstanding_flushes() + db.active_compactions() == 0 { idle + 1 } else { 0 };
-        }
-        Ok(())
+        let db = self.db.inner();
+        until_idle(|| Ok((db.outstanding_flushes() + db.active_compactions()) as u64))
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
@@ -137,10 +153,7 @@ struct Work<'s> {
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self.store.tables[0].get(key).map_err(error_of)?;
-        if let Some(value) = &value {
-            visit(value);
-        }
-        Ok(value.is_some())
+        Ok(value.map(|value| visit(&value)).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -169,29 +182,8 @@ impl Session for Work<'_> {
         commit(tx)
     }
 
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        let mut range = self.store.db.read_tx().range(&self.store.tables[0], from..);
-        for seen in 0..rows {
-            let Some(entry) = range.next() else { return Ok(seen) };
-            let (key, value) = entry.into_inner().map_err(error_of)?;
-            visit(&key, &value);
-        }
-        Ok(rows)
-    }
-
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
-        if to.is_some_and(|to| to <= from) {
-            return Ok(0);
-        }
-        let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
-        let mut seen = 0;
-        let range = self.store.db.read_tx().range::<&[u8], _>(&self.store.tables[0], bounds);
-        for entry in range {
-            let (key, value) = entry.into_inner().map_err(error_of)?;
-            visit(&key, &value);
-            seen += 1;
-        }
-        Ok(seen)
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
+        go_through(&self.store.db.read_tx(), &self.store.tables[0], from, to, false, visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
@@ -234,17 +226,7 @@ impl Tx for Open<'_> {
     }
 
     fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
-        if from >= to {
-            return Ok(());
-        }
-        let mut range = self.tx.range(&self.tables[table], from..to);
-        while let Some(entry) = if backward { range.next_back() } else { range.next() } {
-            let (key, value) = entry.into_inner().map_err(error_of)?;
-            if !visit(&key, &value) {
-                break;
-            }
-        }
-        Ok(())
+        go_through(&self.tx, &self.tables[table], from, Some(to), backward, visit)
     }
 
     fn commit(self: Box<Self>) -> Result<()> {

@@ -18,7 +18,7 @@
 mod env;
 
 use self::env::{Env, Go, Reader, Txn};
-use crate::support::{Flusher, Options, make_dir, setting};
+use crate::support::{Flusher, Options, setting};
 use lmdb_master_sys as sys;
 use parking_lot::{RwLock, RwLockReadGuard};
 use seawall_bench::store::{About, Durability, Visit, While};
@@ -43,7 +43,7 @@ impl Lmdb {
     /// Opens it. Options: `mapsize` (bytes), `maxreaders`, and the flags `MDB_NORDAHEAD` and `MDB_WRITEMAP` (true or
     /// false).
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
-        make_dir(NAME, settings)?;
+        settings.make_dir(NAME)?;
         let mut options = Options::new(NAME, settings);
         // Sparse: unused space costs only addresses. Copies of pages and free pages need room beyond the
         // data.
@@ -89,14 +89,8 @@ impl Lmdb {
         if deferred {
             shown.push(setting("mdb_env_sync", "each second"));
         }
-        Ok(Self {
-            tables,
-            flusher,
-            about: About { version: env::version(), settings: shown },
-            commits: RwLock::new(()),
-            synced,
-            env,
-        })
+        let about = About { version: env::version(), settings: shown };
+        Ok(Self { tables, flusher, about, commits: RwLock::new(()), synced, env })
     }
 }
 
@@ -150,11 +144,7 @@ struct Work<'s> {
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let txn = self.reader.renew()?;
-        let value = txn.get(self.store.tables[0], key)?;
-        if let Some(value) = value {
-            visit(value);
-        }
-        Ok(value.is_some())
+        Ok(txn.get(self.store.tables[0], key)?.map(visit).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -188,28 +178,14 @@ impl Session for Work<'_> {
         committed
     }
 
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         let mut txn = self.reader.renew()?;
         let mut cursor = txn.kept_cursor(self.store.tables[0])?;
-        let mut go = Go::AtLeast(from);
-        for seen in 0..rows {
-            let Some((key, value)) = cursor.go(&go)? else { return Ok(seen) };
-            visit(key, value);
-            go = Go::Next;
+        let mut entry = cursor.go(&Go::AtLeast(from))?;
+        while let Some((key, value)) = entry.filter(|(key, _)| to.is_none_or(|to| *key < to)) {
+            entry = if visit(key, value) { cursor.go(&Go::Next)? } else { None };
         }
-        Ok(rows)
-    }
-
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
-        let txn = self.reader.renew()?;
-        let mut cursor = txn.cursor(self.store.tables[0])?;
-        let (mut go, mut seen) = (Go::AtLeast(from), 0);
-        while let Some((key, value)) = cursor.go(&go)?.filter(|(key, _)| to.is_none_or(|to| *key < to)) {
-            visit(key, value);
-            seen += 1;
-            go = Go::Next;
-        }
-        Ok(seen)
+        Ok(())
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {

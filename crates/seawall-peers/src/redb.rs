@@ -6,7 +6,7 @@
 //!   memory, so it has no such level: refused.
 //! - One writer at a time: transactions wait for each other when they begin, and never conflict.
 
-use crate::support::{Flusher, Options, make_dir, setting};
+use crate::support::{Flusher, Options, setting};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
@@ -41,6 +41,28 @@ fn flush(db: &Database) -> Result<()> {
     begin(db, redb::Durability::Immediate)?.commit().map_err(error_of)
 }
 
+/// Visits the entries from `from` up to `to`, until `visit` returns false.
+fn go_through(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    from: &[u8],
+    to: Option<&[u8]>,
+    backward: bool,
+    visit: &mut While<'_>,
+) -> Result<()> {
+    if to.is_some_and(|to| to <= from) {
+        return Ok(());
+    }
+    let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+    let mut range = table.range::<&[u8]>(bounds).map_err(error_of)?;
+    while let Some(entry) = if backward { range.next_back() } else { range.next() } {
+        let (key, value) = entry.map_err(error_of)?;
+        if !visit(key.value(), value.value()) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 impl Redb {
     /// Opens it. Option: `cache_size`, bytes.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
@@ -54,7 +76,7 @@ impl Redb {
                 });
             }
         };
-        make_dir(NAME, settings)?;
+        settings.make_dir(NAME)?;
         let mut options = Options::new(NAME, settings);
         let pool_bytes = usize::try_from(settings.pool_bytes).map_err(error_of)?;
         let cache_bytes = options.take("cache_size")?.unwrap_or(pool_bytes);
@@ -124,10 +146,7 @@ impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let table = self.table()?;
         let value = table.get(key).map_err(error_of)?;
-        if let Some(value) = &value {
-            visit(value.value());
-        }
-        Ok(value.is_some())
+        Ok(value.map(|value| visit(value.value())).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -159,28 +178,8 @@ impl Session for Work<'_> {
         tx.commit().map_err(error_of)
     }
 
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        let mut range = self.table()?.range::<&[u8]>(from..).map_err(error_of)?;
-        for seen in 0..rows {
-            let Some(entry) = range.next() else { return Ok(seen) };
-            let (key, value) = entry.map_err(error_of)?;
-            visit(key.value(), value.value());
-        }
-        Ok(rows)
-    }
-
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
-        if to.is_some_and(|to| to <= from) {
-            return Ok(0);
-        }
-        let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
-        let mut seen = 0;
-        for entry in self.table()?.range::<&[u8]>(bounds).map_err(error_of)? {
-            let (key, value) = entry.map_err(error_of)?;
-            visit(key.value(), value.value());
-            seen += 1;
-        }
-        Ok(seen)
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
+        go_through(&self.table()?, from, to, false, visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
@@ -230,18 +229,7 @@ impl Tx for Open<'_> {
     }
 
     fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
-        if from >= to {
-            return Ok(());
-        }
-        let table = self.table(table)?;
-        let mut range = table.range::<&[u8]>(from..to).map_err(error_of)?;
-        while let Some(entry) = if backward { range.next_back() } else { range.next() } {
-            let (key, value) = entry.map_err(error_of)?;
-            if !visit(key.value(), value.value()) {
-                break;
-            }
-        }
-        Ok(())
+        go_through(&self.table(table)?, from, Some(to), backward, visit)
     }
 
     fn commit(self: Box<Self>) -> Result<()> {

@@ -13,7 +13,7 @@
 //! - Direct I/O unless the data fits the pool: with buffered I/O the kernel's cache would be memory beyond
 //!   the budget. The build has io_uring, which `async_io` and `MultiGet` need.
 
-use crate::support::{Flusher, Options, make_dir, setting};
+use crate::support::{Flusher, Options, setting, until_idle};
 use rocksdb::{
     BoundColumnFamily, DBAccess, DBRawIteratorWithThreadMode, DBWithThreadMode, ErrorKind, MultiThreaded, ReadOptions,
     SnapshotWithThreadMode, Transaction, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction,
@@ -23,7 +23,6 @@ use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 const NAME: &str = "rocksdb";
 /// Lock time-out of transactions.
@@ -156,7 +155,7 @@ impl RocksDb {
     /// `async_io` (true or false), any of RocksDB's options by their own names, and with the prefix `table.`
     /// those of the block-based table format.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
-        make_dir(NAME, settings)?;
+        settings.make_dir(NAME)?;
         let mut options = Options::new(NAME, settings);
         let transactions = options.take("transactions")?.unwrap_or(settings.tables.len() > 1);
         let direct = options.take("direct")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
@@ -268,17 +267,8 @@ impl Store for RocksDb {
     /// starts at once when the threads are idle.
     fn settle(&self) -> Result<()> {
         self.flush()?;
-        let mut idle = 0;
-        while idle < 10 {
-            std::thread::sleep(Duration::from_millis(20));
-            let mut busy = 0;
-            for name in ["rocksdb.num-running-compactions", "rocksdb.num-running-flushes", "rocksdb.compaction-pending"]
-            {
-                busy += self.property(name)?;
-            }
-            idle = if busy == 0 { idle + 1 } else { 0 };
-        }
-        Ok(())
+        let names = ["rocksdb.num-running-compactions", "rocksdb.num-running-flushes", "rocksdb.compaction-pending"];
+        until_idle(|| names.iter().map(|name| self.property(name)).sum())
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
@@ -311,33 +301,35 @@ impl<'s> Work<'s> {
     }
 }
 
-/// Visits what `rows` finds from `from` on, until `visit` returns false; returns how many entries it visited.
+/// Visits what `rows` finds from `from` on, or backward from its upper bound, until `visit` returns false.
 fn go_through<D: DBAccess>(
     mut rows: DBRawIteratorWithThreadMode<'_, D>,
     from: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-) -> Result<u64> {
-    rows.seek(from);
-    let mut seen = 0;
+    backward: bool,
+    visit: &mut While<'_>,
+) -> Result<()> {
+    if backward {
+        rows.seek_to_last();
+    } else {
+        rows.seek(from);
+    }
     while let Some((key, value)) = rows.item() {
-        seen += 1;
         if !visit(key, value) {
             break;
         }
-        rows.next();
+        if backward {
+            rows.prev();
+        } else {
+            rows.next();
+        }
     }
-    rows.status().map_err(error_of)?;
-    Ok(seen)
+    rows.status().map_err(error_of)
 }
 
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let found = either!(&*self.store.handle, db => db.get_pinned_cf_opt(&self.families[0], key, &self.latest));
-        let value = found.map_err(error_of)?;
-        if let Some(value) = &value {
-            visit(value);
-        }
-        Ok(value.is_some())
+        Ok(found.map_err(error_of)?.map(|value| visit(&value)).is_some())
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -366,38 +358,20 @@ impl Session for Work<'_> {
         either!(&*self.store.handle, db => db.write_opt(batch(&self.families[0], rows), writing)).map_err(error_of)
     }
 
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        if rows == 0 {
-            return Ok(0);
-        }
-        let (options, mut left) = (self.store.ahead.options(), rows);
-        let visit = |key: &[u8], value: &[u8]| {
-            visit(key, value);
-            left -= 1;
-            left > 0
-        };
-        either!(&*self.store.handle, db => go_through(db.raw_iterator_cf_opt(&self.families[0], options), from, visit))
-    }
-
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         let mut options = self.store.ahead.options();
         // Given the end, RocksDB does not read ahead beyond it.
         to.into_iter().for_each(|to| options.set_iterate_upper_bound(to));
-        let visit = |key: &[u8], value: &[u8]| {
-            visit(key, value);
-            true
-        };
-        either!(&*self.store.handle, db => go_through(db.raw_iterator_cf_opt(&self.families[0], options), from, visit))
+        either!(&*self.store.handle, db => {
+            go_through(db.raw_iterator_cf_opt(&self.families[0], options), from, false, visit)
+        })
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let mut found = 0;
         let Handle::Plain(db) = &*self.store.handle else {
             // A transaction database has no batched call.
-            for key in keys {
-                found += u64::from(self.get(key, &mut |value| visit(key, value))?);
-            }
-            return Ok(found);
+            return self.gets(keys, visit);
         };
         let options = self.store.ahead.options();
         let values = db.batched_multi_get_cf_opt(&self.families[0], keys.iter().map(Vec::as_slice), false, &options);
@@ -457,24 +431,9 @@ impl Tx for Open<'_> {
         let mut reading = self.reading();
         reading.set_iterate_lower_bound(from);
         reading.set_iterate_upper_bound(to);
-        let mut rows = self.tx.raw_iterator_cf_opt(&self.families[table], reading);
-        if backward {
-            rows.seek_to_last();
-        } else {
-            rows.seek(from);
-        }
-        while let Some((key, value)) = rows.item() {
-            // RocksDB does not always apply the bounds to a transaction's own changes.
-            if key < from || key >= to || !visit(key, value) {
-                break;
-            }
-            if backward {
-                rows.prev();
-            } else {
-                rows.next();
-            }
-        }
-        rows.status().map_err(error_of)
+        let rows = self.tx.raw_iterator_cf_opt(&self.families[table], reading);
+        // RocksDB does not always apply the bounds to a transaction's own changes.
+        go_through(rows, from, backward, &mut |key, value| key >= from && key < to && visit(key, value))
     }
 
     fn commit(self: Box<Self>) -> Result<()> {

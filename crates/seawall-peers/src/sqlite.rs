@@ -10,9 +10,9 @@
 //!   write-back, not by a second.
 //! - `mmap_size` stays 0, its default: the page cache would be memory beyond the pool.
 
-use crate::support::{Options, make_dir, setting};
+use crate::support::{Options, setting};
 use parking_lot::{Mutex, MutexGuard};
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Params};
 use seawall_bench::store::{About, Durability, Visit, While};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ impl Statements {
             get: format!("SELECT v FROM {table} WHERE k = ?1"),
             put: format!("INSERT INTO {table} VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v"),
             delete: format!("DELETE FROM {table} WHERE k = ?1"),
-            from: format!("SELECT k, v FROM {table} WHERE k >= ?1 ORDER BY k LIMIT ?2"),
+            from: format!("SELECT k, v FROM {table} WHERE k >= ?1 ORDER BY k"),
             between: ["ASC", "DESC"]
                 .map(|order| format!("SELECT k, v FROM {table} WHERE k >= ?1 AND k < ?2 ORDER BY k {order}")),
         }
@@ -80,7 +80,7 @@ struct Writer {
 impl Sqlite {
     /// Opens it. Options: pragmas by name.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
-        make_dir(NAME, settings)?;
+        settings.make_dir(NAME)?;
         let synchronous = match settings.durability {
             Durability::Flushed => "FULL",
             Durability::Written => "NORMAL",
@@ -174,7 +174,7 @@ impl Sqlite {
 
     fn begin(&self, synced: bool) -> Result<Writing<'_>> {
         let writer = self.writer(synced)?;
-        run(&writer.connection, "BEGIN IMMEDIATE")?;
+        run(&writer.connection, "BEGIN IMMEDIATE", [])?;
         Ok(Writing { tables: &self.tables, writer, over: false })
     }
 }
@@ -210,9 +210,21 @@ impl Store for Sqlite {
     }
 }
 
-fn run(connection: &Connection, sql: &str) -> Result<()> {
+fn run(connection: &Connection, sql: &str, parameters: impl Params) -> Result<()> {
     let mut statement = connection.prepare_cached(sql).map_err(error_of)?;
-    statement.execute([]).map_err(error_of)?;
+    statement.execute(parameters).map_err(error_of)?;
+    Ok(())
+}
+
+/// Visits the rows that `sql` finds, until `visit` returns false.
+fn go_through(connection: &Connection, sql: &str, parameters: impl Params, visit: &mut While<'_>) -> Result<()> {
+    let mut statement = connection.prepare_cached(sql).map_err(error_of)?;
+    let mut found = statement.query(parameters).map_err(error_of)?;
+    while let Some(row) = found.next().map_err(error_of)? {
+        if !visit(blob(row, 0)?, blob(row, 1)?) {
+            break;
+        }
+    }
     Ok(())
 }
 
@@ -238,9 +250,7 @@ fn blob<'r>(row: &'r rusqlite::Row<'_>, column: usize) -> Result<&'r [u8]> {
 }
 
 fn put(connection: &Connection, statements: &Statements, key: &[u8], value: &[u8]) -> Result<()> {
-    let mut statement = connection.prepare_cached(&statements.put).map_err(error_of)?;
-    statement.execute([key, value]).map_err(error_of)?;
-    Ok(())
+    run(connection, &statements.put, [key, value])
 }
 
 impl Session for Work<'_> {
@@ -270,47 +280,19 @@ impl Session for Work<'_> {
         tx.commit()
     }
 
-    fn scan(&mut self, from: &[u8], rows: u64, visit: &mut Visit<'_>) -> Result<u64> {
-        let limit = i64::try_from(rows).unwrap_or(i64::MAX);
-        let mut statement = self.connection.prepare_cached(&self.store.tables[0].from).map_err(error_of)?;
-        let mut found = statement.query((from, limit)).map_err(error_of)?;
-        let mut seen = 0;
-        while let Some(row) = found.next().map_err(error_of)? {
-            visit(blob(row, 0)?, blob(row, 1)?);
-            seen += 1;
-        }
-        Ok(seen)
-    }
-
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         let statements = &self.store.tables[0];
-        let text = if to.is_some() { &statements.between[0] } else { &statements.from };
-        let mut statement = self.connection.prepare_cached(text).map_err(error_of)?;
-        let found = match to {
-            Some(to) => statement.query((from, to)),
-            None => statement.query((from, i64::MAX)),
-        };
-        let (mut found, mut seen) = (found.map_err(error_of)?, 0);
-        while let Some(row) = found.next().map_err(error_of)? {
-            visit(blob(row, 0)?, blob(row, 1)?);
-            seen += 1;
+        match to {
+            Some(to) => go_through(&self.connection, &statements.between[0], [from, to], visit),
+            None => go_through(&self.connection, &statements.from, [from], visit),
         }
-        Ok(seen)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
-        run(&self.connection, "BEGIN")?;
-        let mut found = 0;
-        let mut outcome = Ok(());
-        for key in keys {
-            let statements = &self.store.tables[0];
-            match get(&self.connection, statements, key, &mut |value| visit(key, value)) {
-                Ok(there) => found += u64::from(there),
-                Err(error) => outcome = Err(error),
-            }
-        }
-        run(&self.connection, "COMMIT")?;
-        outcome.map(|()| found)
+        run(&self.connection, "BEGIN", [])?;
+        let found = self.gets(keys, visit);
+        run(&self.connection, "COMMIT", [])?;
+        found
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
@@ -328,7 +310,7 @@ struct Writing<'s> {
 
 impl Writing<'_> {
     fn commit(mut self) -> Result<()> {
-        run(&self.writer.connection, "COMMIT")?;
+        run(&self.writer.connection, "COMMIT", [])?;
         self.over = true;
         Ok(())
     }
@@ -348,22 +330,12 @@ impl Tx for Writing<'_> {
     }
 
     fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
-        let sql = &self.tables[table].delete;
-        let mut statement = self.writer.connection.prepare_cached(sql).map_err(error_of)?;
-        statement.execute([key]).map_err(error_of)?;
-        Ok(())
+        run(&self.writer.connection, &self.tables[table].delete, [key])
     }
 
     fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
         let sql = &self.tables[table].between[usize::from(backward)];
-        let mut statement = self.writer.connection.prepare_cached(sql).map_err(error_of)?;
-        let mut found = statement.query([from, to]).map_err(error_of)?;
-        while let Some(row) = found.next().map_err(error_of)? {
-            if !visit(blob(row, 0)?, blob(row, 1)?) {
-                break;
-            }
-        }
-        Ok(())
+        go_through(&self.writer.connection, sql, [from, to], visit)
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
@@ -375,7 +347,7 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if !self.over {
             // A drop cannot report an error; SQLite rolls back by itself after most of them.
-            drop(run(&self.writer.connection, "ROLLBACK"));
+            drop(run(&self.writer.connection, "ROLLBACK", []));
         }
     }
 }

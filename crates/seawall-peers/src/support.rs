@@ -4,22 +4,15 @@
 //! waits for its thread, so that no flush uses a handle that is being closed; the thread's first error is
 //! kept and returned by [`Flusher::end`].
 
-use parking_lot::{Condvar, Mutex};
 use seawall_bench::{Error, Result, Settings};
 use std::fmt::Display;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a commit at the level `deferred` stays unflushed.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Creates the store's directory.
-pub(crate) fn make_dir(store: &'static str, settings: &Settings) -> Result<()> {
-    std::fs::create_dir_all(&settings.dir)
-        .map_err(|error| Error::failed(store, format!("cannot make directory {}: {error}", settings.dir.display())))
-}
 
 /// The options of a store, which takes them one by one.
 pub(crate) struct Options<'s> {
@@ -39,10 +32,8 @@ impl<'s> Options<'s> {
         let given = self.left.iter().rev().find(|(key, _)| key == name).copied();
         self.left.retain(|(key, _)| key != name);
         let Some((_, value)) = given else { return Ok(None) };
-        let parsed = value.parse();
-        parsed
-            .map(Some)
-            .map_err(|error| Error::failed(self.store, format!("option {name}: {value:?} is not understood: {error}")))
+        let refused = |error| Error::failed(self.store, format!("option {name}: {value:?} is not understood: {error}"));
+        value.parse().map(Some).map_err(refused)
     }
 
     /// The options not taken yet, for a store that reads options itself.
@@ -63,33 +54,34 @@ pub(crate) fn setting(name: &str, value: impl Display) -> (String, String) {
     (name.to_owned(), value.to_string())
 }
 
-struct Shared {
-    /// Set when the thread must end.
-    ended: Mutex<bool>,
-    wake: Condvar,
+/// Waits until `busy` has returned 0 for a while: a due compaction starts at once.
+pub(crate) fn until_idle(busy: impl Fn() -> Result<u64>) -> Result<()> {
+    let mut idle = 0;
+    while idle < 10 {
+        std::thread::sleep(Duration::from_millis(20));
+        idle = if busy()? == 0 { idle + 1 } else { 0 };
+    }
+    Ok(())
 }
 
 /// A thread that flushes each [`FLUSH_INTERVAL`].
 pub(crate) struct Flusher {
-    shared: Arc<Shared>,
+    /// Dropped when the thread must end.
+    going_on: Option<Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Flusher {
     /// Starts the thread; it calls `flush` until that fails or the flusher ends.
     pub(crate) fn start(mut flush: impl FnMut() -> Result<()> + Send + 'static) -> Self {
-        let shared = Arc::new(Shared { ended: Mutex::new(false), wake: Condvar::new() });
-        let theirs = Arc::clone(&shared);
+        let (going_on, ended) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut ended = theirs.ended.lock();
-            while !*ended {
-                if theirs.wake.wait_for(&mut ended, FLUSH_INTERVAL).timed_out() {
-                    parking_lot::MutexGuard::unlocked(&mut ended, &mut flush)?;
-                }
+            while ended.recv_timeout(FLUSH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                flush()?;
             }
             Ok(())
         });
-        Self { shared, thread: Some(thread) }
+        Self { going_on: Some(going_on), thread: Some(thread) }
     }
 
     /// Ends the thread, and returns its error.
@@ -98,8 +90,7 @@ impl Flusher {
     }
 
     fn stop(&mut self) -> Option<Result<()>> {
-        *self.shared.ended.lock() = true;
-        self.shared.wake.notify_all();
+        drop(self.going_on.take());
         self.thread.take()?.join().ok()
     }
 }

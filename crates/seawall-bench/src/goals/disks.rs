@@ -4,7 +4,7 @@
 //! 2. The limit is lifted while rows are created: it applies to measurements only.
 
 use super::plan::{Cell, DiskKind, FLUSH_DELAY_MS, IOPS_MAX};
-use crate::process::{self, ProcessError};
+use crate::process::{self, ProcessError, failed};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -50,11 +50,11 @@ impl<'r> Disks<'r> {
 
     fn few_iops(&mut self) -> Result<PathBuf, ProcessError> {
         if let Some(dir) = &self.few_iops {
-            self.script(&["free"], dir, "")?;
+            self.script("free", dir, "", self.stop)?;
             return Ok(dir.clone());
         }
         let dir = self.base.join("few-iops");
-        self.script(&["up"], &dir, &IMAGE_MIB.to_string())?;
+        self.script("up", &dir, &IMAGE_MIB.to_string(), self.stop)?;
         Ok(self.few_iops.insert(dir).clone())
     }
 
@@ -64,25 +64,23 @@ impl<'r> Disks<'r> {
     /// Why the limit cannot be applied.
     pub fn limit(&self, cell: &Cell) -> Result<(), ProcessError> {
         let (DiskKind::FewIops, Some(dir)) = (cell.disk, &self.few_iops) else { return Ok(()) };
-        let said = self.script(&["limit"], dir, &IOPS_MAX.to_string())?;
+        let said = self.script("limit", dir, &IOPS_MAX.to_string(), self.stop)?;
         if said.trim().is_empty() {
             return Ok(());
         }
-        Err(ProcessError::Failed(
-            "a device is limited for all processes only by cgroup v1, whose blkio controller is not mounted here"
-                .into(),
-        ))
+        let why = "a device is limited for all processes only by cgroup v1, whose blkio controller is not mounted here";
+        Err(ProcessError::Failed(why.into()))
     }
 
-    fn script(&self, command: &[&str], dir: &Path, more: &str) -> Result<String, ProcessError> {
+    fn script(&self, command: &str, dir: &Path, more: &str, stop: &AtomicBool) -> Result<String, ProcessError> {
         let path = self.base.join("slow-disk.sh");
-        std::fs::write(&path, SLOW_DISK).map_err(|e| cannot_write(&path, &e))?;
+        std::fs::write(&path, SLOW_DISK).map_err(cannot_write(&path))?;
         let mut bash = Command::new("bash");
-        bash.arg(&path).args(command).arg(dir);
+        bash.arg(&path).arg(command).arg(dir);
         if !more.is_empty() {
             bash.arg(more);
         }
-        Ok(process::run(bash, SCRIPT_TIME, self.stop)?.out)
+        Ok(process::run(bash, SCRIPT_TIME, stop)?.out)
     }
 
     /// The environment of a cell's process: the library that delays flushes, for stores that do their own
@@ -98,7 +96,7 @@ impl<'r> Disks<'r> {
             Some(library) => library.clone(),
             None => {
                 let (source, library) = (self.base.join("flush_delay.c"), self.base.join("flush_delay.so"));
-                std::fs::write(&source, FLUSH_DELAY).map_err(|e| cannot_write(&source, &e))?;
+                std::fs::write(&source, FLUSH_DELAY).map_err(cannot_write(&source))?;
                 let mut cc = Command::new("cc");
                 cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).args(["-ldl", "-pthread"]);
                 process::run(cc, SCRIPT_TIME, self.stop)?;
@@ -115,9 +113,10 @@ impl<'r> Disks<'r> {
     /// When it cannot be removed.
     pub fn remove(&self, dir: &Path) -> Result<(), ProcessError> {
         match std::fs::remove_dir_all(dir) {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(ProcessError::Failed(format!("cannot remove {}: {e}", dir.display()))),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(failed(format_args!("cannot remove {}", dir.display()))(e))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -125,9 +124,7 @@ impl<'r> Disks<'r> {
     pub fn release(&mut self) -> Result<(), ProcessError> {
         let Some(dir) = self.few_iops.take() else { return Ok(()) };
         // Also after Ctrl-C: the mount must be removed.
-        let never = AtomicBool::new(false);
-        let quiet = Disks { base: self.base.clone(), stop: &never, few_iops: None, library: None };
-        quiet.script(&["down"], &dir, "").map(drop)
+        self.script("down", &dir, "", &AtomicBool::new(false)).map(drop)
     }
 }
 
@@ -141,8 +138,8 @@ impl Drop for Disks<'_> {
     }
 }
 
-fn cannot_write(path: &Path, why: &std::io::Error) -> ProcessError {
-    ProcessError::Failed(format!("cannot write {}: {why}; give another place with --dir", path.display()))
+fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> ProcessError {
+    move |why| format!("cannot write {}: {why}; give another place with --dir", path.display()).into()
 }
 
 /// How many calls the library delayed, as the process reported; of several processes the last.

@@ -173,20 +173,18 @@ impl Goal {
 }
 
 impl Outcome {
+    /// Figure, the other side's, and ratio for people.
+    pub(super) fn shown(&self) -> [String; 3] {
+        [self.figure, self.peer, self.ratio].map(|value| value.map_or("-".into(), number))
+    }
+
     /// One line for people.
     #[must_use]
     pub fn line(&self) -> String {
-        let show = |value: Option<f64>| value.map_or("-".into(), number);
+        let (Self { id, goal, .. }, [figure, peer, ratio]) = (self, self.shown());
         let word = self.verdict.word();
         let verdict = if self.verdict.is_bad() { word.to_uppercase() } else { word.to_owned() };
-        let mut line = format!(
-            "{:<34} {:>12} {:>12} {:>8}  {:<18} {verdict}",
-            self.id,
-            show(self.figure),
-            show(self.peer),
-            show(self.ratio),
-            self.goal
-        );
+        let mut line = format!("{id:<34} {figure:>12} {peer:>12} {ratio:>8}  {goal:<18} {verdict}");
         if self.disturbed {
             line.push_str(" (disturbed by others' work)");
         }

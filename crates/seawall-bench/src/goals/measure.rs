@@ -4,13 +4,13 @@
 use super::disks::{Disks, delayed_calls};
 use super::plan::{Cell, DiskKind, Tool};
 use crate::observe::FOREIGN_CORES;
-use crate::process::{self, ProcessError, Said};
+use crate::process::{self, ProcessError, Said, failed, go_on};
 use crate::scan::fio;
 use seawall_lab::run::ForeignReading;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Operations of the shorter and the longer run under callgrind: the cost of opening and closing is in both
@@ -87,7 +87,7 @@ impl Bench<'_> {
                 if cell.disk == DiskKind::SlowFlush && cell.is_peer() {
                     check_delay(cell, &said)?;
                 }
-                object(&said.out)
+                object(&said.out).map(Value::Object)
             }
             Tool::Fio => self.fio(cell, &dir),
             Tool::Callgrind => self.callgrind(cell, &dir),
@@ -107,9 +107,7 @@ impl Bench<'_> {
             if before.since().0 <= FOREIGN_CORES {
                 return Ok(());
             }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(ProcessError::Interrupted);
-            }
+            go_on(self.stop)?;
         }
         self.quiet_left = self.quiet_left.saturating_sub(began.elapsed());
         Ok(())
@@ -117,12 +115,12 @@ impl Bench<'_> {
 
     /// fio's reads of the file that holds the rows; it only reads, with direct I/O.
     fn fio(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
-        let file = fio::data_file(dir, 1)
-            .ok_or_else(|| ProcessError::Failed(format!("{} has no file: fio has nothing to read", dir.display())))?;
+        let file =
+            fio::data_file(dir, 1).ok_or_else(|| format!("{} has no file: fio has nothing to read", dir.display()))?;
         let mut fio = Command::new("fio");
         fio.args(fio::fixed_arguments(&file)).args(&cell.command);
         let said = process::run(fio, CELL_TIME, self.stop)?;
-        let (reads, version) = fio::parse(&said.out).map_err(ProcessError::Failed)?;
+        let (reads, version) = fio::parse(&said.out)?;
         Ok(json!({
             "store": "fio",
             "version": version,
@@ -139,16 +137,15 @@ impl Bench<'_> {
         let mut counting = Command::new(instructions_beside(&self.exe));
         counting.args(&cell.command);
         let said = process::run(counting, CELL_TIME, self.stop)?;
-        let count = said.out.trim().parse::<f64>();
-        let count =
-            count.map_err(|e| ProcessError::Failed(format!("{:?} is no count of instructions: {e}", said.out)))?;
+        let not_one = failed(format!("{:?} is no count of instructions", said.out));
+        let count: f64 = said.out.trim().parse().map_err(not_one)?;
         Ok(json!({ "store": cell.store, "version": env!("CARGO_PKG_VERSION"), "instructions_per_op": count }))
     }
 
     /// Instructions of an operation: what a longer run needs beyond a shorter one.
     fn callgrind(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
         let mut collected = [0.0; 2];
-        let mut result = Value::Null;
+        let mut result = Map::new();
         for (ops, collected) in CALLGRIND_OPS.into_iter().zip(&mut collected) {
             let mut valgrind = Command::new("valgrind");
             valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&self.exe).args(&cell.command);
@@ -156,19 +153,13 @@ impl Bench<'_> {
             let said = process::run(valgrind, CELL_TIME, self.stop)?;
             result = object(&said.out)?;
             *collected = instructions(&said.err)
-                .ok_or_else(|| ProcessError::Failed("valgrind did not say how many instructions it counted".into()))?;
+                .ok_or_else(|| "valgrind did not say how many instructions it counted".to_owned())?;
         }
         let per_op = (collected[1] - collected[0]) / (CALLGRIND_OPS[1] - CALLGRIND_OPS[0]) as f64;
         // Times under valgrind mean nothing, and work of other processes changes no count.
-        let kept = |name: &str| result.get(name).cloned().unwrap_or_default();
-        Ok(json!({
-            "store": kept("store"),
-            "version": kept("version"),
-            "settings": kept("settings"),
-            "machine": kept("machine"),
-            "commit": kept("commit"),
-            "instructions_per_op": per_op,
-        }))
+        result.retain(|name, _| ["store", "version", "settings", "machine", "commit"].contains(&name.as_str()));
+        result.insert("instructions_per_op".into(), per_op.into());
+        Ok(result.into())
     }
 }
 
@@ -178,13 +169,8 @@ pub fn instructions_beside(exe: &Path) -> PathBuf {
     exe.parent().unwrap_or(Path::new(".")).join(INSTRUCTIONS)
 }
 
-fn object(text: &str) -> Result<Value, ProcessError> {
-    let value: Result<Value, _> = serde_json::from_str(text);
-    match value {
-        Ok(value) if value.is_object() => Ok(value),
-        Ok(_) => Err(ProcessError::Failed("its result is no JSON object".into())),
-        Err(e) => Err(ProcessError::Failed(format!("its result is no JSON: {e}"))),
-    }
+fn object(text: &str) -> Result<Map<String, Value>, ProcessError> {
+    serde_json::from_str(text).map_err(failed("its result is no JSON object"))
 }
 
 /// Checks that a requested delay took effect; otherwise a slow disk would be compared with a fast one.

@@ -112,8 +112,8 @@ fn rate() -> String {
 }
 
 /// The other side, where it differs from the goal's own cell, and the threshold.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct Against {
     /// A store, or fio with these arguments.
     store: Option<String>,
@@ -130,9 +130,7 @@ struct Against {
     at_most: Option<f64>,
     or_at_most: Option<f64>,
     or: Option<OtherFigure>,
-    #[serde(default)]
     growth: bool,
-    #[serde(default)]
     reported: bool,
 }
 
@@ -365,10 +363,6 @@ struct Maker<'w> {
     overrides: &'w Overrides,
 }
 
-fn words(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.split_whitespace().map(String::from)
-}
-
 impl Maker<'_> {
     fn group(&self, group: &GroupEntry, disk: DiskKind) -> Result<Group, String> {
         let rounds = group.rounds.as_ref().unwrap_or(&self.file.run.rounds).at(self.extent);
@@ -378,8 +372,7 @@ impl Maker<'_> {
         }
         let mut goals = Vec::new();
         for goal in group.goal.iter().filter(|goal| disk == DiskKind::Plain || !goal.plain) {
-            let once = [1];
-            let threads = if goal.threads.is_empty() { &once[..] } else { &goal.threads };
+            let threads = if goal.threads.is_empty() { &[1][..] } else { &goal.threads };
             for &threads in threads {
                 self.goals(goal, threads, disk, &mut goals)?;
             }
@@ -394,125 +387,98 @@ impl Maker<'_> {
         let name = format!("{}{name}", disk.prefix());
         let told = |why: String| format!("goals.toml, {name}: {why}");
         let ours = Source { cell: self.cell(goal, None, threads, disk).map_err(told)?, figure: goal.figure.clone() };
-        let base = Goal {
-            id: name.clone(),
-            text: goal.text.clone(),
-            ours,
-            theirs: None,
-            take: goal.take,
-            threshold: Threshold::Reported,
-            or_at_most: None,
-            or: None,
-            growth: false,
-            around: goal.around,
-        };
-        if let Some(threshold) = goal.limits {
-            out.push(Goal { threshold, ..base.clone() });
-        } else if goal.against.is_empty() {
+        if goal.limits.is_none() && goal.against.is_empty() {
             return Err(told("nothing to compare it with: give `against` or `limits`".into()));
         }
+        let base = |id: String, theirs, threshold| {
+            let (text, ours, take, around) = (goal.text.clone(), ours.clone(), goal.take, goal.around);
+            Goal { id, text, ours, theirs, take, threshold, or_at_most: None, or: None, growth: false, around }
+        };
+        out.extend(goal.limits.map(|threshold| base(name.clone(), None, threshold)));
         for against in goal.against.iter().filter(|against| self.extent == Extent::Full || !against.reported) {
             let cell = self.cell(goal, Some(against), threads, disk).map_err(told)?;
             let beside = against.name.as_ref().or(against.store.as_ref()).map_or("fio", String::as_str);
-            out.push(Goal {
-                id: if beside.is_empty() { name.clone() } else { format!("{name}/{beside}") },
-                theirs: Some(Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) }),
-                threshold: against.threshold().map_err(told)?,
-                or_at_most: against.or_at_most,
-                or: against.or.clone(),
-                growth: against.growth,
-                ..base.clone()
-            });
+            let id = if beside.is_empty() { name.clone() } else { format!("{name}/{beside}") };
+            let theirs = Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) };
+            let Against { or_at_most, growth, .. } = *against;
+            let or = against.or.clone();
+            out.push(Goal { or_at_most, or, growth, ..base(id, Some(theirs), against.threshold().map_err(told)?) });
         }
         Ok(())
     }
 
     /// The cell of a goal, or of what it is compared with.
     fn cell(&self, goal: &GoalEntry, against: Option<&Against>, n: u32, disk: DiskKind) -> Result<Cell, String> {
-        let fio = against.and_then(|against| against.fio.as_ref());
-        let store = match against.map(|against| (&against.store, &against.fio)) {
-            None => SUBJECT,
-            Some((Some(store), None)) => store,
-            Some((None, Some(_))) => "fio",
+        let (store, fio) = match against.map(|against| (against.store.as_deref(), against.fio.as_deref())) {
+            None => (SUBJECT, None),
+            Some((Some(store), None)) => (store, None),
+            Some((None, fio @ Some(_))) => ("fio", fio),
             Some(_) => return Err("against: give one of store and fio".into()),
         };
         let tool = if fio.is_some() { Tool::Fio } else { goal.tool };
-        let text = against.and_then(|against| against.cell.as_ref()).unwrap_or(&goal.cell).at(self.extent);
-        let text = text.replace("{n}", &n.to_string());
+        let numbered = |text: &str| text.replace("{n}", &n.to_string());
+        let text = numbered(&against.and_then(|against| against.cell.as_ref()).unwrap_or(&goal.cell).at(self.extent));
         if tool == Tool::Instructions {
-            let rows = format!("instructions-{text}");
-            return Ok(Cell {
-                tool,
-                store: store.into(),
-                rows,
-                command: vec!["count".into(), text],
-                ..Cell::default()
-            });
+            let (store, rows) = (store.into(), format!("instructions-{text}"));
+            return Ok(Cell { tool, store, rows, command: vec!["count".into(), text], ..Cell::default() });
         }
         let name = goal.data.as_deref().ok_or("it has no `data`")?;
-        let data = self.file.data.get(name).ok_or_else(|| unknown("data", name, &self.file.data))?;
+        let data = known("data", name, &self.file.data)?;
         let window = match against.and_then(|against| against.window.as_deref()).or(goal.window.as_deref()) {
-            None => None,
+            None => String::new(),
             // Where every write is slow and there are many rows.
-            Some("write" | "brief") if disk != DiskKind::Plain => Some("slow-write"),
-            window => window,
+            Some("write" | "brief") if disk != DiskKind::Plain => {
+                known("window", "slow-write", &self.file.window)?.at(self.extent)
+            }
+            Some(name) => known("window", name, &self.file.window)?.at(self.extent),
         };
-        let window =
-            window.map(|name| self.file.window.get(name).ok_or_else(|| unknown("window", name, &self.file.window)));
-        let window = window.transpose()?.map_or_else(String::new, |window| window.at(self.extent));
         // fio reads what Seawall reads.
         let with_rows = if tool == Tool::Fio { SUBJECT } else { store };
         let kind = text.split_whitespace().next().unwrap_or_default();
-        let mut prepare: Vec<String> =
-            words("bench").chain(words(&text)).chain(words(&data.args.at(self.extent))).collect();
+        let mut made = format!("bench {text} {}", data.args.at(self.extent));
         // Only these can use other stores.
         if matches!(kind, "kv" | "scan" | "tpcc") {
-            prepare.extend(["--store".into(), with_rows.to_owned()]);
+            made += &format!(" --store {with_rows}");
         }
-        let mut command = prepare.clone();
-        prepare.extend(words("--load-only --reuse --json"));
-        command.extend(words(&window));
-        let args = against.and_then(|against| against.args.as_ref()).map(|args| args.at(self.extent));
-        command.extend(args.iter().flat_map(|args| words(args)));
-        if goal.window.is_some() {
-            command.extend(self.overrides.window.iter().cloned());
-        }
-        if let Some(fio) = fio {
-            command = words(&fio.replace("{n}", &n.to_string())).chain(fio_window(&window)).collect();
+        let prepare = if goal.fresh { String::new() } else { format!("{made} --load-only --reuse --json") };
+        let command = if let Some(fio) = fio {
+            numbered(fio) + &fio_window(&window)
         } else {
-            command.push("--json".into());
-            if !goal.fresh {
-                command.push("--reuse".into());
-            }
-            if kind == "scan" {
-                // fio is a cell of its own.
-                command.push("--no-fio".into());
-            }
+            let args =
+                against.and_then(|against| against.args.as_ref()).map_or(String::new(), |args| args.at(self.extent));
+            let overrides = if goal.window.is_some() { self.overrides.window.join(" ") } else { String::new() };
+            let mut command = format!("{made} {window} {args} {overrides} --json");
+            command += if goal.fresh { "" } else { " --reuse" };
+            // fio is a cell of its own.
+            command += if kind == "scan" { " --no-fio" } else { "" };
             if let Some(memory) = data.memory.as_ref().filter(|_| store != "raw") {
-                command.extend(["--memory-limit".into(), memory.at(self.extent)]);
+                command += &format!(" --memory-limit {}", memory.at(self.extent));
             }
             if disk == DiskKind::SlowFlush {
                 // Peers get the delay from a preloaded library, and the flag for the record.
-                command.extend(["--flush-delay".into(), format!("{FLUSH_DELAY_MS}ms")]);
+                command += &format!(" --flush-delay {FLUSH_DELAY_MS}ms");
             }
-        }
-        if goal.fresh {
-            prepare.clear();
-        }
-        Ok(Cell { tool, disk, store: store.into(), rows: format!("{kind}-{with_rows}-{name}"), prepare, command })
+            command
+        };
+        let words = |text: String| text.split_whitespace().map(String::from).collect();
+        let rows = format!("{kind}-{with_rows}-{name}");
+        Ok(Cell { tool, disk, store: store.into(), rows, prepare: words(prepare), command: words(command) })
     }
 }
 
 /// A window of `seawall bench` as fio's arguments.
-fn fio_window(window: &str) -> Vec<String> {
-    let value = |flag: &str| words(window).skip_while(|word| word != flag).nth(1);
+fn fio_window(window: &str) -> String {
+    let value = |flag: &str| window.split_whitespace().skip_while(|word| *word != flag).nth(1);
     let flags = [("--duration", "--runtime"), ("--warm-up", "--ramp_time")];
-    flags.iter().filter_map(|(ours, fios)| Some(format!("{fios}={}", value(ours)?))).collect()
+    flags.iter().filter_map(|(ours, fios)| Some(format!(" {fios}={}", value(ours)?))).collect()
 }
 
-fn unknown<T>(what: &str, name: &str, known: &BTreeMap<String, T>) -> String {
-    let known: Vec<_> = known.keys().map(String::as_str).collect();
-    format!("no {what} is called {name:?}; there are {}", known.join(", "))
+/// What is called `name` among `all`.
+fn known<'a, T>(what: &str, name: &str, all: &'a BTreeMap<String, T>) -> Result<&'a T, String> {
+    all.get(name).ok_or_else(|| {
+        let names: Vec<_> = all.keys().map(String::as_str).collect();
+        format!("no {what} is called {name:?}; there are {}", names.join(", "))
+    })
 }
 
 impl Against {

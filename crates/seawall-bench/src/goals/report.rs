@@ -82,15 +82,12 @@ impl<'r> Report<'r> {
         }
         lines.push("| goal | what | seawall | beside | ratio | must be | |\n|---|---|---|---|---|---|---|".into());
         for goal in self.goals {
-            let show = |value: Option<f64>| value.map_or("-".into(), number);
-            let verdict =
-                if goal.verdict.is_bad() { format!("**{}**", goal.verdict) } else { goal.verdict.to_string() };
-            let (figure, peer, ratio) = (show(goal.figure), show(goal.peer), show(goal.ratio));
+            let Outcome { id, text, goal: threshold, verdict, .. } = goal;
+            let [figure, peer, ratio] = goal.shown();
+            let bold = if verdict.is_bad() { "**" } else { "" };
             let marked = if goal.disturbed { ", disturbed" } else { "" };
-            lines.push(format!(
-                "| {} | {} | {figure} | {peer} | {ratio} | {} | {verdict}{marked} |",
-                goal.id, goal.text, goal.goal
-            ));
+            let verdict = format!("{bold}{verdict}{bold}{marked}");
+            lines.push(format!("| {id} | {text} | {figure} | {peer} | {ratio} | {threshold} | {verdict} |"));
         }
         if !self.writes.is_empty() {
             lines.push(

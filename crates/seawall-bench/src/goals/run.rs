@@ -69,8 +69,8 @@ impl Runner<'_> {
         let mut ran = Ran { outcomes: Vec::new(), interrupted: false };
         match work.all(&mut ran.outcomes) {
             Ok(()) => {}
-            Err(Ended::Interrupted) => ran.interrupted = true,
-            Err(Ended::Failed(why)) => return Err(why),
+            Err(ProcessError::Interrupted) => ran.interrupted = true,
+            Err(ProcessError::Failed(why)) => return Err(why),
         }
         Ok(ran)
     }
@@ -95,17 +95,6 @@ impl Runner<'_> {
     }
 }
 
-enum Ended {
-    Interrupted,
-    Failed(String),
-}
-
-impl From<String> for Ended {
-    fn from(why: String) -> Self {
-        Self::Failed(why)
-    }
-}
-
 struct Work<'w> {
     runner: &'w Runner<'w>,
     bench: Bench<'w>,
@@ -125,7 +114,7 @@ fn rows_of(cell: &Cell) -> (bool, String) {
 }
 
 impl Work<'_> {
-    fn all(&mut self, outcomes: &mut Vec<Outcome>) -> Result<(), Ended> {
+    fn all(&mut self, outcomes: &mut Vec<Outcome>) -> Result<(), ProcessError> {
         let plan = self.runner.plan;
         for (at, group) in plan.groups.iter().enumerate() {
             let ended = self.group(group);
@@ -153,7 +142,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn group(&mut self, group: &Group) -> Result<(), Ended> {
+    fn group(&mut self, group: &Group) -> Result<(), ProcessError> {
         for (turn, cell) in self.runner.turns(group) {
             if !self.records.has(&group.id, &turn, &cell) {
                 self.listener.at(&cell.name(), self.done, self.total);
@@ -169,7 +158,7 @@ impl Work<'_> {
     }
 
     /// Measures a cell, and once more if other processes disturbed it.
-    fn turn(&mut self, group: &Group, turn: String, cell: &Cell) -> Result<Record, Ended> {
+    fn turn(&mut self, group: &Group, turn: String, cell: &Cell) -> Result<Record, ProcessError> {
         let (group, cell) = (group.id.clone(), cell.clone());
         let mut record = Record { binary: String::new(), cell, group, turn, result: None, error: None, attempts: 0 };
         let rows = rows_of(&record.cell);
@@ -207,9 +196,9 @@ impl Work<'_> {
 }
 
 /// The error in words; Ctrl-C ends the run.
-fn words(error: ProcessError) -> Result<String, Ended> {
+fn words(error: ProcessError) -> Result<String, ProcessError> {
     match error {
-        ProcessError::Interrupted => Err(Ended::Interrupted),
         ProcessError::Failed(why) => Ok(why),
+        ProcessError::Interrupted => Err(error),
     }
 }

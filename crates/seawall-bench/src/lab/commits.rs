@@ -1,15 +1,14 @@
 //! Small flushed commits under the engine's defaults or under a `seawall.toml`, which is read from the database's
 //! directory as in production.
 
-use super::{close, failed, issued, put_settings, settings};
+use super::{Repeat, Result, close, failed, issued, put_settings, settings};
 use crate::run::load::Loader;
 use crate::store::{Settings, Store};
 use crate::stores::Seawall;
 use crate::workload::{Values, key, thread_rng};
 use rand::Rng as _;
-use rand_pcg::Pcg64Mcg;
-use seawall::{Database, Tree};
-use seawall_lab::run::{EngineError, EngineWork, Issued, Ready, Worker};
+use seawall::Tree;
+use seawall_lab::run::{EngineWork, Issued, Ready, Worker};
 use std::path::PathBuf;
 
 const TABLE: &str = "rows";
@@ -25,7 +24,7 @@ pub(super) struct Commits {
 
 impl Commits {
     /// Creates and fills it.
-    pub(super) fn make(work: &EngineWork<'_>) -> Result<Self, EngineError> {
+    pub(super) fn make(work: &EngineWork<'_>) -> Result<Self> {
         let settings = settings(work.dir.join("commits"), POOL_BYTES, work.sizes, &[TABLE]);
         let store = Seawall::open(&settings)?;
         let mut loader = Loader::new(0..ROWS, None, VALUE_BYTES as u64, work.seed, 0);
@@ -41,7 +40,7 @@ impl Commits {
     }
 
     /// Opens it for a round, under `seawall_toml` or the engine's defaults.
-    pub(super) fn ready(&self, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>, EngineError> {
+    pub(super) fn ready(&self, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>> {
         put_settings(&self.settings.dir, seawall_toml)?;
         let store = Seawall::open(&self.settings)?;
         let tree = store.database().open_tree(TABLE).map_err(failed)?;
@@ -64,10 +63,15 @@ struct Open<'c> {
 }
 
 impl Ready for Open<'_> {
-    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
-        let rng = thread_rng(self.seed, thread as usize);
-        let values = Values::new(VALUE_BYTES, self.seed);
-        Ok(Box::new(Update { db: self.store.database(), tree: &self.tree, rng, values, value: Vec::new() }))
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>> {
+        let (mut rng, values) = (thread_rng(self.seed, thread as usize), Values::new(VALUE_BYTES, self.seed));
+        let mut value = Vec::new();
+        Ok(Box::new(Repeat(move || {
+            values.fill(&mut value, &mut rng);
+            let key = key(rng.random_range(0..ROWS));
+            self.store.database().transact(|tx| tx.put(&self.tree, &key, &value)).map_err(failed)?;
+            Ok(true)
+        })))
     }
 
     fn dir(&self) -> PathBuf {
@@ -78,28 +82,10 @@ impl Ready for Open<'_> {
         issued(&self.store)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+    fn finish(self: Box<Self>) -> Result<()> {
         let Self { commits, store, tree, .. } = *self;
         drop(tree);
         close(store)?;
         put_settings(&commits.settings.dir, None)
-    }
-}
-
-struct Update<'c> {
-    db: &'c Database,
-    tree: &'c Tree,
-    rng: Pcg64Mcg,
-    values: Values,
-    value: Vec<u8>,
-}
-
-impl Worker for Update<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
-        self.value.clear();
-        self.values.fill(&mut self.value, &mut self.rng);
-        let key = key(self.rng.random_range(0..ROWS));
-        self.db.transact(|tx| tx.put(self.tree, &key, &self.value)).map_err(failed)?;
-        Ok(true)
     }
 }

@@ -5,7 +5,7 @@
 //!    TPC-C is TPC-C with one warehouse a thread.
 //! 2. A transaction that met a conflict runs again, and its latency includes the retries.
 
-use super::{close, failed, issued, settings};
+use super::{Repeat, Result, close, failed, issued, settings};
 use crate::run::{Operation, Outcome};
 use crate::store::Store;
 use crate::stores::Seawall;
@@ -13,13 +13,13 @@ use crate::tpcc::client::{Client, Stats};
 use crate::tpcc::load::{Loader, Units, rows_about};
 use crate::tpcc::{Scale, Shape, TABLES};
 use crate::workload::{Values, key, thread_rng};
+use parking_lot::Mutex;
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
-use seawall::{Database, Tree};
+use seawall::Tree;
 use seawall_lab::cell::{FlushMethod, Level, Pattern};
 use seawall_lab::run::{EngineError, EngineWork, Issued, Progress, Ready, Worker};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ const RANGE_ROWS: u64 = 100;
 /// A database with one flush method.
 #[derive(Debug)]
 pub(super) struct Levels {
-    method: FlushMethod,
+    pub(super) method: FlushMethod,
     dir: PathBuf,
     store: Seawall,
     tree: Tree,
@@ -46,16 +46,8 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    pub(super) fn method(&self) -> FlushMethod {
-        self.method
-    }
-
     /// Creates and fills it.
-    pub(super) fn make(
-        work: &EngineWork<'_>,
-        method: FlushMethod,
-        progress: &mut dyn Progress,
-    ) -> Result<Self, EngineError> {
+    pub(super) fn make(work: &EngineWork<'_>, method: FlushMethod, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;
         let dir = work.dir.join(format!("levels-{}", method.word()));
         let tables: Vec<&str> = TABLES.into_iter().chain([ROWS]).collect();
@@ -70,18 +62,15 @@ impl Levels {
         let store = Seawall::open(&settings)?;
         let tree = store.database().open_tree(ROWS).map_err(failed)?;
         let levels = Self { method, dir, store, tree, rows: sizes.rows.into(), shape };
-        let filled = levels.fill(work, progress);
-        match filled {
-            Ok(()) => Ok(levels),
-            Err(error) => {
-                // The first error is the one reported.
-                drop(close(levels.store));
-                Err(error)
-            }
+        if let Err(error) = levels.fill(work, progress) {
+            // The first error is the one reported.
+            drop(close(levels.store));
+            return Err(error);
         }
+        Ok(levels)
     }
 
-    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError> {
+    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
         let db = self.store.database();
         let total = self.rows + rows_about(self.shape);
         progress.begin(&format!("making a database, {}", self.method.word()), total);
@@ -108,8 +97,51 @@ impl Levels {
         Ok(self.store.settle()?)
     }
 
+    /// One operation of the read-only load. A missing or changed row means a broken engine, not a fast one.
+    fn read(&self, n: u64) -> Result<bool> {
+        let db = self.store.database();
+        match db.get_with(&self.tree, &key(n), |value| std::hint::black_box(value).len()).map_err(failed)? {
+            Some(VALUE_BYTES) => Ok(true),
+            Some(bytes) => Err(EngineError::Failed(format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
+            None => Err(EngineError::Failed(format!("row {n} is gone"))),
+        }
+    }
+
+    /// One operation of the transactional load.
+    fn transact(&self, rng: &mut Pcg64Mcg, values: &Values) -> Result<bool> {
+        let (tree, rows) = (&self.tree, self.rows);
+        let range = RANGE_ROWS.min(rows);
+        let points: [u64; POINTS] = std::array::from_fn(|_| rng.random_range(0..rows));
+        let ranges: [u64; RANGES] = std::array::from_fn(|_| rng.random_range(0..=rows - range));
+        let changed: [u64; 3] = std::array::from_fn(|_| rng.random_range(0..rows));
+        let mut value = Vec::new();
+        values.fill(&mut value, rng);
+        let done = self.store.database().transact(|tx| {
+            let mut seen = 0;
+            for n in points {
+                seen += u64::from(tx.get_with(tree, &key(n), |v| std::hint::black_box(v).len())?.is_some());
+            }
+            for first in ranges {
+                for row in tx.range(tree, key(first)..key(first + range)) {
+                    seen += u64::from(!row?.1.is_empty());
+                }
+            }
+            for n in &changed[..2] {
+                tx.put(tree, &key(*n), &value)?;
+            }
+            tx.delete(tree, &key(changed[2]))?;
+            tx.insert(tree, &key(changed[2]), &value)?;
+            Ok(seen)
+        });
+        let (seen, expected) = (done.map_err(failed)?, POINTS as u64 + RANGES as u64 * range);
+        if seen == expected {
+            return Ok(true);
+        }
+        Err(EngineError::Failed(format!("a transaction found {seen} rows and not {expected}")))
+    }
+
     /// Prepares a load at a level.
-    pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>, EngineError> {
+    pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>> {
         self.store.database().set("durability", level.word()).map_err(failed)?;
         Ok(Box::new(Loaded { levels: self, load, seed, tpcc: Mutex::default() }))
     }
@@ -124,18 +156,20 @@ struct Loaded<'l> {
 }
 
 impl Ready for Loaded<'_> {
-    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
-        let (levels, db) = (self.levels, self.levels.store.database());
-        let rng = thread_rng(self.seed, thread as usize);
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>> {
+        let (levels, mut rng) = (self.levels, thread_rng(self.seed, thread as usize));
         match self.load {
-            Pattern::ReadOnly => Ok(Box::new(ReadOnly { db, tree: &levels.tree, rows: levels.rows, rng })),
+            Pattern::ReadOnly => Ok(Box::new(Repeat(move || levels.read(rng.random_range(0..levels.rows))))),
             Pattern::Transactional => {
                 let values = Values::new(VALUE_BYTES, self.seed);
-                Ok(Box::new(Transactional { db, tree: &levels.tree, rows: levels.rows, rng, values }))
+                Ok(Box::new(Repeat(move || levels.transact(&mut rng, &values))))
             }
             Pattern::Tpcc => {
-                let client = Client::new(&levels.store, levels.shape, thread as u16, self.seed, &self.tpcc)?;
-                Ok(Box::new(Tpcc(client)))
+                let mut client = Client::new(&levels.store, levels.shape, thread as u16, self.seed, &self.tpcc)?;
+                Ok(Box::new(Repeat(move || {
+                    while client.next()? == Outcome::Conflict {}
+                    Ok(true)
+                })))
             }
             other => Err(EngineError::Unavailable(format!("E5 has no load {}", other.word()))),
         }
@@ -149,95 +183,12 @@ impl Ready for Loaded<'_> {
         issued(&self.levels.store)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+    fn finish(self: Box<Self>) -> Result<()> {
         // Purge changes pages: work that it postpones would be written during another round.
         let patience = Instant::now() + PURGE_WAIT;
         while self.levels.store.database().stats().purge.history > 0 && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(self.levels.store.settle()?)
-    }
-}
-
-struct ReadOnly<'l> {
-    db: &'l Database,
-    tree: &'l Tree,
-    rows: u64,
-    rng: Pcg64Mcg,
-}
-
-impl Worker for ReadOnly<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
-        let n = self.rng.random_range(0..self.rows);
-        let found = self.db.get_with(self.tree, &key(n), |value| std::hint::black_box(value).len()).map_err(failed)?;
-        whole(n, found)
-    }
-}
-
-/// A missing or changed row means a broken engine, not a fast one.
-fn whole(n: u64, found: Option<usize>) -> Result<bool, EngineError> {
-    match found {
-        Some(VALUE_BYTES) => Ok(true),
-        Some(bytes) => Err(EngineError::Failed(format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
-        None => Err(EngineError::Failed(format!("row {n} is gone"))),
-    }
-}
-
-struct Transactional<'l> {
-    db: &'l Database,
-    tree: &'l Tree,
-    rows: u64,
-    rng: Pcg64Mcg,
-    values: Values,
-}
-
-impl Worker for Transactional<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
-        let (tree, rows) = (self.tree, self.rows);
-        let range = RANGE_ROWS.min(rows);
-        let points: [u64; POINTS] = std::array::from_fn(|_| self.rng.random_range(0..rows));
-        let ranges: [u64; RANGES] = std::array::from_fn(|_| self.rng.random_range(0..=rows - range));
-        let changed: [u64; 3] = std::array::from_fn(|_| self.rng.random_range(0..rows));
-        let mut value = Vec::new();
-        self.values.fill(&mut value, &mut self.rng);
-        let seen = self
-            .db
-            .transact(|tx| {
-                let mut seen = 0;
-                for n in points {
-                    seen += u64::from(tx.get_with(tree, &key(n), |v| std::hint::black_box(v).len())?.is_some());
-                }
-                for first in ranges {
-                    for row in tx.range(tree, key(first)..key(first + range)) {
-                        seen += u64::from(!row?.1.is_empty());
-                    }
-                }
-                for n in &changed[..2] {
-                    tx.put(tree, &key(*n), &value)?;
-                }
-                tx.delete(tree, &key(changed[2]))?;
-                tx.insert(tree, &key(changed[2]), &value)?;
-                Ok(seen)
-            })
-            .map_err(failed)?;
-        let expected = POINTS as u64 + RANGES as u64 * range;
-        if seen == expected {
-            return Ok(true);
-        }
-        Err(EngineError::Failed(format!("a transaction found {seen} rows and not {expected}")))
-    }
-}
-
-struct Tpcc<'l>(Client<'l>);
-
-impl Worker for Tpcc<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
-        loop {
-            match self.0.next()? {
-                Outcome::Done(_) => return Ok(true),
-                Outcome::Conflict => {}
-                Outcome::Finished => return Ok(false),
-            }
-        }
     }
 }

@@ -13,6 +13,7 @@ mod queries;
 #[cfg(test)]
 mod tests;
 
+use crate::results::named;
 use crate::store::{Error, Settings, Store};
 use crate::stores::Seawall;
 use commits::Commits;
@@ -20,9 +21,11 @@ use levels::Levels;
 use queries::Trees;
 use seawall_io::Op;
 use seawall_lab::cell::{CellSpec, Experiment, Origin, Pattern};
-use seawall_lab::run::{Engine, EngineError, EngineSizes, EngineWork, Issued, Progress, Ready};
+use seawall_lab::run::{Engine, EngineError, EngineSizes, EngineWork, Issued, Progress, Ready, Worker};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// The databases of one run.
 #[derive(Debug, Default)]
@@ -36,6 +39,15 @@ pub struct EngineCells {
 impl From<Error> for EngineError {
     fn from(error: Error) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+/// A worker that repeats a closure.
+struct Repeat<F>(F);
+
+impl<F: FnMut() -> Result<bool>> Worker for Repeat<F> {
+    fn operation(&mut self) -> Result<bool> {
+        (self.0)()
     }
 }
 
@@ -55,7 +67,7 @@ fn settings(dir: PathBuf, pool_bytes: u64, sizes: EngineSizes, tables: &[&str]) 
         durability: seawall::Durability::Flushed,
         tables: tables.iter().map(|t| (*t).to_owned()).collect(),
         threads: 64,
-        options: log.map(|(name, value)| (name.to_owned(), value)).into(),
+        options: named(log).collect(),
         flush_delay: Duration::ZERO,
         data_bytes: sizes.disk_bytes(),
     }
@@ -79,7 +91,7 @@ fn issued(store: &Seawall) -> Issued {
 }
 
 /// Writes the `seawall.toml` to be measured, or removes it.
-fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<(), EngineError> {
+fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<()> {
     let path = dir.join(seawall::options::FILE_NAME);
     let put = match seawall_toml {
         Some(text) => std::fs::write(&path, text),
@@ -91,21 +103,21 @@ fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<(), EngineErro
     put.map_err(|e| EngineError::Failed(format!("cannot change {}: {e}", path.display())))
 }
 
-fn close(store: Seawall) -> Result<(), EngineError> {
+fn close(store: Seawall) -> Result<()> {
     Ok(Box::new(store).close()?)
 }
 
 impl Engine for EngineCells {
-    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError> {
+    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
         self.seawall_toml = work.seawall_toml.to_owned();
         for spec in work.specs {
             let Some(shape) = spec.engine else { continue };
             match (spec.experiment, shape.method, shape.tree) {
-                (Experiment::CommitLevels, Some(method), _) if self.levels.iter().all(|l| l.method() != method) => {
+                (Experiment::CommitLevels, Some(method), _) if self.levels.iter().all(|l| l.method != method) => {
                     self.levels.push(Levels::make(work, method, progress)?);
                 }
                 (Experiment::RangePrefetch | Experiment::Settings, _, Some(order))
-                    if self.trees.iter().all(|t| t.order() != order) =>
+                    if self.trees.iter().all(|t| t.order != order) =>
                 {
                     self.trees.push(Trees::make(work, order, progress)?);
                 }
@@ -118,7 +130,7 @@ impl Engine for EngineCells {
         Ok(())
     }
 
-    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>, EngineError> {
+    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>> {
         let lacking = || EngineError::Failed(format!("there is no database for {}", spec.id()));
         let shape = spec.engine.ok_or_else(lacking)?;
         let under = match shape.settings {
@@ -127,11 +139,11 @@ impl Engine for EngineCells {
         };
         match (spec.experiment, shape.method, shape.tree) {
             (Experiment::CommitLevels, Some(method), _) => {
-                let levels = self.levels.iter().find(|l| l.method() == method).ok_or_else(lacking)?;
+                let levels = self.levels.iter().find(|l| l.method == method).ok_or_else(lacking)?;
                 levels.ready(spec.pattern, shape.level.unwrap_or(seawall_lab::cell::Level::Flushed), seed)
             }
             (Experiment::RangePrefetch | Experiment::Settings, _, Some(order)) => {
-                let trees = self.trees.iter().find(|t| t.order() == order).ok_or_else(lacking)?;
+                let trees = self.trees.iter().find(|t| t.order == order).ok_or_else(lacking)?;
                 trees.ready(spec, under, seed)
             }
             (Experiment::Settings, _, None) if spec.pattern == Pattern::Update => {

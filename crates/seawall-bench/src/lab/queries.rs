@@ -3,7 +3,7 @@
 //! 1. The ranges of a round do not overlap, and each is read once: when all are read, the round is over.
 //! 2. A database is opened for one round, with nothing in the page cache, and closed after it.
 
-use super::{close, failed, issued, put_settings, settings};
+use super::{Repeat, Result, close, failed, issued, put_settings, settings};
 use crate::run::cell::cold;
 use crate::scan::{Order, Rows};
 use crate::store::{Session, Settings, Store};
@@ -22,7 +22,7 @@ const BESIDE_VALUE_BYTES: u64 = 20;
 /// A database with one tree.
 #[derive(Debug)]
 pub(super) struct Trees {
-    order: KeyOrder,
+    pub(super) order: KeyOrder,
     settings: Settings,
     rows: Rows,
     range_rows: u64,
@@ -37,16 +37,8 @@ fn rows(order: KeyOrder, sizes: EngineSizes, seed: u64) -> Rows {
 }
 
 impl Trees {
-    pub(super) fn order(&self) -> KeyOrder {
-        self.order
-    }
-
     /// Creates and fills it.
-    pub(super) fn make(
-        work: &EngineWork<'_>,
-        order: KeyOrder,
-        progress: &mut dyn Progress,
-    ) -> Result<Self, EngineError> {
+    pub(super) fn make(work: &EngineWork<'_>, order: KeyOrder, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;
         let settings = settings(work.dir.join(order.word()), sizes.pool_bytes(), sizes, &[TABLE]);
         let rows = rows(order, sizes, work.seed);
@@ -64,12 +56,7 @@ impl Trees {
 
     /// Opens it for a round, with the cell's settings; where the cell has none, with `seawall_toml` or the
     /// engine's defaults.
-    pub(super) fn ready(
-        &self,
-        spec: &CellSpec,
-        seawall_toml: Option<&str>,
-        seed: u64,
-    ) -> Result<Box<dyn Ready + '_>, EngineError> {
+    pub(super) fn ready(&self, spec: &CellSpec, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>> {
         let dir = self.settings.dir.clone();
         let mut settings = self.settings.clone();
         if let Some(ahead) = spec.engine.and_then(|e| e.ahead) {
@@ -102,9 +89,29 @@ struct Cold<'t> {
     next: AtomicU64,
 }
 
+impl Cold<'_> {
+    /// Reads the next range; false when all are read.
+    fn query(&self, session: &mut dyn Session) -> Result<bool> {
+        let Rows { keys, value_size, .. } = self.trees.rows;
+        let rows = self.trees.range_rows.min(keys);
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        if n >= self.ranges {
+            return Ok(false);
+        }
+        let (first, mut bytes) = (self.order.at(n) * rows, 0);
+        let mut visit = |_: &[u8], value: &[u8]| bytes += std::hint::black_box(value).len() as u64;
+        let found = session.range(&key(first), Some(&key(first + rows)), &mut visit)?;
+        if (found, bytes) == (rows, rows * value_size) {
+            return Ok(true);
+        }
+        Err(EngineError::Failed(format!("a query from row {first} found {found} rows, {bytes} bytes, and not {rows}")))
+    }
+}
+
 impl Ready for Cold<'_> {
-    fn worker(&self, _thread: u32) -> Result<Box<dyn Worker + '_>, EngineError> {
-        Ok(Box::new(Queries { cold: self, session: self.store.session()? }))
+    fn worker(&self, _thread: u32) -> Result<Box<dyn Worker + '_>> {
+        let mut session = self.store.session()?;
+        Ok(Box::new(Repeat(move || self.query(&mut *session))))
     }
 
     fn dir(&self) -> PathBuf {
@@ -115,32 +122,9 @@ impl Ready for Cold<'_> {
         issued(&self.store)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), EngineError> {
+    fn finish(self: Box<Self>) -> Result<()> {
         self.store.database().checkpoint().map_err(failed)?;
         close(self.store)?;
         put_settings(&self.trees.settings.dir, None)
-    }
-}
-
-struct Queries<'c> {
-    cold: &'c Cold<'c>,
-    session: Box<dyn Session + 'c>,
-}
-
-impl Worker for Queries<'_> {
-    fn operation(&mut self) -> Result<bool, EngineError> {
-        let (cold, rows) = (self.cold, self.cold.trees.range_rows.min(self.cold.trees.rows.keys));
-        let n = cold.next.fetch_add(1, Ordering::Relaxed);
-        if n >= cold.ranges {
-            return Ok(false);
-        }
-        let first = cold.order.at(n) * rows;
-        let (mut bytes, value_size) = (0, cold.trees.rows.value_size);
-        let mut visit = |_: &[u8], value: &[u8]| bytes += std::hint::black_box(value).len() as u64;
-        let found = self.session.range(&key(first), Some(&key(first + rows)), &mut visit)?;
-        if (found, bytes) == (rows, rows * value_size) {
-            return Ok(true);
-        }
-        Err(EngineError::Failed(format!("a query from row {first} found {found} rows, {bytes} bytes, and not {rows}")))
     }
 }

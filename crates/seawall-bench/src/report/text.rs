@@ -1,7 +1,7 @@
 //! The table for the terminal.
 
-use crate::observe::FOREIGN_CORES;
-use crate::results::CellResult;
+use crate::observe::{FOREIGN_CORES, Usage};
+use crate::results::{CellResult, Load, Machine};
 use crate::tpcc;
 use seawall_lab::report::count;
 use std::fmt::Write as _;
@@ -27,9 +27,7 @@ pub fn table(result: &CellResult) -> String {
         let text = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), number);
         lines.line(&name.replace('_', " "), value.as_str().map_or(text, str::to_owned));
     }
-    for (label, value) in origin(result) {
-        lines.line(label, value);
-    }
+    origin(&mut lines, result);
     let mut text = lines.0;
     if let Some(transactions) = tpcc::run::table(result) {
         text += &format!("\n{transactions}");
@@ -40,17 +38,10 @@ pub fn table(result: &CellResult) -> String {
 /// What was run.
 fn setting(lines: &mut Lines, result: &CellResult) {
     let cell = &result.cell;
+    let (workload, store, version) = (&cell.workload, &cell.store, &result.version);
     let threads = if cell.threads == 1 { "1 thread".into() } else { format!("{} threads", cell.threads) };
-    lines.line(
-        "Measured",
-        format!(
-            "{} on {} {}, {threads}, durability {}",
-            cell.workload,
-            cell.store,
-            result.version,
-            format!("{:?}", cell.durability).to_lowercase()
-        ),
-    );
+    let durability = format!("{:?}", cell.durability).to_lowercase();
+    lines.line("Measured", format!("{workload} on {store} {version}, {threads}, durability {durability}"));
     if cell.keys > 0 {
         lines.line("Data", format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size));
     }
@@ -65,25 +56,19 @@ fn setting(lines: &mut Lines, result: &CellResult) {
         lines.line("Added to each flush", format!("{} ms", cell.flush_delay_ms));
     }
     if let Some(load) = &result.load {
-        let rate = count(load.rows_per_s.trunc());
-        lines.line(
-            "Loaded before",
-            format!("{rate} rows/s, {:.1} s, then {:.1} s to settle", load.seconds, load.settle_seconds),
-        );
+        let Load { rows_per_s, seconds, settle_seconds } = load;
+        let rate = count(rows_per_s.trunc());
+        lines.line("Loaded before", format!("{rate} rows/s, {seconds:.1} s, then {settle_seconds:.1} s to settle"));
     }
 }
 
 /// How fast it was.
 fn figures(lines: &mut Lines, result: &CellResult) {
     let m = &result.measured;
-    lines.line(
-        "Operations per second",
-        format!("{} ({} in {:.2} s)", rate(m.ops_per_s), count(m.ops as f64), m.duration_s),
-    );
-    lines.line(
-        "Half of them took at most",
-        format!("{}; 95%: {}; 99%: {}; 99.9%: {}", us(m.p50_us), us(m.p95_us), us(m.p99_us), us(m.p999_us)),
-    );
+    let (rate, done) = (rate(m.ops_per_s), count(m.ops as f64));
+    lines.line("Operations per second", format!("{rate} ({done} in {:.2} s)", m.duration_s));
+    let [p50, p95, p99, p999] = [m.p50_us, m.p95_us, m.p99_us, m.p999_us].map(us);
+    lines.line("Half of them took at most", format!("{p50}; 95%: {p95}; 99%: {p99}; 99.9%: {p999}"));
     lines.line("The longest took", us(m.max_us));
     lines.line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
     if m.conflicts > 0 {
@@ -98,42 +83,30 @@ fn figures(lines: &mut Lines, result: &CellResult) {
 fn resources(lines: &mut Lines, result: &CellResult) {
     let m = &result.measured;
     let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
-    lines.line(
-        "The device read and wrote per operation",
-        format!("{} and {}", known(m.device_read_bytes_per_op, &bytes), known(m.device_written_bytes_per_op, &bytes)),
-    );
-    lines.line(
-        "The device read and wrote per second",
-        format!("{} and {} times", known(m.device_reads_per_s, &rate), known(m.device_writes_per_s, &rate)),
-    );
+    let (read, wrote) = (known(m.device_read_bytes_per_op, &bytes), known(m.device_written_bytes_per_op, &bytes));
+    lines.line("The device read and wrote per operation", format!("{read} and {wrote}"));
+    let (reads, writes) = (known(m.device_reads_per_s, &rate), known(m.device_writes_per_s, &rate));
+    lines.line("The device read and wrote per second", format!("{reads} and {writes} times"));
     lines.line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
-    let size = |value: Option<u64>| value.map_or_else(|| "unknown".into(), |n| bytes(n as f64));
-    lines.line(
-        "Resident memory at the end, at most",
-        format!("{}, {}", size(result.used.rss_bytes), size(result.used.rss_peak_bytes)),
-    );
-    lines.line("Page cache of the store's files", size(result.used.page_cache_bytes));
-    lines.line("Processors used, in cores", format!("{:.2}", result.used.cpu_cores));
-    if result.used.foreign_cpu_cores > FOREIGN_CORES {
-        lines.line(
-            "DISTURBED: others used, in cores",
-            format!(
-                "{:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine",
-                result.used.foreign_cpu_cores
-            ),
-        );
+    let Usage { cpu_cores, foreign_cpu_cores, rss_bytes, rss_peak_bytes, page_cache_bytes } = result.used;
+    let size = |value: Option<u64>| known(value.map(|n| n as f64), &bytes);
+    let (end, peak) = (size(rss_bytes), size(rss_peak_bytes));
+    lines.line("Resident memory at the end, at most", format!("{end}, {peak}"));
+    lines.line("Page cache of the store's files", size(page_cache_bytes));
+    lines.line("Processors used, in cores", format!("{cpu_cores:.2}"));
+    if foreign_cpu_cores > FOREIGN_CORES {
+        let again = format!("more than {FOREIGN_CORES}: measure again on a quiet machine");
+        lines.line("DISTURBED: others used, in cores", format!("{foreign_cpu_cores:.2}; {again}"));
     }
 }
 
 /// Where and of what the figures are.
-fn origin(result: &CellResult) -> [(&'static str, String); 3] {
-    let machine = &result.machine;
-    let memory = bytes(machine.memory_bytes as f64);
-    [
-        ("Machine", format!("{}, {} cores, {memory}, Linux {}", machine.cpu_model, machine.cores, machine.kernel)),
-        ("Disk", format!("{}, {}", machine.device, machine.file_system)),
-        ("Seed, commit", format!("{}, {}", result.cell.seed, result.commit)),
-    ]
+fn origin(lines: &mut Lines, result: &CellResult) {
+    let Machine { cpu_model, cores, memory_bytes, kernel, file_system, device } = &result.machine;
+    let memory = bytes(*memory_bytes as f64);
+    lines.line("Machine", format!("{cpu_model}, {cores} cores, {memory}, Linux {kernel}"));
+    lines.line("Disk", format!("{device}, {file_system}"));
+    lines.line("Seed, commit", format!("{}, {}", result.cell.seed, result.commit));
 }
 
 /// A figure with its significant digits.

@@ -1,13 +1,13 @@
 //! One cell: the request, common to key-value workloads, scans and TPC-C, and its result.
 
 use super::config::RunConfig;
-use super::data_dir::{DataDirError, Marker};
+use super::data_dir::Marker;
 use super::drive::Driven;
 use crate::observe::drop_page_cache;
 pub use crate::results::Cell;
-use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP};
+use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP, named};
 use crate::store::{About, Error, Result, Settings, Store};
-use crate::workload::KEY_BYTES;
+use crate::workload::{KEY_BYTES, check_keys};
 use seawall_io::probe::{Finding, probe};
 use seawall_lab::run::this_machine;
 use std::collections::BTreeMap;
@@ -33,12 +33,15 @@ pub enum RunError {
     /// The store.
     #[error(transparent)]
     Store(#[from] Error),
-    /// The directory of the data.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
-    /// An impossible request: says what to do.
+    /// An impossible request, or a directory that cannot be used: says what to do.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<String> for RunError {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
 }
 
 /// Opens a store by the cell's name.
@@ -48,22 +51,22 @@ impl Cell {
     /// Checks the numbers of threads and rows.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub(crate) fn check(&self) -> Result<(), RunError> {
-        let Self { threads, keys, value_size, .. } = *self;
-        let refused = |why: String| Err(RunError::Refused(why));
-        if threads == 0 || threads > 4096 {
-            return refused(format!("--threads {threads}: give 1 to 4096"));
-        }
-        if keys == 0 || keys >= 10_u64.pow(KEY_BYTES as u32) {
-            return refused(format!(
-                "--keys {keys}: a key is {KEY_BYTES} digits; give at least 1 and less than 10^{KEY_BYTES}"
-            ));
-        }
+    /// What to give instead.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Self { keys, value_size, .. } = *self;
+        self.check_threads()?;
+        check_keys(keys)?;
         if value_size == 0 || value_size > 16 << 20 {
-            return refused(format!("--value-size {value_size}: give 1 byte to 16M"));
+            return Err(format!("--value-size {value_size}: give 1 byte to 16M"));
         }
         Ok(())
+    }
+
+    pub(crate) fn check_threads(&self) -> Result<(), String> {
+        match self.threads {
+            1..=4096 => Ok(()),
+            threads => Err(format!("--threads {threads}: give 1 to 4096")),
+        }
     }
 
     /// Bytes of all keys and values.
@@ -74,14 +77,9 @@ impl Cell {
 
     /// What identifies rows that were `loaded` this way.
     pub(crate) fn marker(&self, loaded: &str) -> Marker {
-        [
-            ("store", self.store.clone()),
-            ("keys", self.keys.to_string()),
-            ("value_size", self.value_size.to_string()),
-            ("loaded", loaded.to_owned()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        let (keys, value_size) = (self.keys.to_string(), self.value_size.to_string());
+        let rows = [("store", &*self.store), ("keys", &keys), ("value_size", &value_size), ("loaded", loaded)];
+        named(rows.map(|(name, value)| (name, value.to_owned()))).collect()
     }
 
     /// How the store is opened.
@@ -98,7 +96,7 @@ impl Cell {
         }
     }
 
-    /// The result of a window that was driven on a store with files in `dir`.
+    /// The result of a window that was driven, without figures that only some workloads have.
     #[must_use]
     pub fn result(&self, driven: &Driven, about: &About, machine: Machine, load: Option<Load>) -> CellResult {
         CellResult {
@@ -134,7 +132,7 @@ fn measured(driven: &Driven) -> Measured {
     let seconds = driven.window.as_secs_f64();
     let per_second = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
     let per_op = |count: u64| (driven.ops > 0).then(|| count as f64 / driven.ops as f64);
-    let device = driven.observed.device;
+    let (device, latencies) = (driven.observed.device, &driven.latencies);
     Measured {
         duration_s: seconds,
         ops: driven.ops,
@@ -147,11 +145,11 @@ fn measured(driven: &Driven) -> Measured {
         device_reads_per_s: device.map(|d| per_second(d.reads as f64)),
         device_writes_per_s: device.map(|d| per_second(d.writes as f64)),
         flushes_per_op: device.and_then(|d| d.flushes).and_then(per_op),
-        p50_us: driven.latencies.quantile_us(0.5),
-        p95_us: driven.latencies.quantile_us(0.95),
-        p99_us: driven.latencies.quantile_us(0.99),
-        p999_us: driven.latencies.quantile_us(0.999),
-        max_us: driven.latencies.max_us(),
+        p50_us: latencies.quantile_us(0.5),
+        p95_us: latencies.quantile_us(0.95),
+        p99_us: latencies.quantile_us(0.99),
+        p999_us: latencies.quantile_us(0.999),
+        max_us: latencies.max_us(),
     }
 }
 
@@ -185,15 +183,12 @@ pub fn machine(dir: &Path) -> Machine {
 /// The commit of the source tree around the running program, by git; `unknown` for a program installed
 /// elsewhere.
 pub(crate) fn commit() -> String {
-    let describe = |dir: &Path| {
-        let git = std::process::Command::new("git")
-            .args(["describe", "--always", "--dirty", "--abbrev=12"])
-            .current_dir(dir)
-            .stderr(std::process::Stdio::null())
-            .output();
-        git.ok().filter(|out| out.status.success()).and_then(|out| String::from_utf8(out.stdout).ok())
+    let describe = || {
+        let program = std::env::current_exe().ok()?;
+        let mut git = std::process::Command::new("git");
+        git.args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(program.parent()?);
+        let out = git.stderr(std::process::Stdio::null()).output().ok().filter(|out| out.status.success())?;
+        Some(String::from_utf8(out.stdout).ok()?.trim().to_owned())
     };
-    let program = std::env::current_exe().ok();
-    let found = program.as_deref().and_then(Path::parent).and_then(describe);
-    found.map_or_else(|| "unknown".into(), |text| text.trim().to_owned())
+    describe().unwrap_or_else(|| "unknown".into())
 }

@@ -27,15 +27,10 @@ pub type Marker = BTreeMap<String, String>;
 pub struct DataDir {
     dir: PathBuf,
     /// Holds the directory until the end.
-    temporary: Option<TempDir>,
+    _temporary: Option<TempDir>,
     marker: Marker,
     loaded: bool,
 }
-
-/// Why data cannot be stored there: says where and what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct DataDirError(String);
 
 impl DataDir {
     /// Checks `dir`, or creates a temporary directory below `./target` or the system's directory for such.
@@ -43,51 +38,26 @@ impl DataDir {
     ///
     /// # Errors
     /// When the directory cannot be created, or holds something else.
-    pub fn prepare(dir: Option<&Path>, reuse: bool, marker: Marker) -> Result<Self, DataDirError> {
+    pub fn prepare(dir: Option<&Path>, reuse: bool, marker: Marker) -> Result<Self, String> {
         let (dir, temporary) = given_or_temporary(dir)?;
-        let data_dir = Self { dir, temporary, marker, loaded: false };
-        if data_dir.temporary.is_some() {
-            return Ok(data_dir);
-        }
-        let what_to_do =
-            format!("remove {} and {DATA}/ in it, or give another --dir", data_dir.marker_path().display());
-        match fs::read_to_string(data_dir.marker_path()) {
-            Ok(text) if reuse => {
-                let there: Marker = serde_json::from_str(&text).map_err(|e| {
-                    DataDirError(format!(
-                        "{} is no marker of a benchmark: {e}; {what_to_do}",
-                        data_dir.marker_path().display()
-                    ))
-                })?;
-                if there != data_dir.marker {
-                    let words = |marker: &Marker| {
-                        let words: Vec<String> = marker.iter().map(|(name, value)| format!("{name} {value}")).collect();
-                        words.join(", ")
-                    };
-                    return Err(DataDirError(format!(
-                        "{} holds other data ({}) than asked for ({}): {what_to_do}",
-                        data_dir.dir.display(),
-                        words(&there),
-                        words(&data_dir.marker)
-                    )));
+        let mut data_dir = Self { dir, _temporary: temporary, marker, loaded: false };
+        let (path, marker) = (data_dir.marker_path(), &data_dir.marker);
+        let what = match fs::read_to_string(&path) {
+            Ok(text) if reuse => match serde_json::from_str::<Marker>(&text) {
+                Ok(there) if there == *marker => {
+                    data_dir.loaded = true;
+                    return Ok(data_dir);
                 }
-                Ok(Self { loaded: true, ..data_dir })
-            }
-            Ok(_) => Err(DataDirError(format!(
-                "{} holds the data of an earlier run: give --reuse to measure on it; else {what_to_do}",
-                data_dir.dir.display()
-            ))),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                if data_dir.data().exists() {
-                    return Err(DataDirError(format!(
-                        "{} holds data that an earlier run did not finish, or other files: {what_to_do}",
-                        data_dir.data().display()
-                    )));
-                }
-                Ok(data_dir)
-            }
-            Err(e) => Err(cannot("read", &data_dir.marker_path(), e)),
-        }
+                Ok(there) => format!("other data ({}) than asked for ({}):", words(&there), words(marker)),
+                Err(e) => format!("no marker of a benchmark ({e}):"),
+            },
+            Ok(_) => "the data of an earlier run: give --reuse to measure on it; else".into(),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot("read", &path, e)),
+            Err(_) if data_dir.data().exists() => "data that an earlier run did not finish, or other files:".into(),
+            Err(_) => return Ok(data_dir),
+        };
+        let dir = data_dir.dir.display();
+        Err(format!("{dir} holds {what} remove {MARKER} and {DATA}/ in it, or give another --dir"))
     }
 
     /// The store's directory.
@@ -112,9 +82,9 @@ impl DataDir {
     ///
     /// # Errors
     /// When the marker cannot be written.
-    pub fn set_loaded(&mut self) -> Result<(), DataDirError> {
+    pub fn set_loaded(&mut self) -> Result<(), String> {
         let path = self.marker_path();
-        let text = serde_json::to_string_pretty(&self.marker).map_err(|e| cannot("write", &path, e))?;
+        let text = serde_json::to_string_pretty(&self.marker).unwrap_or_default();
         fs::write(&path, text).map_err(|e| cannot("write", &path, e))?;
         self.loaded = true;
         Ok(())
@@ -130,7 +100,7 @@ impl DataDir {
 ///
 /// # Errors
 /// When it cannot be created.
-pub fn given_or_temporary(dir: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), DataDirError> {
+pub fn given_or_temporary(dir: Option<&Path>) -> Result<(PathBuf, Option<TempDir>), String> {
     if let Some(dir) = dir {
         fs::create_dir_all(dir).map_err(|e| cannot("make", dir, e))?;
         return Ok((dir.into(), None));
@@ -141,8 +111,13 @@ pub fn given_or_temporary(dir: Option<&Path>) -> Result<(PathBuf, Option<TempDir
     Ok((temporary.path().into(), Some(temporary)))
 }
 
-fn cannot(what: &str, path: &Path, why: impl Display) -> DataDirError {
-    DataDirError(format!("cannot {what} {}: {why}; give another --dir", path.display()))
+fn words(marker: &Marker) -> String {
+    let words: Vec<String> = marker.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    words.join(", ")
+}
+
+fn cannot(what: &str, path: &Path, why: impl Display) -> String {
+    format!("cannot {what} {}: {why}; give another --dir", path.display())
 }
 
 #[cfg(test)]

@@ -17,11 +17,12 @@ use super::recorder::{Latencies, Recorder, Timeline};
 use crate::observe::{Observed, Observer};
 use crate::store::{Error, Result};
 use crate::workload::thread_rng;
+use parking_lot::{Condvar, Mutex};
 use rand_distr::{Distribution as _, Exp};
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Barrier, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The latest end, in the timeline, of a window without a known end; later completions count in its last
@@ -53,6 +54,20 @@ pub enum Outcome {
     Conflict,
     /// This thread has nothing left to do.
     Finished,
+}
+
+impl Outcome {
+    /// Of an attempt at `ops` operations.
+    ///
+    /// # Errors
+    /// That of the attempt, unless it is a conflict.
+    pub fn of(attempt: Result<()>, ops: u64) -> Result<Self> {
+        match attempt {
+            Ok(()) => Ok(Self::Done(ops)),
+            Err(Error::Conflict(_)) => Ok(Self::Conflict),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// What a thread repeats. A closure that does one operation implements it.
@@ -138,28 +153,23 @@ struct Shared {
     began: OnceLock<Instant>,
     over: AtomicBool,
     ready: Barrier,
-    working: AtomicUsize,
+    /// Threads that work.
+    working: Mutex<usize>,
     ended_ns: AtomicU64,
     conflicts: AtomicU64,
-    errors: AtomicU64,
-    error: Mutex<Option<Error>>,
-    turn: Mutex<()>,
+    errors: Mutex<Vec<Error>>,
     one_ended: Condvar,
 }
 
 /// Runs the operation of each thread repeatedly. `make` creates it from the thread's number, on that thread.
 /// `observer` records the window; `phase` names the window in the progress display.
-pub fn drive<M, F>(
+pub fn drive<F: Operation>(
     spec: &Spec<'_>,
     observer: &mut Observer<'_>,
     progress: &mut dyn Progress,
     phase: &str,
-    make: M,
-) -> Driven
-where
-    M: Fn(usize) -> Result<F> + Sync,
-    F: Operation,
-{
+    make: impl Fn(usize) -> Result<F> + Sync,
+) -> Driven {
     let threads = spec.threads.max(1);
     let longest = if let Limit::For(time) = spec.limit { time } else { LONGEST };
     let shared = Shared {
@@ -170,36 +180,31 @@ where
         began: OnceLock::new(),
         over: AtomicBool::new(false),
         ready: Barrier::new(threads + 1),
-        working: AtomicUsize::new(threads),
+        working: Mutex::new(threads),
         ended_ns: AtomicU64::new(0),
         conflicts: AtomicU64::new(0),
-        errors: AtomicU64::new(0),
-        error: Mutex::default(),
-        turn: Mutex::default(),
+        errors: Mutex::default(),
         one_ended: Condvar::new(),
     };
     let (latencies, interrupted, steady_after, observed) = std::thread::scope(|scope| {
         let (shared, make) = (&shared, &make);
         let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
         let (interrupted, steady_after, observed) = shared.supervise(spec, observer, progress, phase);
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         for worker in workers {
-            match worker.join() {
-                Ok(of_thread) => latencies.merge(&of_thread),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+            latencies.merge(&worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         (latencies, interrupted, steady_after, observed)
     });
     let window = shared.window();
-    let error = shared.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let errors = shared.errors.into_inner();
     Driven {
         window,
         latencies,
         ops: shared.timeline.ops(),
         conflicts: shared.conflicts.into_inner(),
-        errors: shared.errors.into_inner(),
-        error,
+        errors: errors.len() as u64,
+        error: errors.into_iter().next(),
         interrupted,
         steady_after,
         observed,
@@ -218,19 +223,14 @@ impl Shared {
     }
 
     /// One thread, from its session to its end.
-    fn work<M, F>(&self, thread: usize, make: &M) -> Latencies
-    where
-        M: Fn(usize) -> Result<F>,
-        F: Operation,
-    {
+    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> Latencies {
         let leaving = Leaving(self);
         let mut recorder = Recorder::new(&self.timeline);
         let made = make(thread);
         self.ready.wait();
         let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder));
         if let Err(error) = worked {
-            self.errors.fetch_add(1, Ordering::Relaxed);
-            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.errors.lock().push(error);
             self.over.store(true, Ordering::Relaxed);
         }
         drop(leaving);
@@ -354,12 +354,9 @@ impl Shared {
 
     /// Sleeps for a tick or `rest`. Returns whether threads still work and nothing has asked for the end.
     fn goes_on(&self, spec: &Spec<'_>, rest: Duration) -> bool {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let working = |_: &mut ()| self.working.load(Ordering::Relaxed) > 0;
-        drop(self.one_ended.wait_timeout_while(turn, rest.min(TICK), working));
-        self.working.load(Ordering::Relaxed) > 0
-            && !self.over.load(Ordering::Relaxed)
-            && !spec.stop.load(Ordering::Relaxed)
+        let mut working = self.working.lock();
+        self.one_ended.wait_while_for(&mut working, |working| *working > 0, rest.min(TICK));
+        *working > 0 && !self.over.load(Ordering::Relaxed) && !spec.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -393,8 +390,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let ended = self.0.began.get().map_or(0, |began| began.elapsed().as_nanos() as u64);
         self.0.ended_ns.fetch_max(ended, Ordering::Relaxed);
-        let _turn = self.0.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.working.fetch_sub(1, Ordering::Relaxed);
+        *self.0.working.lock() -= 1;
         self.0.one_ended.notify_all();
     }
 }

@@ -12,7 +12,7 @@
 //!    fast for the wrong reason.
 
 use super::cell::{Cell, Open, Ran, RunError, cold, machine};
-use super::charge::Charged;
+use super::charge::charge;
 use super::config::RunConfig;
 use super::data_dir::DataDir;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
@@ -20,7 +20,7 @@ pub use super::load::BATCH;
 use super::load::{Loader, fill};
 use crate::client_batching::ClientBatching;
 use crate::observe::{Observer, drop_page_cache};
-use crate::results::Load;
+use crate::results::named;
 use crate::store::{Error, Result, Session, Store};
 use crate::workload::{Keys, Permutation, SHORT_RANGE, Values, Workload, key, thread_rng};
 use rand::Rng as _;
@@ -51,30 +51,26 @@ impl KvRun {
     /// Checks the request before anything is written.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub fn check(&self) -> Result<(), RunError> {
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
         self.cell.check()?;
         let Cell { keys, value_size, pool_bytes, client_batch, .. } = self.cell;
-        let refused = |why: String| Err(RunError::Refused(why));
         if client_batch > 1 && !matches!(self.workload, Workload::Update | Workload::Commit | Workload::Mixed) {
-            return refused(format!(
+            return Err(format!(
                 "--client-batch is about puts: workload {} has none; use update, commit or mixed",
                 self.workload
             ));
         }
         if self.workload.loads() && self.config.reuse {
-            return refused(format!(
-                "--reuse: {} measures the load itself and needs an empty directory",
-                self.workload
-            ));
+            return Err(format!("--reuse: {} measures the load itself and needs an empty directory", self.workload));
         }
         if self.workload == Workload::ShortRange && keys < SHORT_RANGE {
-            return refused(format!("--keys {keys}: a short range has {SHORT_RANGE} rows; give at least as many"));
+            return Err(format!("--keys {keys}: a short range has {SHORT_RANGE} rows; give at least as many"));
         }
         let data = keys.saturating_mul(value_size);
         if self.workload == Workload::PointReadCold && data < pool_bytes.saturating_mul(COLD_FACTOR) {
             let least = pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size);
-            return refused(format!(
+            return Err(format!(
                 "point-read-cold: {keys} keys of {value_size} bytes are {data} bytes, less than {COLD_FACTOR} times \
                  the pool of \
                  {pool_bytes} bytes, so that many reads would find their page in memory: give --keys {least} or more, \
@@ -95,12 +91,12 @@ impl KvRun {
         let settings = self.cell.settings(&self.config, data_dir.data(), &["kv"], self.cell.data_bytes());
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir())?;
         }
         let mut store = open(&settings)?;
         let mut load = None;
         if !data_dir.is_loaded() && !self.workload.loads() {
-            load = self.fill(&*store, progress, stop)?;
+            load = fill(&*store, self.loader(0..self.cell.keys, None, 0), progress, stop)?;
             if load.is_none() {
                 store.close()?;
                 return Ok(Ran { interrupted: true, ..Ran::default() });
@@ -124,37 +120,27 @@ impl KvRun {
         let machine = machine(data_dir.dir());
         let mut observer = Observer::new(data_dir.dir());
         let mut beside = Beside::default();
-        let mut driven = if self.workload == Workload::CommitBesideBackup {
-            let to = data_dir.dir().join("backup");
-            beside.drive(&*store, &to, || self.drive(&*store, &mut observer, progress, stop))
-        } else {
-            self.drive(&*store, &mut observer, progress, stop)
-        };
-        let mut charged = None;
+        let mut work = || self.drive(&*store, &mut observer, progress, stop);
+        let beside_backup = self.workload == Workload::CommitBesideBackup;
+        let to = data_dir.dir().join("backup");
+        let mut driven = if beside_backup { beside.drive(&*store, &to, work) } else { work() };
+        let mut extra = vec![("data_bytes", self.cell.data_bytes().into())];
         if self.workload.writes() && driven.error.is_none() && !driven.interrupted {
-            charged = Some(Charged::settle(&*store, &mut driven, &mut observer, progress)?);
+            extra.extend(charge(&*store, &mut driven, &mut observer, progress)?);
             if self.workload.loads() {
                 data_dir.set_loaded()?;
             }
         }
         let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());
-        charged.into_iter().for_each(|charged| charged.describe(&mut result));
-        if self.cell.client_batch > 1 {
-            let counted: std::collections::BTreeMap<_, _> = store.counters().into_iter().collect();
-            let mean = counted["client_batched_puts"] as f64 / counted["client_batches"].max(1) as f64;
-            result.extra.insert("client_batch_mean".into(), mean.into());
+        if let [("client_batches", batches), ("client_batched_puts", puts)] = store.counters()[..] {
+            extra.push(("client_batch_mean", (puts as f64 / batches.max(1) as f64).into()));
         }
-        result.extra.insert("data_bytes".into(), self.cell.data_bytes().into());
-        if self.workload == Workload::CommitBesideBackup {
-            result.extra.insert("backups".into(), beside.backups.into());
-            result.extra.insert("backup_bytes".into(), beside.bytes.into());
+        if beside_backup {
+            extra.extend([("backups", beside.backups.into()), ("backup_bytes", beside.bytes.into())]);
         }
+        result.extra = named(extra).collect();
         store.close()?;
         Ok(Ran { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
-    }
-
-    fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Option<Load>> {
-        fill(store, self.loader(0..self.cell.keys, None, 0), progress, stop)
     }
 
     fn loader(&self, numbers: std::ops::Range<u64>, order: Option<Permutation>, thread: usize) -> Loader {
@@ -177,10 +163,8 @@ impl KvRun {
             match session.scan(&key(first), count, &mut visit) {
                 Ok(seen) if seen == count => {}
                 Ok(seen) => {
-                    let what = format!(
-                        "{seen} of {count} rows from key {first} on are there: the data is not what was loaded"
-                    );
-                    return Err(Error::failed(BENCH, what));
+                    let found = format!("{seen} of {count} rows from key {first} on are there");
+                    return Err(Error::failed(BENCH, format!("{found}: the data is not what was loaded")));
                 }
                 // A store that cannot scan, such as the bare disk, has no cache to warm.
                 Err(Error::Unsupported { .. }) => return Ok(true),
@@ -216,7 +200,7 @@ impl KvRun {
                     if !waiting && loader.next_batch().is_none() {
                         return Ok(Outcome::Finished);
                     }
-                    let outcome = outcome(session.load(loader.batch(), true), loader.batch().len() as u64)?;
+                    let outcome = Outcome::of(session.load(loader.batch(), true), loader.batch().len() as u64)?;
                     waiting = outcome == Outcome::Conflict;
                     Ok(outcome)
                 })
@@ -249,16 +233,9 @@ impl Beside {
             let backups = scope.spawn(|| self.back_up(store, to, &ended));
             let mut driven = work();
             ended.store(true, Ordering::SeqCst);
-            let done =
-                backups.join().unwrap_or_else(|_| Err(Error::failed(BENCH, "the thread that took backups panicked")));
-            let done = done.and_then(|bytes| {
-                if bytes > 0 {
-                    Ok(())
-                } else {
-                    Err(Error::failed(BENCH, "no backup was taken meanwhile: give it more time"))
-                }
-            });
-            driven.error = driven.error.or(done.err());
+            let done = backups.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let none = || Error::failed(BENCH, "no backup was taken meanwhile: give it more time");
+            driven.error = driven.error.or(done.map_or_else(Some, |bytes| (bytes == 0).then(none)));
             driven
         })
     }
@@ -298,23 +275,14 @@ struct Client {
 
 impl Client {
     fn new(run: &KvRun, thread: usize) -> Result<Self> {
-        let seed = run.cell.seed;
+        let (workload, seed) = (run.workload, run.cell.seed);
         // A range must find all its rows.
-        let behind = if run.workload == Workload::ShortRange { SHORT_RANGE - 1 } else { 0 };
+        let behind = if workload == Workload::ShortRange { SHORT_RANGE - 1 } else { 0 };
         let drawn = run.cell.keys.saturating_sub(behind);
-        let keys = Keys::new(run.workload, drawn, seed).map_err(|why| Error::failed(BENCH, why))?;
+        let keys = Keys::new(workload, drawn, seed).map_err(|why| Error::failed(BENCH, why))?;
         let values = Values::new(run.cell.value_size as usize, seed);
         let rng = thread_rng(seed, thread);
-        Ok(Self {
-            workload: run.workload,
-            keys,
-            values,
-            rng,
-            number: 0,
-            value: Vec::new(),
-            writes: false,
-            again: false,
-        })
+        Ok(Self { workload, keys, values, rng, number: 0, value: Vec::new(), writes: false, again: false })
     }
 
     fn operation(&mut self, session: &mut dyn Session) -> Result<Outcome> {
@@ -346,7 +314,7 @@ impl Client {
         } else {
             session.put(&row, &self.value)
         };
-        let outcome = outcome(done, 1)?;
+        let outcome = Outcome::of(done, 1)?;
         self.again = outcome == Outcome::Conflict;
         Ok(outcome)
     }
@@ -381,12 +349,4 @@ impl Client {
 fn wrong(row: &[u8], found: usize, size: usize) -> Error {
     let row = String::from_utf8_lossy(row);
     Error::failed(BENCH, format!("key {row} has {found} bytes where {size} were loaded: the store lost or changed it"))
-}
-
-fn outcome(done: Result<()>, ops: u64) -> Result<Outcome> {
-    match done {
-        Ok(()) => Ok(Outcome::Done(ops)),
-        Err(Error::Conflict(_)) => Ok(Outcome::Conflict),
-        Err(error) => Err(error),
-    }
 }

@@ -28,16 +28,9 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Rows with the keys of `numbers`, or of their permutation by `order`, and values of `value_size` bytes.
-    pub(crate) fn new(
-        numbers: Range<u64>,
-        order: Option<Permutation>,
-        value_size: u64,
-        seed: u64,
-        thread: usize,
-    ) -> Self {
-        let first = numbers.start;
-        let values = Values::new(value_size as usize, seed);
+    /// Rows with the keys of `numbers`, or of their permutation by `order`, and values of `size` bytes.
+    pub(crate) fn new(numbers: Range<u64>, order: Option<Permutation>, size: u64, seed: u64, thread: usize) -> Self {
+        let (first, values) = (numbers.start, Values::new(size as usize, seed));
         Self { numbers, order, values, rng: thread_rng(!seed, thread), rows: Vec::new(), first }
     }
 
@@ -87,9 +80,21 @@ pub(crate) fn fill(
     }
     drop(session);
     let seconds = began.elapsed().as_secs_f64();
+    Ok(Some(Load::settled(store, loader.done(), seconds, progress)?))
+}
+
+/// Settles the store; returns how long that took, s.
+pub(crate) fn settle(store: &dyn Store, progress: &mut dyn Progress) -> Result<f64> {
     progress.begin("settling", 1);
     let began = Instant::now();
     store.settle()?;
-    let settle_seconds = began.elapsed().as_secs_f64();
-    Ok(Some(Load { rows_per_s: loader.done() as f64 / seconds.max(1e-9), seconds, settle_seconds }))
+    Ok(began.elapsed().as_secs_f64())
+}
+
+impl Load {
+    /// Settles the store after `rows` were loaded.
+    pub(crate) fn settled(store: &dyn Store, rows: u64, seconds: f64, progress: &mut dyn Progress) -> Result<Self> {
+        let settle_seconds = settle(store, progress)?;
+        Ok(Self { rows_per_s: rows as f64 / seconds.max(1e-9), seconds, settle_seconds })
+    }
 }

@@ -115,7 +115,7 @@ impl<'t> Recorder<'t> {
     /// Nothing recorded yet.
     #[must_use]
     pub fn new(timeline: &'t Timeline) -> Self {
-        Self { timeline, latencies: Latencies::new(), slot: 0, first_ns: 0, last_ns: 0, ops: 0 }
+        Self { timeline, latencies: Latencies::default(), slot: 0, first_ns: 0, last_ns: 0, ops: 0 }
     }
 
     /// Records `ops` operations that completed together `at` after the window's beginning and took `latency`.
@@ -167,19 +167,14 @@ pub struct Latencies {
 }
 
 impl Default for Latencies {
+    /// None yet.
     fn default() -> Self {
-        Self::new()
+        let histogram = Histogram::new(GROUPING_POWER, MAX_VALUE_POWER).expect("a valid histogram configuration");
+        Self { histogram, max_ns: 0 }
     }
 }
 
 impl Latencies {
-    /// None yet.
-    #[must_use]
-    pub fn new() -> Self {
-        let histogram = Histogram::new(GROUPING_POWER, MAX_VALUE_POWER).expect("a valid histogram configuration");
-        Self { histogram, max_ns: 0 }
-    }
-
     /// Counts one operation.
     pub fn add(&mut self, latency: Duration) {
         let ns = nanos(latency);
@@ -240,7 +235,7 @@ mod tests {
     #[test]
     fn threads_add_up() {
         let timeline = Timeline::new(ms(500.0));
-        let mut all = Latencies::new();
+        let mut all = Latencies::default();
         for thread in 0..2 {
             let mut recorder = Recorder::new(&timeline);
             for i in 0..100 {
@@ -284,6 +279,6 @@ mod tests {
         recorder.record(Duration::from_secs(3600), Duration::from_secs(7200), 1);
         let latencies = recorder.finish();
         assert_eq!((timeline.ops(), latencies.count(), latencies.max_us()), (1, 1, 7.2e9));
-        assert_eq!(Latencies::new().quantile_us(0.99), 0.0);
+        assert_eq!(Latencies::default().quantile_us(0.99), 0.0);
     }
 }

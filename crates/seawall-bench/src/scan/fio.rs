@@ -50,10 +50,8 @@ impl Pattern {
         };
         let mut args = fixed_arguments(file);
         args.extend(["--ioengine=libaio".into(), format!("--rw={rw}"), format!("--bs={block}")]);
-        args.push(format!("--iodepth={depth}"));
-        args.extend(
-            [("ramp_time", warm_up), ("runtime", time)].map(|(name, t)| format!("--{name}={}ms", t.as_millis())),
-        );
+        let (ramp_ms, ms) = (warm_up.as_millis(), time.as_millis());
+        args.extend([format!("--iodepth={depth}"), format!("--ramp_time={ramp_ms}ms"), format!("--runtime={ms}ms")]);
         args
     }
 }
@@ -103,21 +101,16 @@ pub fn is_there() -> bool {
     std::env::split_paths(&path).any(|dir| dir.join("fio").is_file())
 }
 
-/// Measures a pattern.
+/// Measures a pattern for `time`, after a warm-up of a quarter of it.
 ///
 /// # Errors
 /// [`ProcessError`].
-pub fn measure(
-    pattern: Pattern,
-    file: &Path,
-    warm_up: Duration,
-    time: Duration,
-    stop: &AtomicBool,
-) -> Result<Reads, ProcessError> {
+pub fn measure(pattern: Pattern, file: &Path, time: Duration, stop: &AtomicBool) -> Result<Reads, ProcessError> {
+    let warm_up = time / 4;
     let mut fio = Command::new("fio");
     fio.args(pattern.arguments(file, warm_up, time));
     let said = process::run(fio, warm_up + time + BESIDE, stop)?;
-    parse(&said.out).map(|(reads, _)| reads).map_err(ProcessError::Failed)
+    Ok(parse(&said.out)?.0)
 }
 
 #[cfg(test)]

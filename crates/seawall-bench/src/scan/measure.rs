@@ -87,7 +87,7 @@ impl Scans {
         let mut counted = std::mem::take(&mut driven.observed.counted).into_iter();
         let rows_by_thread = counted.by_ref().take(self.threads).collect();
         let merged = |done: &[Done]| {
-            let mut all = Latencies::new();
+            let mut all = Latencies::default();
             done.iter().for_each(|done| all.merge(&done.latencies()));
             all
         };

@@ -9,11 +9,11 @@ use crate::run::drive::Operation;
 use crate::run::recorder::Latencies;
 use crate::store::{Error, Result, Session};
 use crate::workload::{key, thread_rng};
+use parking_lot::Mutex;
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -83,14 +83,14 @@ impl Done {
     }
 
     pub(super) fn latencies(&self) -> Latencies {
-        self.latencies.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.latencies.lock().clone()
     }
 }
 
 /// The client of one thread.
 pub(super) struct Client<'s> {
     query: Query,
-    table: Rows,
+    rows: Rows,
     session: Box<dyn Session + 's>,
     done: &'s Done,
     rng: Pcg64Mcg,
@@ -99,22 +99,16 @@ pub(super) struct Client<'s> {
 }
 
 impl<'s> Client<'s> {
-    pub(super) fn new(
-        query: Query,
-        table: Rows,
-        session: Box<dyn Session + 's>,
-        done: &'s Done,
-        thread: usize,
-    ) -> Self {
+    pub(super) fn new(query: Query, rows: Rows, session: Box<dyn Session + 's>, done: &'s Done, thread: usize) -> Self {
         let keys = if let Query::MultiGet(keys) | Query::Gets(keys) = query { keys as usize } else { 0 };
-        let rng = thread_rng(table.seed, thread);
-        Self { query, table, session, done, rng, keys: vec![Vec::new(); keys], latencies: Latencies::new() }
+        let rng = thread_rng(rows.seed, thread);
+        Self { query, rows, session, done, rng, keys: vec![Vec::new(); keys], latencies: Latencies::default() }
     }
 }
 
 impl Operation for Client<'_> {
     fn next(&mut self) -> Result<Outcome> {
-        let (size, done) = (self.table.value_size as usize, self.done);
+        let (size, done) = (self.rows.value_size as usize, self.done);
         // A visit cannot return an error: a wrong value is kept and reported afterwards.
         let (mut seen, mut wrong) = (0, None);
         let mut visit = |key: &[u8], value: &[u8]| {
@@ -128,22 +122,16 @@ impl Operation for Client<'_> {
         };
         for key_ in &mut self.keys {
             key_.clear();
-            key_.extend_from_slice(&key(self.rng.random_range(0..self.table.keys)));
+            key_.extend_from_slice(&key(self.rng.random_range(0..self.rows.keys)));
         }
         let rows = match self.query {
             Query::Range(rows) => {
-                let first = self.rng.random_range(0..=self.table.keys - rows);
+                let first = self.rng.random_range(0..=self.rows.keys - rows);
                 self.session.range(&key(first), Some(&key(first + rows)), &mut visit)
             }
             Query::All => self.session.range(&[], None, &mut visit),
             Query::MultiGet(_) => self.session.multi_get(&self.keys, &mut visit),
-            Query::Gets(_) => {
-                let mut found = 0;
-                for key in &self.keys {
-                    found += u64::from(self.session.get(key, &mut |value| visit(key, value))?);
-                }
-                Ok(found)
-            }
+            Query::Gets(_) => self.session.gets(&self.keys, &mut visit),
         }?;
         done.rows.fetch_add(seen % STEP, Ordering::Relaxed);
         let failed =
@@ -152,7 +140,7 @@ impl Operation for Client<'_> {
             let key = String::from_utf8_lossy(&key).into_owned();
             return failed(format!("the value of key {key} has {len} bytes where {size} were loaded"));
         }
-        let expected = self.query.rows(self.table.keys);
+        let expected = self.query.rows(self.rows.keys);
         if (rows, seen) != (expected, expected) {
             return failed(format!("{seen} rows were found where {expected} were loaded"));
         }
@@ -166,7 +154,6 @@ impl Operation for Client<'_> {
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        let mut latencies = self.done.latencies.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        latencies.merge(&self.latencies);
+        self.done.latencies.lock().merge(&self.latencies);
     }
 }

@@ -15,7 +15,7 @@ use super::query::Query;
 use super::rows::{COLD_FACTOR, Order, Rows};
 use crate::cgroup::MemoryGroup;
 use crate::process::ProcessError;
-use crate::results::Load;
+use crate::results::named;
 use crate::run::cell::{Cell, Open, Ran, RunError, cold, machine};
 use crate::run::data_dir::DataDir;
 use crate::run::{Limit, RunConfig};
@@ -58,23 +58,16 @@ impl ScanRun {
     }
 
     fn scans(&self) -> Scans {
-        let warm_up = self.config.warm_up();
-        let threads = self.cell.threads.saturating_sub(self.readers);
-        Scans {
-            rows: self.rows(),
-            query: self.query,
-            threads,
-            readers: self.readers,
-            limit: self.config.limit,
-            warm_up,
-        }
+        let Self { query, readers, .. } = *self;
+        let (threads, warm_up) = (self.cell.threads.saturating_sub(readers), self.config.warm_up());
+        Scans { rows: self.rows(), query, threads, readers, limit: self.config.limit, warm_up }
     }
 
     /// Checks the request before anything is written.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub fn check(&self) -> Result<(), RunError> {
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
         // Without any thread, `Scans::check` says which kinds there are.
         if self.cell.threads > 0 {
             self.cell.check()?;
@@ -82,12 +75,12 @@ impl ScanRun {
         let Cell { keys, value_size, pool_bytes, .. } = self.cell;
         let (data, least) = (self.cell.data_bytes(), Rows::keys_for(pool_bytes, value_size));
         if keys < least {
-            return Err(RunError::Refused(format!(
+            return Err(format!(
                 "{keys} keys are {data} bytes, less than {COLD_FACTOR} times the pool of {pool_bytes} bytes, so that \
                  scans would find pages in memory: give --keys {least} or more, or a smaller --pool"
-            )));
+            ));
         }
-        self.scans().check().map_err(RunError::Refused)
+        self.scans().check()
     }
 
     /// Runs the cell.
@@ -96,17 +89,18 @@ impl ScanRun {
     /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
         self.check()?;
-        let bound = || {
-            let bounded = self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
-            bounded.map_err(|why| RunError::Refused(why.to_string()))
-        };
+        let bound = || self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
         // A bound that cannot be set is refused before the load.
         drop(bound()?);
         let mut data_dir =
             DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.cell.marker(self.order.word()))?;
         let mut ran = Ran::default();
         if !data_dir.is_loaded() {
-            ran.load = self.load(&data_dir.data(), open, progress, stop)?;
+            let wanted = self.cell.data_bytes().saturating_mul(LOAD_POOL_FACTOR);
+            let pool_bytes = wanted.min(this_machine().memory_bytes / LOAD_POOL_PART).max(self.cell.pool_bytes);
+            let store = open(&self.settings(&data_dir.data(), pool_bytes))?;
+            ran.load = self.rows().fill(&*store, progress, stop)?;
+            store.close()?;
             if ran.load.is_none() {
                 return Ok(Ran { interrupted: true, ..ran });
             }
@@ -137,30 +131,16 @@ impl ScanRun {
         Settings { pool_bytes, ..settings }
     }
 
-    /// Loads and closes; `None` when Ctrl-C came.
-    fn load(
-        &self,
-        dir: &Path,
-        open: &Open<'_>,
-        progress: &mut dyn Progress,
-        stop: &AtomicBool,
-    ) -> Result<Option<Load>, RunError> {
-        let wanted = self.cell.data_bytes().saturating_mul(LOAD_POOL_FACTOR);
-        let pool_bytes = wanted.min(this_machine().memory_bytes / LOAD_POOL_PART).max(self.cell.pool_bytes);
-        let store = open(&self.settings(dir, pool_bytes))?;
-        let load = self.rows().fill(&*store, progress, stop)?;
-        store.close()?;
-        Ok(load)
-    }
-
     fn extra(&self, scanned: &Scanned) -> BTreeMap<String, Value> {
         // Numbers by name: this cannot fail.
         let mut extra: BTreeMap<String, Value> =
             serde_json::to_value(scanned.figures()).and_then(serde_json::from_value).unwrap_or_default();
-        extra.insert("tree".into(), self.order.word().into());
-        extra.insert("point_readers".into(), self.readers.into());
-        extra.insert("data_bytes".into(), self.cell.data_bytes().into());
-        extra.insert("rows_by_thread".into(), scanned.rows_by_thread.clone().into());
+        extra.extend(named([
+            ("tree", self.order.word().into()),
+            ("point_readers", self.readers.into()),
+            ("data_bytes", self.cell.data_bytes().into()),
+            ("rows_by_thread", scanned.rows_by_thread.clone().into()),
+        ]));
         extra
     }
 
@@ -185,27 +165,20 @@ impl ScanRun {
         progress.begin("fio on the same file", Pattern::ALL.len() as u64);
         for (done, pattern) in Pattern::ALL.into_iter().enumerate() {
             progress.at(done as u64, &pattern.to_string());
-            let reads = match fio::measure(pattern, &file, time / 4, time, stop) {
+            let reads = match fio::measure(pattern, &file, time, stop) {
                 Ok(reads) => reads,
                 Err(ProcessError::Interrupted) => return Ok(false),
                 Err(ProcessError::Failed(why)) => return Err(Error::failed("fio", why).into()),
             };
-            let beside = |figure: &str, theirs: f64| Some(extra.get(figure)?.as_f64()? / theirs);
-            let (name, theirs, ratio) = match pattern {
-                Pattern::Random(depth) => {
-                    let ratio = beside("scan_device_reads_per_s", reads.reads_per_s);
-                    (format!("fio_random_{depth}_reads_per_s"), reads.reads_per_s, ratio)
+            let (name, unit, figure, theirs) = match pattern {
+                Pattern::Random(n) => {
+                    (format!("fio_random_{n}"), "reads_per_s", "scan_device_reads_per_s", reads.reads_per_s)
                 }
-                Pattern::Sequential => {
-                    let ratio = beside("device_read_mb_per_s", reads.mb_per_s);
-                    ("fio_sequential_mb_per_s".into(), reads.mb_per_s, ratio)
-                }
+                Pattern::Sequential => ("fio_sequential".into(), "mb_per_s", "device_read_mb_per_s", reads.mb_per_s),
             };
-            extra.insert(
-                name.replace("fio_", "beside_fio_").replace("_reads_per_s", "").replace("_mb_per_s", ""),
-                ratio.into(),
-            );
-            extra.insert(name, theirs.into());
+            let ratio = extra.get(figure).and_then(Value::as_f64).map(|ours| ours / theirs);
+            extra.insert(format!("beside_{name}"), ratio.into());
+            extra.insert(format!("{name}_{unit}"), theirs.into());
         }
         Ok(true)
     }

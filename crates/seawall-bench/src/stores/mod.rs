@@ -5,6 +5,7 @@ mod seawall;
 
 pub use raw::Raw;
 pub use seawall::Seawall;
+pub(crate) use seawall::shown_options;
 
 use crate::store::{Result, Settings, Store};
 
@@ -14,12 +15,9 @@ pub const NAMES: [&str; 2] = ["seawall", "raw"];
 /// Opens the store of that name; `None` when it is not one of [`NAMES`].
 #[must_use]
 pub fn open(name: &str, settings: &Settings) -> Option<Result<Box<dyn Store>>> {
-    fn boxed<S: Store + 'static>(store: Result<S>) -> Result<Box<dyn Store>> {
-        Ok(Box::new(store?))
-    }
     Some(match name {
-        "seawall" => boxed(Seawall::open(settings)),
-        "raw" => boxed(Raw::open(settings)),
+        "seawall" => Seawall::open(settings).map(|store| Box::new(store) as Box<dyn Store>),
+        "raw" => Raw::open(settings).map(|store| Box::new(store) as Box<dyn Store>),
         _ => return None,
     })
 }

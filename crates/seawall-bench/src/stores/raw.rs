@@ -5,8 +5,9 @@
 //! 2. When it is opened, a trial of write + `fdatasync` and `RWF_DSYNC`, alternately, finds the faster one.
 //! 3. `written` writes without either; `deferred` has no meaning here and is refused.
 
+use crate::results::named;
 use crate::slow_disk::SlowDisk;
-use crate::store::{About, Durability, Error, Result, Session, Settings, Store, Tx, Visit};
+use crate::store::{About, Durability, Error, Result, Session, Settings, Store, While};
 use seawall_io::{
     AlignedBuf, Backend, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoError, OsDisk,
 };
@@ -52,14 +53,11 @@ impl Raw {
             }
             asked = Some(value.parse::<FlushMethod>().map_err(|e| Error::failed(NAME, e))?);
         }
-        std::fs::create_dir_all(&settings.dir)
-            .map_err(|e| Error::failed(NAME, format!("cannot make {}: {e}", settings.dir.display())))?;
-        let plain: Arc<dyn Disk> = Arc::new(OsDisk::new(Backend::Sync, None).map_err(|e| Error::failed(NAME, e))?);
-        let disk = if settings.flush_delay.is_zero() {
-            plain
-        } else {
-            Arc::new(SlowDisk::new(plain, settings.flush_delay)) as Arc<dyn Disk>
-        };
+        settings.make_dir(NAME)?;
+        let mut disk: Arc<dyn Disk> = Arc::new(OsDisk::new(Backend::Sync, None).map_err(|e| Error::failed(NAME, e))?);
+        if !settings.flush_delay.is_zero() {
+            disk = Arc::new(SlowDisk::new(disk, settings.flush_delay));
+        }
         let first = asked.unwrap_or(FlushMethod::ODirect);
         let options = FileOptions::new(FileClass::Redo, first).create(Create::IfMissing);
         let file = File::open(disk, &settings.dir.join("blocks"), options)?;
@@ -102,16 +100,11 @@ impl Store for Raw {
             ("file_bytes", FILE_BYTES.to_string()),
             ("write_bytes", BLOCK.to_string()),
         ];
-        let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        About { version: env!("CARGO_PKG_VERSION").into(), settings }
+        About { version: env!("CARGO_PKG_VERSION").into(), settings: named(settings).collect() }
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         Ok(Box::new(Work { store: self, buf: AlignedBuf::zeroed(BLOCK) }))
-    }
-
-    fn settle(&self) -> Result<()> {
-        Ok(())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -125,6 +118,14 @@ struct Work<'s> {
 }
 
 impl Work<'_> {
+    /// Gives the buffer a length of whole blocks.
+    fn fit(&mut self, bytes: usize) {
+        let len = bytes.next_multiple_of(BLOCK).min(FILE_BYTES as usize);
+        if self.buf.len() != len {
+            self.buf = AlignedBuf::zeroed(len);
+        }
+    }
+
     /// Writes the buffer after the last write, cyclically.
     fn write(&self) -> Result<()> {
         let (store, len) = (self.store, self.buf.len() as u64);
@@ -147,41 +148,22 @@ impl Session for Work<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let len = (key.len() + value.len()).next_multiple_of(BLOCK);
-        if self.buf.len() != len {
-            self.buf = AlignedBuf::zeroed(len);
-        }
+        self.fit(key.len() + value.len());
         self.buf[..key.len()].copy_from_slice(key);
         self.buf[key.len()..key.len() + value.len()].copy_from_slice(value);
         self.write()
-    }
-
-    fn read_modify_write(&mut self, _key: &[u8], _change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        Err(READ)
     }
 
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
         if !durable {
             return Ok(());
         }
-        let bytes: usize = rows.iter().map(|(key, value)| key.len() + value.len()).sum();
-        let len = bytes.next_multiple_of(BLOCK).min(FILE_BYTES as usize);
-        if self.buf.len() != len {
-            self.buf = AlignedBuf::zeroed(len);
-        }
+        self.fit(rows.iter().map(|(key, value)| key.len() + value.len()).sum());
         self.write()
     }
 
-    fn scan(&mut self, _from: &[u8], _rows: u64, _visit: &mut Visit<'_>) -> Result<u64> {
+    fn walk(&mut self, _from: &[u8], _to: Option<&[u8]>, _visit: &mut While<'_>) -> Result<()> {
         Err(READ)
-    }
-
-    fn range(&mut self, _from: &[u8], _to: Option<&[u8]>, _visit: &mut Visit<'_>) -> Result<u64> {
-        Err(READ)
-    }
-
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Err(Error::Unsupported { store: NAME, what: "transactions" })
     }
 }
 

@@ -23,6 +23,11 @@ impl From<seawall::Error> for Error {
     }
 }
 
+/// These options by name, with their values.
+pub(crate) fn shown_options(options: &Options, names: &[&str]) -> impl Iterator<Item = (String, String)> {
+    names.iter().map(|name| ((*name).to_owned(), options.get(name).unwrap_or_default()))
+}
+
 /// An open Seawall database.
 #[derive(Debug)]
 pub struct Seawall {
@@ -44,19 +49,13 @@ impl Seawall {
         let db = if settings.flush_delay.is_zero() {
             Database::open_with(&settings.dir, options)?
         } else {
-            Self::open_slow(settings, options)?
+            settings.make_dir(NAME)?;
+            let mut env = Env::system(options.io_backend())?;
+            env.disk = Arc::new(SlowDisk::new(env.disk, settings.flush_delay));
+            Database::open_in(env, &settings.dir, options)?
         };
         let trees = settings.tables.iter().map(|name| db.create_tree(name)).collect::<seawall::Result<_>>()?;
         Ok(Self { db, trees, durability: settings.durability })
-    }
-
-    /// Opens it on a disk with slow flushes.
-    fn open_slow(settings: &Settings, options: Options) -> Result<Database> {
-        std::fs::create_dir_all(&settings.dir)
-            .map_err(|e| Error::failed(NAME, format!("cannot make {}: {e}", settings.dir.display())))?;
-        let mut env = Env::system(options.io_backend())?;
-        env.disk = Arc::new(SlowDisk::new(env.disk, settings.flush_delay));
-        Ok(Database::open_in(env, &settings.dir, options)?)
     }
 
     /// The database: for workloads of Seawall only.
@@ -68,7 +67,6 @@ impl Seawall {
 
 impl Store for Seawall {
     fn about(&self) -> About {
-        let options = self.db.options();
         let shown = [
             "pool_size",
             "durability",
@@ -79,8 +77,8 @@ impl Store for Seawall {
             "torn_page_protection",
             "prefetch_depth",
         ];
-        let value = |name: &&str| (name.to_string(), options.get(name).unwrap_or_default());
-        About { version: env!("CARGO_PKG_VERSION").into(), settings: shown.iter().map(value).collect() }
+        let settings = shown_options(&self.db.options(), &shown).collect();
+        About { version: env!("CARGO_PKG_VERSION").into(), settings }
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
@@ -137,12 +135,7 @@ struct Work<'s> {
 }
 
 impl Work<'_> {
-    /// A transaction that acts on the latest version, as the peers' do.
-    fn latest(&self) -> Result<Transaction> {
-        Ok(self.store.db.begin_with(TxOptions { on_conflict: OnConflict::Latest, ..TxOptions::default() })?)
-    }
-
-    /// The same for a single change, which needs no snapshot beyond its statement.
+    /// A transaction for a single change, which needs no snapshot beyond its statement.
     fn single(&self) -> Result<Transaction> {
         Ok(self.store.db.begin_with(TxOptions { isolation: Isolation::ReadCommitted, ..TxOptions::default() })?)
     }
@@ -192,7 +185,7 @@ impl Session for Work<'_> {
         Ok(seen)
     }
 
-    fn range(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut Visit<'_>) -> Result<u64> {
+    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         let tx = self.store.db.begin()?;
         // A scan to the end of the table declares itself long; a range has its end as the bound.
         let cursor = tx.cursor(self.tree(), CursorOptions { long: to.is_none(), ..CursorOptions::default() });
@@ -200,43 +193,39 @@ impl Session for Work<'_> {
             Some(to) => cursor.within(from..to),
             None => cursor,
         };
-        go_through(cursor, &mut self.key, from, to, visit)
+        go_through(cursor, &mut self.key, Seek::AtLeast(from), |key| to.is_none_or(|to| key < to), visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let values = self.store.db.begin()?.multi_get(self.tree(), keys)?;
-        let mut found = 0;
-        for (key, value) in keys.iter().zip(values) {
-            let Some(value) = value else { continue };
-            visit(key, &value);
-            found += 1;
-        }
-        Ok(found)
+        let found = keys.iter().zip(values).filter_map(|(key, value)| Some((key, value?)));
+        Ok(found.map(|(key, value)| visit(key, &value)).count() as u64)
     }
 
     fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(Open { tx: self.latest()?, trees: &self.store.trees }))
+        // It acts on the latest version, as the peers' do.
+        let options = TxOptions { on_conflict: OnConflict::Latest, ..TxOptions::default() };
+        Ok(Box::new(Open { tx: self.store.db.begin_with(options)?, trees: &self.store.trees }))
     }
 }
 
-/// Visits entries from `from` up to `to`. The cursor lends key and value; `key` keeps a copy of the key.
+/// Visits entries from `first` on, backward from [`Seek::Before`], as long as they are `inside`. The cursor lends key
+/// and value; `key` keeps a copy of the key.
 fn go_through(
     mut cursor: Cursor<'_>,
     key: &mut Vec<u8>,
-    from: &[u8],
-    to: Option<&[u8]>,
-    visit: &mut Visit<'_>,
-) -> Result<u64> {
-    let mut seen = 0;
-    let mut there = cursor.seek(Seek::AtLeast(from))?;
-    while there && to.is_none_or(|to| cursor.key() < to) {
+    first: Seek<'_>,
+    inside: impl Fn(&[u8]) -> bool,
+    visit: &mut While<'_>,
+) -> Result<()> {
+    let backward = matches!(first, Seek::Before(_));
+    let mut there = cursor.seek(first)?;
+    while there && inside(cursor.key()) {
         key.clear();
         key.extend_from_slice(cursor.key());
-        visit(key, cursor.value()?);
-        seen += 1;
-        there = cursor.next()?;
+        there = visit(key, cursor.value()?) && if backward { cursor.prev()? } else { cursor.next()? };
     }
-    Ok(seen)
+    Ok(())
 }
 
 /// A transaction over all trees.
@@ -264,16 +253,10 @@ impl Tx for Open<'_> {
     }
 
     fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
-        let mut cursor = self.tx.cursor(&self.trees[table], CursorOptions::default());
-        let mut there = cursor.seek(if backward { Seek::Before(to) } else { Seek::AtLeast(from) })?;
-        while there {
-            let key = cursor.key().to_vec();
-            if (backward && &key[..] < from) || (!backward && &key[..] >= to) || !visit(&key, cursor.value()?) {
-                break;
-            }
-            there = if backward { cursor.prev()? } else { cursor.next()? };
-        }
-        Ok(())
+        let cursor = self.tx.cursor(&self.trees[table], CursorOptions::default());
+        let first = if backward { Seek::Before(to) } else { Seek::AtLeast(from) };
+        let inside = |key: &[u8]| if backward { key >= from } else { key < to };
+        go_through(cursor, &mut Vec::new(), first, inside, visit)
     }
 
     fn commit(self: Box<Self>) -> Result<()> {

@@ -6,32 +6,29 @@
 //!    checked with the deliveries added that the customers count.
 //! 3. A malformed row is an error, not a violation.
 
-use super::layout::{NAME, last_u32_of, u32_of};
+use super::layout::{last_u32_of, u32_of};
 use super::schema::{
     CUSTOMER, CUSTOMER_NAME, DISTRICT, DISTRICTS, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, WAREHOUSE,
     customer, district, history, key, order_line, orders, warehouse,
 };
+use super::transactions::get;
 use super::{Shape, scan};
-use crate::store::{Error, Result, Store, Tx};
-use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use crate::store::{Error, Result, Session, Store, Tx};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Violations listed for each warehouse; the rest is counted.
 const NAMED_MAX: usize = 10;
 
 /// A condition that does not hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("consistency condition {condition} does not hold: {what}")]
 pub struct Violation {
     /// Its clause, or `index`.
     pub condition: &'static str,
     /// The rows and their values.
     pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "consistency condition {} does not hold: {}", self.condition, self.what)
-    }
 }
 
 /// The result of the checks.
@@ -44,19 +41,21 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Records `what` unless `holds`.
-    fn expect(&mut self, condition: &'static str, holds: bool, what: impl FnOnce() -> String) {
-        if holds {
-        } else if self.violations.len() < NAMED_MAX {
-            self.violations.push(Violation { condition, what: what() });
+    /// Records a condition that does not hold.
+    fn violated(&mut self, condition: &'static str, what: String) {
+        if self.violations.len() < NAMED_MAX {
+            self.violations.push(Violation { condition, what });
         } else {
             self.more += 1;
         }
     }
 
-    fn add(&mut self, other: Self) {
-        self.violations.extend(other.violations);
-        self.more += other.more;
+    /// Records a violation unless both values, each with its name, are equal.
+    fn equal<T: PartialEq + Display>(&mut self, condition: &'static str, place: impl Display, values: [(&str, T); 2]) {
+        let [(name, value), (other_name, other)] = values;
+        if value != other {
+            self.violated(condition, format!("{place}: {name} is {value}, {other_name} is {other}"));
+        }
     }
 }
 
@@ -69,17 +68,11 @@ pub fn check(store: &dyn Store, shape: Shape, threads: usize) -> Result<Checked>
     // What each customer paid, in any warehouse: so it is summed over all histories.
     let paid: Vec<AtomicI64> = (0..customers).map(|_| AtomicI64::new(0)).collect();
     let mut checked = Checked::default();
-    let mut taken = Vec::new();
-    for (of_warehouse, wrong) in each(store, shape, threads, |tx, w| Taken::read(tx, shape, w, &paid))? {
-        taken.push(of_warehouse);
-        checked.add(wrong);
-    }
-    let found = each(store, shape, threads, |tx, w| {
-        let mut checked = Checked::default();
-        check_warehouse(tx, shape, w, &taken[usize::from(w) - 1], &paid, &mut checked)?;
-        Ok(checked)
+    let read = |tx: &mut dyn Tx, w, checked: &mut Checked| Taken::read(tx, shape, w, &paid, checked);
+    let taken = each(store, shape, threads, &mut checked, read)?;
+    each(store, shape, threads, &mut checked, |tx, w, checked| {
+        check_warehouse(tx, shape, w, &taken[usize::from(w) - 1], &paid, checked)
     })?;
-    found.into_iter().for_each(|of_warehouse| checked.add(of_warehouse));
     Ok(checked)
 }
 
@@ -88,44 +81,42 @@ fn each<T: Send>(
     store: &dyn Store,
     shape: Shape,
     threads: usize,
-    work: impl Fn(&mut dyn Tx, u16) -> Result<T> + Sync,
+    checked: &mut Checked,
+    work: impl Fn(&mut dyn Tx, u16, &mut Checked) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let next = AtomicU32::new(1);
-    let mut answers = std::thread::scope(|scope| {
-        let worker = || {
-            let mut session = store.session()?;
-            let mut answers = Vec::new();
-            while let Some(w) =
-                u16::try_from(next.fetch_add(1, Ordering::Relaxed)).ok().filter(|w| *w <= shape.warehouses)
-            {
-                let mut tx = session.begin()?;
-                answers.push((w, work(&mut *tx, w)?));
-            }
-            Ok(answers)
-        };
-        let workers: Vec<_> = (0..threads.clamp(1, shape.warehouses.into())).map(|_| scope.spawn(worker)).collect();
-        let mut answers = Vec::new();
+    let threads = threads.clamp(1, shape.warehouses.into());
+    let one = |session: &mut dyn Session, w| {
+        let mut checked = Checked::default();
+        Ok((w, work(&mut *session.begin()?, w, &mut checked)?, checked))
+    };
+    let worker = |first: u16| {
+        let mut session = store.session()?;
+        (first..=shape.warehouses).step_by(threads).map(|w| one(&mut *session, w)).collect::<Result<Vec<_>>>()
+    };
+    let mut answers = Vec::new();
+    std::thread::scope(|scope| {
+        let worker = &worker;
+        let workers: Vec<_> = (1..=threads as u16).map(|first| scope.spawn(move || worker(first))).collect();
         for worker in workers {
-            let of_worker: Result<_> = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            answers.extend(of_worker?);
+            answers.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
-        Ok::<_, Error>(answers)
+        Ok::<_, Error>(())
     })?;
-    answers.sort_unstable_by_key(|(w, _)| *w);
-    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+    answers.sort_unstable_by_key(|(w, ..)| *w);
+    let answers = answers.into_iter().map(|(_, answer, of_warehouse)| {
+        checked.violations.extend(of_warehouse.violations);
+        checked.more += of_warehouse.more;
+        answer
+    });
+    Ok(answers.collect())
 }
 
-fn row(tx: &mut dyn Tx, table: usize, key: &[u8]) -> Result<Vec<u8>> {
-    let name = super::TABLES[table];
-    tx.get(table, key)?.ok_or_else(|| Error::failed(NAME, format_args!("{name} has no row with key {key:02x?}")))
-}
-
-/// A customer's index in a list of all.
+/// A customer's index in a list of all; `None` for a customer who is not.
 fn place(shape: Shape, w: u16, d: u8, c: u32) -> Option<usize> {
-    let known = (1..=shape.warehouses).contains(&w) && (1..=DISTRICTS).contains(&d);
-    let district = usize::from(w).wrapping_sub(1) * usize::from(DISTRICTS) + usize::from(d).wrapping_sub(1);
-    (known && (1..=shape.scale.customers).contains(&c))
-        .then(|| district * shape.scale.customers as usize + c as usize - 1)
+    let customers = shape.scale.customers;
+    let known = (1..=shape.warehouses).contains(&w) && (1..=DISTRICTS).contains(&d) && (1..=customers).contains(&c);
+    let district = || usize::from(w - 1) * usize::from(DISTRICTS) + usize::from(d - 1);
+    known.then(|| district() * customers as usize + c as usize - 1)
 }
 
 /// The payments in a warehouse's history, cents.
@@ -135,9 +126,8 @@ struct Taken {
 }
 
 impl Taken {
-    fn read(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &[AtomicI64]) -> Result<(Self, Checked)> {
+    fn read(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &[AtomicI64], checked: &mut Checked) -> Result<Self> {
         let mut taken = Self { warehouse: 0, districts: [0; DISTRICTS as usize] };
-        let mut checked = Checked::default();
         let prefix = key::warehouse(w);
         scan(tx, HISTORY, &prefix, &prefix.after(), &mut |key, row| {
             let amount = i64::from(history::AMOUNT.get(row)?);
@@ -145,20 +135,19 @@ impl Taken {
             let d = history::D_ID.get(row)?;
             match taken.districts.get_mut(usize::from(d).wrapping_sub(1)) {
                 Some(of_district) => *of_district += amount,
-                None => checked.expect("3.3.2.9", false, || format!("history row {key:02x?} is of district {d}")),
+                None => checked.violated("3.3.2.9", format!("history row {key:02x?} is of district {d}")),
             }
             let (c_w, c_d, c) = (history::C_W_ID.get(row)?, history::C_D_ID.get(row)?, history::C_ID.get(row)?);
-            match place(shape, c_w, c_d, c).and_then(|place| paid.get(place)) {
-                Some(paid) => drop(paid.fetch_add(amount, Ordering::Relaxed)),
-                None => checked.expect("3.3.2.10", false, || {
-                    format!(
-                        "history row {key:02x?} is of customer {c} of district {c_d} of warehouse {c_w}, who is not"
-                    )
-                }),
+            match place(shape, c_w, c_d, c) {
+                Some(place) => drop(paid[place].fetch_add(amount, Ordering::Relaxed)),
+                None => {
+                    let who = format!("customer {c} of district {c_d} of warehouse {c_w}");
+                    checked.violated("3.3.2.10", format!("history row {key:02x?} is of {who}, who is not"));
+                }
             }
             Ok(())
         })?;
-        Ok((taken, checked))
+        Ok(taken)
     }
 }
 
@@ -170,27 +159,26 @@ fn check_warehouse(
     paid: &[AtomicI64],
     checked: &mut Checked,
 ) -> Result<()> {
-    let ytd = warehouse::YTD.get(&row(tx, WAREHOUSE, &key::warehouse(w))?)?;
+    let ytd = warehouse::YTD.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
     let mut of_districts = 0;
     for (d, taken) in (1..).zip(taken.districts) {
-        let found = row(tx, DISTRICT, &key::district(w, d))?;
+        let found = get(tx, DISTRICT, &key::district(w, d))?;
         let ytd = district::YTD.get(&found)?;
         of_districts += ytd;
-        checked.expect("3.3.2.9", ytd == taken, || {
-            format!("warehouse {w} district {d}: D_YTD is {ytd}, its history's amounts are {taken} (cents)")
-        });
-        District::read(tx, shape, w, d)?.check(district::NEXT_O_ID.get(&found)?, paid, checked);
+        let name = format!("warehouse {w} district {d}");
+        checked.equal("3.3.2.9", &name, [("D_YTD", ytd), ("the sum of its history's amounts", taken)]);
+        let read = District::read(tx, w, d)?;
+        read.check(shape, &name, district::NEXT_O_ID.get(&found)?, checked);
+        read.check_customers(|c| place(shape, w, d, c).map(|place| &paid[place]), &name, checked);
     }
-    checked.expect("3.3.2.1", ytd == of_districts, || {
-        format!("warehouse {w}: W_YTD is {ytd}, all D_YTD are {of_districts} (cents)")
-    });
-    checked.expect("3.3.2.8", ytd == taken.warehouse, || {
-        format!("warehouse {w}: W_YTD is {ytd}, its history's amounts are {} (cents)", taken.warehouse)
-    });
+    let name = format_args!("warehouse {w}");
+    checked.equal("3.3.2.1", name, [("W_YTD", ytd), ("the sum of all D_YTD", of_districts)]);
+    checked.equal("3.3.2.8", name, [("W_YTD", ytd), ("the sum of its history's amounts", taken.warehouse)]);
     Ok(())
 }
 
 /// An order, and the sums over its lines.
+#[derive(Default)]
 struct Order {
     number: u32,
     customer: u32,
@@ -211,10 +199,8 @@ struct Customer {
 }
 
 /// A district's rows, as far as the conditions need them.
+#[derive(Default)]
 struct District {
-    shape: Shape,
-    w: u16,
-    d: u8,
     orders: Vec<Order>,
     new_orders: Vec<u32>,
     customers: Vec<Customer>,
@@ -226,31 +212,17 @@ struct District {
 }
 
 impl District {
-    fn read(tx: &mut dyn Tx, shape: Shape, w: u16, d: u8) -> Result<Self> {
+    fn read(tx: &mut dyn Tx, w: u16, d: u8) -> Result<Self> {
         let from = key::district(w, d);
         let to = from.after();
-        let mut read = Self {
-            shape,
-            w,
-            d,
-            orders: Vec::new(),
-            new_orders: Vec::new(),
-            customers: Vec::new(),
-            lines: 0,
-            stray_lines: Vec::new(),
-            stray_entries: Vec::new(),
-            names: 0,
-        };
+        let mut read = Self::default();
         scan(tx, ORDERS, &from, &to, &mut |key, row| {
             read.orders.push(Order {
                 number: last_u32_of(key)?,
                 customer: orders::C_ID.get(row)?,
                 carrier: orders::CARRIER_ID.get(row)?,
                 line_count: orders::OL_CNT.get(row)?,
-                lines: 0,
-                lines_delivered: 0,
-                amount: 0,
-                indexed: 0,
+                ..Order::default()
             });
             Ok(())
         })?;
@@ -300,96 +272,67 @@ impl District {
         Ok(read)
     }
 
-    fn check(&self, next_order: u32, paid: &[AtomicI64], checked: &mut Checked) {
-        let place = format!("warehouse {} district {}", self.w, self.d);
+    fn check(&self, shape: Shape, name: &str, next_order: u32, checked: &mut Checked) {
         let last = self.orders.last().map_or(0, |order| order.number);
-        checked.expect("3.3.2.2", next_order.checked_sub(1) == Some(last), || {
-            format!("{place}: D_NEXT_O_ID is {next_order}, the last order is {last}")
-        });
-        if let (Some(first), Some(newest)) = (self.new_orders.first(), self.new_orders.last()) {
-            checked.expect("3.3.2.2", *newest == last, || {
-                format!("{place}: the last new-order is {newest}, the last order is {last}")
-            });
-            let count = self.new_orders.len();
-            checked.expect("3.3.2.3", (newest - first) as usize + 1 == count, || {
-                format!("{place}: new-orders are {first} to {newest}, but {count} in number")
-            });
+        checked.equal("3.3.2.2", name, [("D_NEXT_O_ID", next_order), ("the last order + 1", last + 1)]);
+        if let (Some(&first), Some(&newest)) = (self.new_orders.first(), self.new_orders.last()) {
+            checked.equal("3.3.2.2", name, [("the last new-order", newest), ("the last order", last)]);
+            let count = self.new_orders.len() as u32;
+            checked.equal("3.3.2.3", name, [("the range of new-orders", newest - first + 1), ("their number", count)]);
         }
         let line_counts: u64 = self.orders.iter().map(|order| u64::from(order.line_count)).sum();
-        checked.expect("3.3.2.4", line_counts == self.lines, || {
-            format!("{place}: all O_OL_CNT are {line_counts}, the order lines are {}", self.lines)
-        });
+        checked.equal("3.3.2.4", name, [("the sum of O_OL_CNT", line_counts), ("the number of lines", self.lines)]);
         for number in &self.stray_lines {
-            checked.expect("3.3.2.6", false, || format!("{place}: a line is of order {number}, which is not"));
+            checked.violated("3.3.2.6", format!("{name}: a line is of order {number}, which is not"));
         }
         for number in &self.stray_entries {
-            checked.expect("index", false, || {
-                format!("{place}: order_customer has order {number}, which is not, or is another customer's")
-            });
+            let what = format!("{name}: order_customer has order {number}, which is not, or is another customer's");
+            checked.violated("index", what);
         }
-        self.orders.iter().for_each(|order| self.check_order(order, &place, checked));
-        self.check_customers(paid, &place, checked);
+        self.orders.iter().for_each(|order| self.check_order(order, name, checked));
         let known = self.orders.len() as i64 - self.new_orders.len() as i64;
         let delivered = self.customers.iter().map(|c| i64::from(c.deliveries)).sum::<i64>();
-        let expected = i64::from(self.shape.scale.delivered()) + delivered;
-        checked.expect("3.3.2.11", known == expected, || {
-            format!("{place}: {known} orders are no new-orders, loaded so or delivered since are {expected}")
-        });
-        let loaded = u64::from(self.shape.scale.customers);
-        checked.expect("index", self.names == loaded && self.customers.len() as u64 == loaded, || {
-            format!("{place}: {} customers and {} names, of {loaded}", self.customers.len(), self.names)
-        });
+        let expected = i64::from(shape.scale.delivered()) + delivered;
+        let names = ["the number of orders that are no new-orders", "of those loaded so or delivered since"];
+        checked.equal("3.3.2.11", name, [(names[0], known), (names[1], expected)]);
+        let loaded = u64::from(shape.scale.customers);
+        for (rows, count) in [("customers", self.customers.len() as u64), ("customer_name entries", self.names)] {
+            checked.equal("index", name, [(rows, count), ("the number loaded", loaded)]);
+        }
     }
 
-    fn check_order(&self, order: &Order, place: &str, checked: &mut Checked) {
-        let number = order.number;
+    fn check_order(&self, order: &Order, name: &str, checked: &mut Checked) {
+        let (is_delivered, number) = (order.carrier != 0, order.number);
+        let name = format_args!("{name} order {number}");
         let is_new = self.new_orders.binary_search(&number).is_ok();
-        checked.expect("3.3.2.5", is_new == (order.carrier == 0), || {
-            format!("{place} order {number}: O_CARRIER_ID is {} (0: null), new-order {is_new}", order.carrier)
-        });
-        checked.expect("3.3.2.6", u32::from(order.line_count) == order.lines, || {
-            format!("{place} order {number}: O_OL_CNT is {}, its lines are {}", order.line_count, order.lines)
-        });
-        let delivered = if order.carrier == 0 { 0 } else { order.lines };
-        checked.expect("3.3.2.7", order.lines_delivered == delivered, || {
-            let (lines, carrier) = (order.lines, order.carrier);
-            let delivered = order.lines_delivered;
-            format!("{place} order {number}: {delivered} of {lines} lines delivered, O_CARRIER_ID {carrier} (0: null)")
-        });
-        checked.expect("index", order.indexed == 1, || {
-            format!("{place} order {number}: order_customer has it {} times", order.indexed)
-        });
+        checked.equal("3.3.2.5", name, [("O_CARRIER_ID null", !is_delivered), ("a new-order", is_new)]);
+        checked.equal("3.3.2.6", name, [("O_OL_CNT", order.line_count.into()), ("the number of lines", order.lines)]);
+        let expected = if is_delivered { order.lines } else { 0 };
+        let names = ["the number of delivered lines", "by O_CARRIER_ID it"];
+        checked.equal("3.3.2.7", name, [(names[0], order.lines_delivered), (names[1], expected)]);
+        checked.equal("index", name, [("the number of order_customer entries", order.indexed), ("expected", 1)]);
     }
 
-    fn check_customers(&self, paid: &[AtomicI64], name: &str, checked: &mut Checked) {
-        let mut delivered = vec![0; self.shape.scale.customers as usize];
+    /// `paid` finds what the histories say that a customer paid.
+    fn check_customers<'p>(&self, paid: impl Fn(u32) -> Option<&'p AtomicI64>, name: &str, checked: &mut Checked) {
+        let mut delivered = BTreeMap::new();
         for order in &self.orders {
-            match delivered.get_mut((order.customer as usize).wrapping_sub(1)) {
-                Some(delivered) => *delivered += order.amount,
-                None => checked.expect("3.3.2.10", false, || {
-                    format!("{name} order {}: is of customer {}, who is not", order.number, order.customer)
-                }),
+            *delivered.entry(order.customer).or_insert(0) += order.amount;
+            if paid(order.customer).is_none() {
+                let what = format!("{name} order {}: is of customer {}, who is not", order.number, order.customer);
+                checked.violated("3.3.2.10", what);
             }
         }
-        for customer in &self.customers {
-            let c = customer.number;
-            let Some(place) = place(self.shape, self.w, self.d, c) else {
-                checked.expect("3.3.2.10", false, || format!("{name}: has a customer {c}"));
+        for &Customer { number, balance, paid: ytd, .. } in &self.customers {
+            let Some(paid) = paid(number) else {
+                checked.violated("3.3.2.10", format!("{name}: has a customer {number}"));
                 continue;
             };
-            let (delivered, paid) = (delivered[c as usize - 1], paid[place].load(Ordering::Relaxed));
-            let balance = customer.balance;
-            checked.expect("3.3.2.10", balance == delivered - paid, || {
-                format!(
-                    "{name} customer {c}: C_BALANCE is {balance}, delivered {delivered}, paid by history {paid} (cents)"
-                )
-            });
-            checked.expect("3.3.2.12", balance + customer.paid == delivered, || {
-                let ytd = customer.paid;
-                format!(
-                    "{name} customer {c}: C_BALANCE is {balance}, C_YTD_PAYMENT {ytd}, delivered {delivered} (cents)"
-                )
-            });
+            let name = format_args!("{name} customer {number}");
+            let delivered = delivered.get(&number).copied().unwrap_or(0);
+            let owed = delivered - paid.load(Ordering::Relaxed);
+            checked.equal("3.3.2.10", name, [("C_BALANCE", balance), ("delivered less paid by history", owed)]);
+            checked.equal("3.3.2.12", name, [("C_BALANCE + C_YTD_PAYMENT", balance + ytd), ("delivered", delivered)]);
         }
     }
 }

@@ -10,12 +10,12 @@
 use super::Shape;
 use super::random::Random;
 use super::schema::DISTRICTS;
-use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, StockLevel, Who};
+use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, StockLevel, Transaction, Who};
 use crate::run::recorder::Latencies;
 use crate::run::{Operation, Outcome};
-use crate::store::{Error, Result, Session, Store, Tx};
+use crate::store::{Result, Session, Store};
+use parking_lot::Mutex;
 use seawall_lab::words;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 words! {
@@ -29,16 +29,8 @@ words! {
     }
 }
 
-impl Kind {
-    /// Cards of 100.
-    const fn cards(self) -> usize {
-        match self {
-            Self::NewOrder => 45,
-            Self::Payment => 43,
-            Self::OrderStatus | Self::Delivery | Self::StockLevel => 4,
-        }
-    }
-}
+/// Cards of 100, in the order of [`Kind::ALL`].
+const CARDS: [usize; 5] = [45, 43, 4, 4, 4];
 
 /// The transactions of one kind in the window.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +49,9 @@ pub(crate) struct Stats {
     pub(super) rolled_back: u64,
 }
 
+/// The transactions of all threads.
+pub(crate) type Total = Mutex<Stats>;
+
 impl Stats {
     fn merge(&mut self, other: &Self) {
         for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
@@ -67,27 +62,6 @@ impl Stats {
     }
 }
 
-#[derive(Debug)]
-enum Input {
-    NewOrder(NewOrder),
-    Payment(Payment),
-    OrderStatus(OrderStatus),
-    Delivery(Delivery),
-    StockLevel(StockLevel),
-}
-
-impl Input {
-    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
-        match self {
-            Self::NewOrder(input) => input.run(tx),
-            Self::Payment(input) => input.run(tx),
-            Self::OrderStatus(input) => input.run(tx),
-            Self::Delivery(input) => input.run(tx),
-            Self::StockLevel(input) => input.run(tx),
-        }
-    }
-}
-
 /// One working thread.
 pub(crate) struct Client<'s> {
     shape: Shape,
@@ -95,31 +69,21 @@ pub(crate) struct Client<'s> {
     thread: u16,
     random: Random,
     session: Box<dyn Session + 's>,
-    deck: [Kind; 100],
-    /// Cards used.
-    used: usize,
+    /// Cards left.
+    deck: Vec<Kind>,
     /// The stamp of its last row in the history.
     stamp: u64,
     kind: Kind,
     end: End,
     /// The transaction that met a conflict.
-    pending: Option<Input>,
+    pending: Option<Box<dyn Transaction>>,
     stats: Stats,
-    total: &'s Mutex<Stats>,
+    total: &'s Total,
 }
 
 impl<'s> Client<'s> {
     /// Its counts are added to `total` when it is dropped.
-    pub(crate) fn new(
-        store: &'s dyn Store,
-        shape: Shape,
-        thread: u16,
-        seed: u64,
-        total: &'s Mutex<Stats>,
-    ) -> Result<Self> {
-        let mut deck = [Kind::NewOrder; 100];
-        let cards = Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, kind.cards()));
-        deck.iter_mut().zip(cards).for_each(|(card, kind)| *card = kind);
+    pub(crate) fn new(store: &'s dyn Store, shape: Shape, thread: u16, seed: u64, total: &'s Total) -> Result<Self> {
         Ok(Self {
             shape,
             home: thread % shape.warehouses + 1,
@@ -127,8 +91,7 @@ impl<'s> Client<'s> {
             // Units of a load are below 2^32.
             random: Random::new(seed, 1 << 32 | u64::from(thread)),
             session: store.session()?,
-            deck,
-            used: deck.len(),
+            deck: Vec::new(),
             stamp: 0,
             kind: Kind::NewOrder,
             end: End::Commit,
@@ -138,21 +101,21 @@ impl<'s> Client<'s> {
         })
     }
 
-    fn draw(&mut self) -> Input {
-        if self.used == self.deck.len() {
+    fn draw(&mut self) -> Box<dyn Transaction> {
+        if self.deck.is_empty() {
+            let cards = Kind::ALL.into_iter().zip(CARDS);
+            self.deck.extend(cards.flat_map(|(kind, count)| std::iter::repeat_n(kind, count)));
             self.random.shuffle(&mut self.deck);
-            self.used = 0;
         }
-        self.kind = self.deck[self.used];
-        self.used += 1;
+        self.kind = self.deck.pop().unwrap_or(Kind::NewOrder);
         let w = self.home;
         let d = self.random.range(1, DISTRICTS.into()) as u8;
         match self.kind {
-            Kind::NewOrder => Input::NewOrder(self.new_order(w, d)),
-            Kind::Payment => Input::Payment(self.payment(w, d)),
-            Kind::OrderStatus => Input::OrderStatus(OrderStatus { w, d, who: self.who() }),
-            Kind::Delivery => Input::Delivery(Delivery { w, carrier: self.random.range(1, 10) as u8 }),
-            Kind::StockLevel => Input::StockLevel(StockLevel { w, d, threshold: self.random.range(10, 20) as i16 }),
+            Kind::NewOrder => Box::new(self.new_order(w, d)),
+            Kind::Payment => Box::new(self.payment(w, d)),
+            Kind::OrderStatus => Box::new(OrderStatus { w, d, who: self.who() }),
+            Kind::Delivery => Box::new(Delivery { w, carrier: self.random.range(1, 10) as u8 }),
+            Kind::StockLevel => Box::new(StockLevel { w, d, threshold: self.random.range(10, 20) as i16 }),
         }
     }
 
@@ -160,14 +123,8 @@ impl<'s> Client<'s> {
         let scale = self.shape.scale;
         let random = &mut self.random;
         let count = random.range(5, 15) as usize;
-        let mut order = NewOrder {
-            w,
-            d,
-            c: random.customer(scale.customers),
-            lines: Default::default(),
-            count,
-            fails: random.percent(1),
-        };
+        let (c, fails) = (random.customer(scale.customers), random.percent(1));
+        let mut order = NewOrder { w, d, c, lines: Default::default(), count, fails };
         for line in &mut order.lines[..count] {
             let item = random.item(scale.items);
             let supply = if random.percent(1) { other_warehouse(random, w, self.shape.warehouses) } else { w };
@@ -203,7 +160,7 @@ impl<'s> Client<'s> {
         }
     }
 
-    fn attempt(&mut self, input: &Input) -> Result<()> {
+    fn attempt(&mut self, input: &dyn Transaction) -> Result<()> {
         let mut tx = self.session.begin()?;
         self.end = input.run(&mut *tx)?;
         match self.end {
@@ -229,14 +186,9 @@ impl Operation for Client<'_> {
             Some(input) => input,
             None => self.draw(),
         };
-        match self.attempt(&input) {
-            Ok(()) => Ok(Outcome::Done(1)),
-            Err(Error::Conflict(_)) => {
-                self.pending = Some(input);
-                Ok(Outcome::Conflict)
-            }
-            Err(error) => Err(error),
-        }
+        let outcome = Outcome::of(self.attempt(&*input), 1)?;
+        self.pending = (outcome == Outcome::Conflict).then_some(input);
+        Ok(outcome)
     }
 
     fn recorded(&mut self, latency: Duration, late: bool) {
@@ -251,7 +203,7 @@ impl Operation for Client<'_> {
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        self.total.lock().unwrap_or_else(PoisonError::into_inner).merge(&self.stats);
+        self.total.lock().merge(&self.stats);
     }
 }
 
@@ -261,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_deck_is_full_and_others_are_others() {
-        assert_eq!(Kind::ALL.map(Kind::cards).iter().sum::<usize>(), 100);
+        assert_eq!(CARDS.iter().sum::<usize>(), 100);
         assert!(Kind::ALL.iter().enumerate().all(|(i, kind)| *kind as usize == i));
         let mut random = Random::new(1, 1);
         let mut seen = [0; 5];

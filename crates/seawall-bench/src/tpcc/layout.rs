@@ -9,6 +9,7 @@
 
 use crate::store::{Error, Result};
 use std::marker::PhantomData;
+use std::ops::Add;
 
 /// The store name in errors about the benchmark's own rows.
 pub(super) const NAME: &str = "tpcc";
@@ -77,11 +78,18 @@ impl<T: Column> Field<T> {
     }
 
     pub(super) fn set(&self, row: &mut [u8], value: T) -> Result<()> {
-        match row.get_mut(self.at..self.end()) {
-            Some(place) => place.copy_from_slice(value.bytes().as_ref()),
-            None => return Err(malformed(row, self.at)),
-        }
+        let Some(place) = row.get_mut(self.at..self.end()) else { return Err(malformed(row, self.at)) };
+        place.copy_from_slice(value.bytes().as_ref());
         Ok(())
+    }
+}
+
+impl<T: Column + Copy + Add<Output = T>> Field<T> {
+    /// Adds to a number; returns the sum.
+    pub(super) fn add(&self, row: &mut [u8], more: T) -> Result<T> {
+        let sum = self.get(row)? + more;
+        self.set(row, sum)?;
+        Ok(sum)
     }
 }
 

@@ -5,15 +5,14 @@
 //!    depends only on the seed and the unit.
 //! 2. Every consistency condition holds when the last part is committed; not before.
 
-use super::layout::NAME;
 use super::random::{LastName, Random};
 use super::schema::{
     CUSTOMER, CUSTOMER_NAME, DISTRICT, DISTRICTS, HISTORY, ITEM, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, STOCK,
     WAREHOUSE, customer, district, history, item, key, order_line, orders, stock, warehouse,
 };
-use super::{Shape, now_us};
+use super::{Scale, Shape, now_us};
 use crate::run::{Operation, Outcome};
-use crate::store::{Error, Result, Session, Store};
+use crate::store::{Result, Session, Store};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Rows of a part, approximately.
@@ -70,15 +69,14 @@ impl<'s> Loader<'s> {
     /// The rows of the next part; empty when all is loaded.
     fn part(&mut self) -> Result<Rows> {
         loop {
-            if self.unit.is_none() {
-                let Some((number, unit)) = self.units.take(self.shape.warehouses) else { return Ok(Rows::new()) };
-                self.unit = Some(UnitLoad::new(unit, self.shape, Random::new(self.seed, number.into())));
-            }
             let rows = self.unit.as_mut().map_or_else(|| Ok(Rows::new()), UnitLoad::part)?;
             if !rows.is_empty() {
                 return Ok(rows);
             }
-            self.unit = None;
+            let Some((number, unit)) = self.units.take(self.shape.warehouses) else { return Ok(rows) };
+            let (random, ordering) =
+                (Random::new(self.seed, number.into()), (1..=self.shape.scale.customers).collect());
+            self.unit = Some(UnitLoad { unit, shape: self.shape, random, done: 0, ordering });
         }
     }
 }
@@ -93,15 +91,11 @@ impl Operation for Loader<'_> {
         }
         let mut tx = self.session.begin()?;
         let put = self.pending.iter().try_for_each(|(table, key, value)| tx.put(*table, key, value));
-        match put.and_then(|()| tx.commit()) {
-            Ok(()) => {
-                let rows = self.pending.len() as u64;
-                self.pending.clear();
-                Ok(Outcome::Done(rows))
-            }
-            Err(Error::Conflict(_)) => Ok(Outcome::Conflict),
-            Err(error) => Err(error),
+        let outcome = Outcome::of(put.and_then(|()| tx.commit()), self.pending.len() as u64)?;
+        if outcome != Outcome::Conflict {
+            self.pending.clear();
         }
+        Ok(outcome)
     }
 }
 
@@ -119,9 +113,8 @@ struct UnitLoad {
     unit: Unit,
     shape: Shape,
     random: Random,
-    /// Items or customers done, and orders.
+    /// Items done; or customers, then orders.
     done: u32,
-    orders_done: u32,
     /// Customers in the order of their orders (clause 4.3.3.1).
     ordering: Vec<u32>,
 }
@@ -135,59 +128,33 @@ fn push_text(row: &mut Vec<u8>, random: &mut Random, from: u32, to: u32) {
 }
 
 fn push_address(row: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..3 {
-        push_text(row, random, 10, 20);
-    }
+    (0..3).for_each(|_| push_text(row, random, 10, 20));
 }
 
 impl UnitLoad {
-    fn new(unit: Unit, shape: Shape, random: Random) -> Self {
-        Self { unit, shape, random, done: 0, orders_done: 0, ordering: Vec::new() }
-    }
-
     /// The next rows; empty when the unit is complete.
     fn part(&mut self) -> Result<Rows> {
-        let scale = self.shape.scale;
+        let Scale { items, customers } = self.shape.scale;
+        let (part, total) = match self.unit {
+            Unit::Items | Unit::Warehouse(_) => (PART_ROWS, items),
+            Unit::District(..) if self.done < customers => (PART_CUSTOMERS, customers),
+            Unit::District(..) => (PART_ORDERS, 2 * customers),
+        };
         let mut rows = Rows::new();
         match self.unit {
-            Unit::Items => {
-                let end = (self.done + PART_ROWS).min(scale.items);
-                for i in self.done + 1..=end {
-                    rows.push((ITEM, key::item(i), self.item()?));
-                }
-                self.done = end;
+            Unit::Warehouse(w) if self.done == 0 => rows.push((WAREHOUSE, key::warehouse(w), self.warehouse()?)),
+            Unit::District(w, d) if self.done == 0 => rows.push((DISTRICT, key::district(w, d), self.district()?)),
+            Unit::District(..) if self.done == customers => self.random.shuffle(&mut self.ordering),
+            _ => {}
+        }
+        for n in self.done + 1..=(self.done + part).min(total) {
+            match self.unit {
+                Unit::Items => rows.push((ITEM, key::item(n), self.item()?)),
+                Unit::Warehouse(w) => rows.push((STOCK, key::stock(w, n), self.stock()?)),
+                Unit::District(w, d) if n <= customers => self.customer(w, d, n, &mut rows)?,
+                Unit::District(w, d) => self.order(w, d, n - customers, &mut rows)?,
             }
-            Unit::Warehouse(w) => {
-                if self.done == 0 {
-                    rows.push((WAREHOUSE, key::warehouse(w), self.warehouse()?));
-                }
-                let end = (self.done + PART_ROWS).min(scale.items);
-                for i in self.done + 1..=end {
-                    rows.push((STOCK, key::stock(w, i), self.stock()?));
-                }
-                self.done = end;
-            }
-            Unit::District(w, d) if self.done < scale.customers => {
-                if self.done == 0 {
-                    rows.push((DISTRICT, key::district(w, d), self.district()?));
-                }
-                let end = (self.done + PART_CUSTOMERS).min(scale.customers);
-                for c in self.done + 1..=end {
-                    self.customer(w, d, c, &mut rows)?;
-                }
-                self.done = end;
-            }
-            Unit::District(w, d) => {
-                if self.orders_done == 0 {
-                    self.ordering = (1..=scale.customers).collect();
-                    self.random.shuffle(&mut self.ordering);
-                }
-                let end = (self.orders_done + PART_ORDERS).min(scale.customers);
-                for o in self.orders_done + 1..=end {
-                    self.order(w, d, o, &mut rows)?;
-                }
-                self.orders_done = end;
-            }
+            self.done = n;
         }
         Ok(rows)
     }
@@ -286,9 +253,7 @@ impl UnitLoad {
     fn order(&mut self, w: u16, d: u8, o: u32, rows: &mut Rows) -> Result<()> {
         let scale = self.shape.scale;
         let delivered = o <= scale.delivered();
-        let Some(&c) = self.ordering.get(o as usize - 1) else {
-            return Err(Error::failed(NAME, format_args!("no customer is left for order {o} of district {d}")));
-        };
+        let c = self.ordering[o as usize - 1];
         let random = &mut self.random;
         let (now, lines) = (now_us(), random.range(5, 15) as u8);
         let mut row = vec![0; orders::BYTES];

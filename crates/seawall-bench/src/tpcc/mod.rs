@@ -84,18 +84,11 @@ fn scan(tx: &mut dyn Tx, table: usize, from: &[u8], to: &[u8], visit: &mut Read<
     visited
 }
 
-/// The key of the first or last row of a range.
-fn edge<T>(
-    tx: &mut dyn Tx,
-    table: usize,
-    from: &[u8],
-    to: &[u8],
-    backward: bool,
-    read: impl Fn(&[u8]) -> Result<T>,
-) -> Result<Option<T>> {
+/// The last number in the key of the first or last row of a range.
+fn edge(tx: &mut dyn Tx, table: usize, from: &[u8], to: &[u8], backward: bool) -> Result<Option<u32>> {
     let mut found = None;
     tx.scan(table, from, to, backward, &mut |key, _| {
-        found = Some(read(key));
+        found = Some(layout::last_u32_of(key));
         false
     })?;
     found.transpose()

@@ -21,16 +21,9 @@ pub(super) struct Random(Pcg64Mcg);
 impl Random {
     /// `of` distinguishes sources of one seed.
     pub(super) fn new(seed: u64, of: u64) -> Self {
-        Self(Pcg64Mcg::new(
-            (u128::from(seed) << 64 | u128::from(of)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) | 1,
-        ))
-        .stirred()
-    }
-
-    /// Skips the first outputs, which are alike for similar states.
-    fn stirred(mut self) -> Self {
-        self.0 = Pcg64Mcg::from_rng(&mut Pcg64Mcg::from_rng(&mut self.0));
-        self
+        let state = (u128::from(seed) << 64 | u128::from(of)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        // Skips the first outputs, which are alike for similar states.
+        Self(Pcg64Mcg::from_rng(&mut Pcg64Mcg::from_rng(&mut Pcg64Mcg::new(state | 1))))
     }
 
     /// Uniform in `from..=to`.

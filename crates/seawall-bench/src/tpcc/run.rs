@@ -13,19 +13,18 @@ use super::client::{Client, Kind, Stats};
 use super::load::{Loader, Units, rows_about};
 use super::{Scale, Shape, TABLES};
 use crate::observe::{Observer, drop_page_cache};
-use crate::results::{CellResult, Load};
+use crate::results::{CellResult, Load, named};
 use crate::run::cell::{Open, Ran, RunError, machine};
-use crate::run::charge::Charged;
+use crate::run::charge::charge;
 use crate::run::data_dir::{DataDir, Marker};
-use crate::run::drive::{Driven, Limit, Spec, drive};
+use crate::run::drive::{Limit, Spec, drive};
 use crate::run::{Cell, RunConfig};
 use crate::store::Store;
+use parking_lot::Mutex;
 use seawall_lab::run::Progress;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 /// The most warehouses: their number has two bytes.
 pub const WAREHOUSES_MAX: u16 = u16::MAX - 1;
@@ -56,32 +55,27 @@ impl TpccRun {
     /// Checks the request before anything is written.
     ///
     /// # Errors
-    /// [`RunError::Refused`].
-    pub fn check(&self) -> Result<(), RunError> {
-        let threads = self.cell.threads;
-        let refused = |why: String| Err(RunError::Refused(why));
-        if threads == 0 || threads > 4096 {
-            return refused(format!("--threads {threads}: give 1 to 4096"));
-        }
+    /// What to give instead.
+    pub fn check(&self) -> Result<(), String> {
+        self.cell.check_threads()?;
         if self.warehouses == 0 || self.warehouses > WAREHOUSES_MAX {
-            return refused(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.warehouses));
+            return Err(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.warehouses));
         }
         if self.scale.items == 0 || self.scale.customers == 0 {
-            return refused("the scale needs at least one item and one customer".into());
+            return Err("the scale needs at least one item and one customer".into());
         }
         Ok(())
     }
 
     fn marker(&self) -> Marker {
-        [
+        named([
             ("store", self.cell.store.clone()),
             ("workload", "tpcc".into()),
             ("warehouses", self.warehouses.to_string()),
             ("items", self.scale.items.to_string()),
             ("customers", self.scale.customers.to_string()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        ])
+        .collect()
     }
 
     /// Runs the cell, then checks the consistency of the data.
@@ -95,24 +89,23 @@ impl TpccRun {
         let settings = self.cell.settings(&self.config, data_dir.data(), &TABLES, data_bytes);
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(data_dir.dir()).map_err(RunError::Refused)?;
+            drop_page_cache(data_dir.dir())?;
         }
         let store = open(&settings)?;
         let (mut ran, mut checked) = (Ran::default(), None);
+        let (shape, threads, seed) = (self.shape(), self.cell.threads, self.cell.seed);
         let mut observer = Observer::new(data_dir.dir());
         if !data_dir.is_loaded() {
-            let mut driven = self.fill(&*store, &mut observer, progress, stop);
+            let spec = Spec::new(threads, Limit::Finished { ops: rows_about(shape) }, stop);
+            let units = Units::default();
+            let driven =
+                drive(&spec, &mut observer, progress, "loading", |_| Loader::new(&*store, shape, seed, &units));
             if driven.interrupted || driven.error.is_some() {
                 store.close()?;
                 let interrupted = driven.interrupted;
-                return driven.error.take().map_or(Ok((Ran { interrupted, ..ran }, None)), |error| Err(error.into()));
+                return driven.error.map_or(Ok((Ran { interrupted, ..ran }, None)), |error| Err(error.into()));
             }
-            progress.begin("settling", 1);
-            let began = Instant::now();
-            store.settle()?;
-            let (seconds, settle_seconds) = (driven.window.as_secs_f64(), began.elapsed().as_secs_f64());
-            let rows_per_s = driven.ops as f64 / seconds.max(1e-9);
-            ran.load = Some(Load { rows_per_s, seconds, settle_seconds });
+            ran.load = Some(Load::settled(&*store, driven.ops, driven.window.as_secs_f64(), progress)?);
             data_dir.set_loaded()?;
         }
         if self.config.load_only {
@@ -122,54 +115,30 @@ impl TpccRun {
         progress.begin("reading all once", TABLES.len() as u64);
         read_all(&*store, progress)?;
         let machine = machine(data_dir.dir());
-        let (mut driven, stats) = self.drive(&*store, &mut observer, progress, stop);
+        let (total, steady) = (Mutex::new(Stats::default()), store.steady());
+        let spec = self.config.spec(threads, &*steady, stop);
+        let mut driven = drive(&spec, &mut observer, progress, "tpcc", |thread| {
+            Client::new(&*store, shape, thread as u16, seed, &total)
+        });
         ran.error = driven.error.take();
         ran.interrupted = driven.interrupted;
         let whole = ran.error.is_none() && !ran.interrupted;
-        let charged = whole.then(|| Charged::settle(&*store, &mut driven, &mut observer, progress)).transpose()?;
+        let charged = whole.then(|| charge(&*store, &mut driven, &mut observer, progress)).transpose()?;
         let mut result = self.cell.result(&driven, &store.about(), machine, ran.load.clone());
-        charged.into_iter().for_each(|charged| charged.describe(&mut result));
-        if ran.error.is_none() && !ran.interrupted {
+        if whole {
             progress.begin("checking consistency", 1);
-            match check(&*store, self.shape(), self.cell.threads) {
+            match check(&*store, shape, threads) {
                 Ok(found) => checked = Some(found),
                 Err(error) => ran.error = Some(error),
             }
         }
-        self.describe(&mut result, &stats, checked.as_ref());
+        self.describe(&mut result, &total.into_inner(), checked.as_ref());
+        result.extra.extend(named(charged.into_iter().flatten()));
         ran.result = Some(result);
+        drop(steady);
         let closed = store.close();
         ran.error = ran.error.or(closed.err());
         Ok((ran, checked))
-    }
-
-    fn fill(
-        &self,
-        store: &dyn Store,
-        observer: &mut Observer<'_>,
-        progress: &mut dyn Progress,
-        stop: &AtomicBool,
-    ) -> Driven {
-        let limit = Limit::Finished { ops: rows_about(self.shape()) };
-        let spec = Spec::new(self.cell.threads, limit, stop);
-        let units = Units::default();
-        drive(&spec, observer, progress, "loading", |_| Loader::new(store, self.shape(), self.cell.seed, &units))
-    }
-
-    fn drive(
-        &self,
-        store: &dyn Store,
-        observer: &mut Observer<'_>,
-        progress: &mut dyn Progress,
-        stop: &AtomicBool,
-    ) -> (Driven, Stats) {
-        let steady = store.steady();
-        let spec = self.config.spec(self.cell.threads, &*steady, stop);
-        let total = Mutex::new(Stats::default());
-        let driven = drive(&spec, observer, progress, "tpcc", |thread| {
-            Client::new(store, self.shape(), thread as u16, self.cell.seed, &total)
-        });
-        (driven, total.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Adds the figures of TPC-C.
@@ -198,7 +167,7 @@ impl TpccRun {
             ("transactions", transactions.collect::<serde_json::Map<_, _>>().into()),
             ("violations", violations.into()),
         ];
-        result.extra.extend(extra.map(|(name, value)| (name.to_owned(), value)));
+        result.extra = named(extra).collect();
     }
 }
 
@@ -220,10 +189,7 @@ fn read_all(store: &dyn Store, progress: &mut dyn Progress) -> crate::Result<()>
 #[must_use]
 pub(crate) fn table(result: &CellResult) -> Option<String> {
     let transactions = result.extra.get("transactions")?.as_object()?;
-    let mut text = format!(
-        "{:<14}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
-        "transaction", "done", "p50 us", "p95 us", "p99 us", "max us"
-    );
+    let mut text = "transaction           done      p50 us      p95 us      p99 us      max us\n".to_owned();
     for kind in Kind::ALL {
         let Some(of_kind) = transactions.get(kind.word()) else { continue };
         let figure = |name: &str| of_kind.get(name).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);

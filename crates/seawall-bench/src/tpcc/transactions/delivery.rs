@@ -1,10 +1,10 @@
 //! Delivery (clause 2.7): the oldest undelivered order of each district. All ten in one transaction, as
 //! clause 2.7.4.2 allows; run at once, not queued.
 
-use super::super::layout::{Key, NAME, last_u32_of};
+use super::super::layout::{Key, NAME};
 use super::super::schema::{CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
 use super::super::{edge, now_us, scan};
-use super::{End, lock};
+use super::{End, Transaction, lock};
 use crate::store::{Error, Result, Tx};
 
 #[derive(Debug, Clone)]
@@ -13,8 +13,8 @@ pub(in crate::tpcc) struct Delivery {
     pub(in crate::tpcc) carrier: u8,
 }
 
-impl Delivery {
-    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+impl Transaction for Delivery {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
         let now = now_us();
         for d in 1..=DISTRICTS {
             if let Some(o) = self.oldest(tx, d)? {
@@ -23,12 +23,14 @@ impl Delivery {
         }
         Ok(End::Commit)
     }
+}
 
+impl Delivery {
     /// Locks the oldest new-order of a district; `None` when there is none.
     fn oldest(&self, tx: &mut dyn Tx, d: u8) -> Result<Option<u32>> {
         let to = key::district(self.w, d).after();
         let (mut from, mut passed) = (key::order(self.w, d, 0), false);
-        while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false, last_u32_of)? {
+        while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false)? {
             if tx.get_for_update(NEW_ORDER, &key::order(self.w, d, o))?.is_some() {
                 return Ok(Some(o));
             }
@@ -67,10 +69,8 @@ impl Delivery {
 
         let customer_key = key::customer(self.w, d, c);
         let mut row = lock(tx, CUSTOMER, &customer_key)?;
-        let balance = customer::BALANCE.get(&row)? + amount;
-        customer::BALANCE.set(&mut row, balance)?;
-        let count = customer::DELIVERY_CNT.get(&row)? + 1;
-        customer::DELIVERY_CNT.set(&mut row, count)?;
+        customer::BALANCE.add(&mut row, amount)?;
+        customer::DELIVERY_CNT.add(&mut row, 1)?;
         tx.put(CUSTOMER, &customer_key, &row)?;
         tx.delete(NEW_ORDER, &order_key)
     }

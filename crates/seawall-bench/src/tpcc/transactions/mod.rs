@@ -37,6 +37,11 @@ pub(super) enum End {
     RollBack,
 }
 
+/// A transaction with its input.
+pub(super) trait Transaction {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End>;
+}
+
 /// How a customer is selected.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Who {
@@ -73,7 +78,7 @@ fn missing(table: usize, key: &Key) -> Error {
 }
 
 /// A row that must exist.
-fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
+pub(super) fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
     tx.get(table, key)?.ok_or_else(|| missing(table, key))
 }
 

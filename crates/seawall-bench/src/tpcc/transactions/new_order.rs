@@ -10,7 +10,7 @@ use super::super::schema::{
     CUSTOMER, DISTRICT, ITEM, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, STOCK, WAREHOUSE, customer, district,
     item, key, order_line, orders, stock, warehouse,
 };
-use super::{End, get, lock};
+use super::{End, Transaction, get, lock};
 use crate::store::{Error, Result, Tx};
 use std::hint::black_box;
 
@@ -45,8 +45,8 @@ struct Worked {
     info: [u8; 24],
 }
 
-impl NewOrder {
-    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+impl Transaction for NewOrder {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
         let (w, d) = (self.w, self.d);
         let tax = warehouse::TAX.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
         let buyer = get(tx, CUSTOMER, &key::customer(w, d, self.c))?;
@@ -72,8 +72,7 @@ impl NewOrder {
 
         let district_key = key::district(w, d);
         let mut row = lock(tx, DISTRICT, &district_key)?;
-        let o = district::NEXT_O_ID.get(&row)?;
-        district::NEXT_O_ID.set(&mut row, o + 1)?;
+        let o = district::NEXT_O_ID.add(&mut row, 1)? - 1;
         let taxes = u64::from(tax) + u64::from(district::TAX.get(&row)?);
         tx.put(DISTRICT, &district_key, &row)?;
 
@@ -101,7 +100,9 @@ impl NewOrder {
         black_box(total * u64::from(10_000u16.saturating_sub(discount)) * (10_000 + taxes) / 100_000_000);
         Ok(if self.fails { End::RollBack } else { End::Commit })
     }
+}
 
+impl NewOrder {
     /// Locks and changes the stock of each line, in the order of warehouse and item.
     fn take_from_stock(&self, tx: &mut dyn Tx, lines: &[Line], worked: &mut [Worked; LINES_MAX]) -> Result<()> {
         let mut order: [u8; LINES_MAX] = std::array::from_fn(|i| i as u8);
@@ -111,17 +112,11 @@ impl NewOrder {
             let (line, worked) = (&lines[usize::from(i)], &mut worked[usize::from(i)]);
             let stock_key = key::stock(line.supply, line.item);
             let mut row = lock(tx, STOCK, &stock_key)?;
-            let wanted = i16::from(line.quantity);
-            let left = stock::QUANTITY.get(&row)? - wanted;
+            let left = stock::QUANTITY.get(&row)? - i16::from(line.quantity);
             stock::QUANTITY.set(&mut row, if left >= 10 { left } else { left + 91 })?;
-            let ytd = stock::YTD.get(&row)? + u32::from(line.quantity);
-            stock::YTD.set(&mut row, ytd)?;
-            let count = stock::ORDER_CNT.get(&row)? + 1;
-            stock::ORDER_CNT.set(&mut row, count)?;
-            if line.supply != self.w {
-                let count = stock::REMOTE_CNT.get(&row)? + 1;
-                stock::REMOTE_CNT.set(&mut row, count)?;
-            }
+            stock::YTD.add(&mut row, line.quantity.into())?;
+            stock::ORDER_CNT.add(&mut row, 1)?;
+            stock::REMOTE_CNT.add(&mut row, u32::from(line.supply != self.w))?;
             worked.info = stock::dist(self.d).get(&row)?;
             worked.original = worked.original && is_original(row.get(stock::DATA..).unwrap_or_default());
             tx.put(STOCK, &stock_key, &row)?;

@@ -1,9 +1,8 @@
 //! Order-status (clause 2.6): a customer's last order. Reads only.
 
-use super::super::layout::last_u32_of;
 use super::super::schema::{CUSTOMER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
 use super::super::{edge, scan};
-use super::{End, Who, get, missing};
+use super::{End, Transaction, Who, get, missing};
 use crate::store::{Result, Tx};
 use std::hint::black_box;
 
@@ -14,14 +13,14 @@ pub(in crate::tpcc) struct OrderStatus {
     pub(in crate::tpcc) who: Who,
 }
 
-impl OrderStatus {
-    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+impl Transaction for OrderStatus {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
         let (w, d) = (self.w, self.d);
         let c = self.who.find(tx, w, d)?;
         let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
         black_box((customer::BALANCE.get(&row)?, row.get(customer::FIRST..)));
         let prefix = key::orders_of(w, d, c);
-        let last = edge(tx, ORDER_CUSTOMER, &prefix, &prefix.after(), true, last_u32_of)?;
+        let last = edge(tx, ORDER_CUSTOMER, &prefix, &prefix.after(), true)?;
         let o = last.ok_or_else(|| missing(ORDER_CUSTOMER, &prefix))?;
         let order_key = key::order(w, d, o);
         let row = get(tx, ORDERS, &order_key)?;

@@ -3,10 +3,9 @@
 use super::super::layout::{skip_texts, text};
 use super::super::now_us;
 use super::super::schema::{CUSTOMER, DISTRICT, HISTORY, WAREHOUSE, customer, district, history, key, warehouse};
-use super::{End, Who, lock};
+use super::{End, Transaction, Who, lock};
 use crate::store::{Result, Tx};
 use std::hint::black_box;
-use std::io::Write as _;
 
 #[derive(Debug, Clone)]
 pub(in crate::tpcc) struct Payment {
@@ -23,18 +22,15 @@ pub(in crate::tpcc) struct Payment {
     pub(in crate::tpcc) thread: u16,
 }
 
-impl Payment {
-    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+impl Transaction for Payment {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
         let amount = i64::from(self.amount);
         let c = self.who.find(tx, self.c_w, self.c_d)?;
         let customer_key = key::customer(self.c_w, self.c_d, c);
         let mut row = lock(tx, CUSTOMER, &customer_key)?;
-        let balance = customer::BALANCE.get(&row)? - amount;
-        customer::BALANCE.set(&mut row, balance)?;
-        let paid = customer::YTD_PAYMENT.get(&row)? + amount;
-        customer::YTD_PAYMENT.set(&mut row, paid)?;
-        let count = customer::PAYMENT_CNT.get(&row)? + 1;
-        customer::PAYMENT_CNT.set(&mut row, count)?;
+        customer::BALANCE.add(&mut row, -amount)?;
+        customer::YTD_PAYMENT.add(&mut row, amount)?;
+        customer::PAYMENT_CNT.add(&mut row, 1)?;
         if customer::CREDIT.get(&row)? == *b"BC" {
             self.note(c, &mut row)?;
         }
@@ -43,18 +39,15 @@ impl Payment {
 
         let district_key = key::district(self.w, self.d);
         let mut of_district = lock(tx, DISTRICT, &district_key)?;
-        let ytd = district::YTD.get(&of_district)? + amount;
-        district::YTD.set(&mut of_district, ytd)?;
+        district::YTD.add(&mut of_district, amount)?;
         tx.put(DISTRICT, &district_key, &of_district)?;
 
         let warehouse_key = key::warehouse(self.w);
         let mut of_warehouse = lock(tx, WAREHOUSE, &warehouse_key)?;
-        let ytd = warehouse::YTD.get(&of_warehouse)? + amount;
-        warehouse::YTD.set(&mut of_warehouse, ytd)?;
+        warehouse::YTD.add(&mut of_warehouse, amount)?;
         tx.put(WAREHOUSE, &warehouse_key, &of_warehouse)?;
 
-        let mut row = Vec::with_capacity(history::DATA + 24);
-        row.resize(history::DATA, 0);
+        let mut row = vec![0; history::DATA];
         history::AMOUNT.set(&mut row, self.amount)?;
         history::DATE.set(&mut row, now_us())?;
         history::C_ID.set(&mut row, c)?;
@@ -67,26 +60,15 @@ impl Payment {
         tx.put(HISTORY, &key::history(self.w, self.stamp, self.thread), &row)?;
         Ok(End::Commit)
     }
+}
 
+impl Payment {
     /// Inserts the payment at the front of the data of a customer with bad credit, and cuts off its end.
     fn note(&self, c: u32, row: &mut Vec<u8>) -> Result<()> {
         let at = skip_texts(row, customer::FIRST, customer::TEXTS)?;
-        let mut note = [0; 64];
-        let room = note.len();
-        let mut rest = &mut note[..];
-        // Six numbers of at most ten digits: with a valid `w` and `c` they fit.
-        drop(write!(
-            rest,
-            "{c} {} {} {} {} {}.{:02}|",
-            self.c_d,
-            self.c_w,
-            self.d,
-            self.w,
-            self.amount / 100,
-            self.amount % 100
-        ));
-        let used = room - rest.len();
-        row.splice(at..at, note[..used].iter().copied());
+        let Self { w, d, c_w, c_d, amount, .. } = self;
+        let note = format!("{c} {c_d} {c_w} {d} {w} {}.{:02}|", amount / 100, amount % 100);
+        row.splice(at..at, note.into_bytes());
         row.truncate(at + customer::DATA_BYTES_MAX);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::super::scan;
 use super::super::schema::{DISTRICT, ORDER_LINE, STOCK, district, key, order_line, stock};
-use super::{End, get};
+use super::{End, Transaction, get};
 use crate::store::{Result, Tx};
 use std::hint::black_box;
 
@@ -16,8 +16,8 @@ pub(in crate::tpcc) struct StockLevel {
     pub(in crate::tpcc) threshold: i16,
 }
 
-impl StockLevel {
-    pub(in crate::tpcc) fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+impl Transaction for StockLevel {
+    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
         let next = district::NEXT_O_ID.get(&get(tx, DISTRICT, &key::district(self.w, self.d))?)?;
         let from = key::order(self.w, self.d, next.saturating_sub(ORDERS_BACK));
         let to = key::order(self.w, self.d, next);
