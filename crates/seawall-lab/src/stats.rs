@@ -25,6 +25,17 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The distinct values, in the order in which they first occur.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut out = Vec::new();
+    for value in values {
+        if !out.contains(&value) {
+            out.push(value);
+        }
+    }
+    out
+}
+
 /// A median with its distribution-free confidence interval.
 ///
 /// ```

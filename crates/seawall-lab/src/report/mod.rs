@@ -13,7 +13,7 @@ mod tests;
 
 use crate::cell::{Access, Experiment, Preparation, Sync};
 use crate::evidence::{Line, Lines, Panel, Point};
-use crate::experiment::{definition, published, source, verdicts};
+use crate::experiment::{Published, definition, published, source, verdicts};
 use crate::plan;
 use crate::results::{CellResult, Results};
 use crate::settings::recommend;
@@ -260,21 +260,16 @@ fn experiment(results: &Results, experiment: Experiment) -> String {
 
 /// The published rates, by threads where they were published so.
 fn published_table(experiment: Experiment, note: &str) -> Option<Panel> {
-    const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
     let figures = published(experiment);
-    if figures.iter().all(|p| p.threads.is_none_or(|t| t == 1)) {
-        let rows = figures.iter().map(|p| vec![p.what.to_owned(), text::count(p.rate)]).collect();
-        return Panel::table("Published", note, &["", "per second"], rows);
-    }
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for p in figures {
-        if rows.last().is_none_or(|row| row[0] != p.what) {
-            let rate = |t| figures.iter().find(|f| f.what == p.what && f.threads == Some(t)).map(|f| f.rate);
-            let rates = THREADS.map(|t| text::or_missing(rate(t), text::count));
-            rows.push([p.what.to_owned()].into_iter().chain(rates).collect());
-        }
-    }
-    Panel::table("Published", note, &["per second, by threads", "1", "2", "4", "8", "16"], rows)
+    let row = |p: &Published, n: usize| {
+        let rates = (0..n).map(|i| text::or_missing(p.rates.get(i), |rate| text::count(*rate)));
+        std::iter::once(p.what.to_owned()).chain(rates).collect()
+    };
+    let (head, n): (&[_], _) = match figures.iter().any(|p| p.rates.len() > 1) {
+        true => (&["per second, by threads", "1", "2", "4", "8", "16"], Published::THREADS.len()),
+        false => (&["", "per second"], 1),
+    };
+    Panel::table("Published", note, head, figures.iter().map(|p| row(p, n)).collect())
 }
 
 /// The cells whose latency and steadiness are shown.
