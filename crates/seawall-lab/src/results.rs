@@ -437,6 +437,11 @@ impl Results {
         self.cells.iter().find(|c| c.id == id && !c.rounds.is_empty())
     }
 
+    /// Records why a cell was not measured.
+    pub(crate) fn skip(&mut self, spec: &CellSpec, reason: String) {
+        self.skipped.push(Skipped { id: spec.id(), title: spec.title(), reason });
+    }
+
     /// The number of measured cells.
     pub(crate) fn measured(&self) -> usize {
         self.cells.iter().filter(|c| !c.rounds.is_empty()).count()

@@ -7,6 +7,7 @@
 //! 3. Before anything is written, the space it may take is checked against the reserve.
 
 use super::LabError;
+use super::error::{check_space, directory_error};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use seawall_io::{Create, Disk, Handle, OpenHow, OsDisk};
@@ -32,31 +33,22 @@ impl Scratch {
         }
         let _turn = Turn::wait(parent);
         sweep(disk, parent);
-        let available = disk.free_bytes(parent)?.saturating_sub(reserve);
-        if available < needed {
-            return Err(LabError::NoSpace { path: parent.into(), needed, available, reserve });
-        }
+        check_space(parent, disk.free_bytes(parent)?, needed, reserve)?;
         let mut n = std::process::id();
         let dir = loop {
             let dir = parent.join(format!("{PREFIX}{n}"));
             match std::fs::create_dir(&dir) {
                 Ok(()) => break dir,
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => n = n.wrapping_add(1),
-                Err(e) => {
-                    let errno = e.raw_os_error().unwrap_or(5);
-                    return Err(seawall_io::IoError::os(seawall_io::Op::Directory, &dir, errno).into());
-                }
+                Err(e) => return Err(directory_error(&dir, &e)),
             }
         };
         let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
         let locked = disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock));
-        match locked {
-            Ok(lock) => Ok(Self { dir, _lock: lock }),
-            Err(e) => {
-                drop(std::fs::remove_dir_all(&dir));
-                Err(e.into())
-            }
-        }
+        locked.map(|lock| Self { dir: dir.clone(), _lock: lock }).map_err(|e| {
+            drop(std::fs::remove_dir_all(&dir));
+            e.into()
+        })
     }
 }
 
@@ -64,11 +56,8 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(e) = std::fs::remove_dir_all(&self.dir) {
             // A closed standard error must not turn the clean-up into a panic.
-            drop(writeln!(
-                std::io::stderr(),
-                "seawall lab: could not remove {}: {e}; remove it by hand",
-                self.dir.display()
-            ));
+            let dir = self.dir.display();
+            drop(writeln!(std::io::stderr(), "seawall lab: could not remove {dir}: {e}; remove it by hand"));
         }
     }
 }
@@ -95,16 +84,11 @@ impl Turn {
 /// Removes the directories of dead runs.
 fn sweep(disk: &OsDisk, parent: &Path) {
     for path in disk.list(parent).unwrap_or_default() {
-        let ours = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
-        if !ours || path.is_symlink() {
-            continue;
-        }
+        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let Some(number) = name.strip_prefix(PREFIX).filter(|_| !path.is_symlink()) else { continue };
         // Killed between creating its directory and its lock: the directory is empty, so removing it loses
         // nothing.
-        let made_by_us = path.file_name().is_some_and(|n| {
-            n.to_string_lossy().strip_prefix(PREFIX).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
-        });
-        if made_by_us && std::fs::remove_dir(&path).is_ok() {
+        if number.bytes().all(|b| b.is_ascii_digit()) && std::fs::remove_dir(&path).is_ok() {
             continue;
         }
         // Only a directory whose lock file exists and is not locked belongs to a dead run.

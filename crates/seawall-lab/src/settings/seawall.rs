@@ -1,5 +1,7 @@
 //! The keys of `seawall.toml`. One function per key; each returns the default with a reason if there is no
 //! evidence.
+//!
+//! - The defaults are the engine's own; a test in a crate that has the engine compares them.
 
 use super::{Key, Recommendation, round_down, write_capacity};
 use crate::cell::{Access, Preparation, Sync};

@@ -83,6 +83,7 @@ pub(crate) enum Answer {
     Unclear,
 }
 
+/// Two measured cells and how their rates compare.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
     pub(crate) a: &'a CellResult,
