@@ -433,7 +433,11 @@ impl Results {
     /// The cell with exactly this spec.
     #[must_use]
     pub fn cell(&self, spec: &CellSpec) -> Option<&CellResult> {
-        let id = spec.id();
+        self.cell_by_id(&spec.id())
+    }
+
+    /// The measured cell with this id.
+    pub(crate) fn cell_by_id(&self, id: &str) -> Option<&CellResult> {
         self.cells.iter().find(|c| c.id == id && !c.rounds.is_empty())
     }
 
