@@ -27,7 +27,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &FIGURES,
     cells,
-    conclude,
+    conclude: &[append, prepared, preallocated, paced_fill, o_dsync],
     evidence,
 };
 
@@ -110,17 +110,14 @@ pub(crate) fn overwrite_against(results: &Results, preparation: Preparation) -> 
     against(Access::Buffered).or_else(|| against(Access::Direct))
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    append(results, w);
+/// Each way to prepare a file, against a file written before.
+fn prepared(results: &Results, w: &mut Writer<'_>) {
     reserved(results, w, Preparation::Unwritten, "unwritten", "writing into fallocated space");
     reserved(results, w, Preparation::KeepSize, "keep-size", "appending into reserved space");
     zero_fill(results, w, Preparation::ZeroFilledNow, "zero-fill-now", "at once");
     zero_fill(results, w, Preparation::ZeroFilledWait, "zero-fill-wait", "20 s later");
     written(results, w, Preparation::WriteZeroes, "write-zeroes", "space prepared by WRITE_ZEROES");
     written(results, w, Preparation::Recycled, "recycled", "a recycled file");
-    preallocated(results, w);
-    paced_fill(results, w);
-    o_dsync(results, w);
 }
 
 fn append(results: &Results, w: &mut Writer<'_>) {

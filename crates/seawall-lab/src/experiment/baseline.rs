@@ -14,7 +14,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     source: None,
     figures: &[],
     cells,
-    conclude,
+    conclude: &[bandwidth],
     evidence,
 };
 
@@ -80,7 +80,7 @@ pub(crate) fn rotates(results: &Results) -> Option<bool> {
     Some(said && too_fast_to_rotate(results).is_none())
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
+fn bandwidth(results: &Results, w: &mut Writer<'_>) {
     let specs = [sequential_read(), sequential_write()];
     let cells: Vec<&CellResult> = specs.iter().filter_map(|spec| results.cell(spec)).collect();
     let shown = cells.iter().filter_map(|c| {

@@ -29,7 +29,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &[],
     cells,
-    conclude,
+    conclude: &[conclude],
     evidence,
 };
 
@@ -136,7 +136,7 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
         _ => "level 0 was not measured there".to_owned(),
     };
     let (name, load_is) = (level.name(), load_name(load));
-    w.compare(format!("{level}.{load}"), p, (name, &format!("level 1, {load_is} load")))
+    w.compare(format!("{level}.{load}"), p, (&name, &format!("level 1, {load_is} load")))
         .unless(hidden(&p, noise))
         .because(format!("may be lost: {}; {published}", level.loss()))
         .more(Note, format!("{name} makes {{}} the transactions of level 1, {load_is} load"))
@@ -193,7 +193,7 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
     let mut panels: Vec<Option<Panel>> = LOADS.iter().map(|load| rates(results, *load)).collect();
     panels.push(gains(results));
     if panels.iter().any(Option::is_some) {
-        let losses = Level::ALL.map(|level| vec![level.name().to_owned(), level.loss().to_owned()]);
+        let losses = Level::ALL.map(|level| vec![level.name(), level.loss().to_owned()]);
         let (title, note) = ("What may be lost", "Tested: see docs/recovery.md.");
         panels.push(Panel::table(title, note, &["level", "may lose"], losses.into()));
     }
@@ -206,14 +206,11 @@ fn rates(results: &Results, load: Pattern) -> Option<Panel> {
         let series = Level::ALL.iter().position(|l| *l == level).unwrap_or_default();
         Bar::rate(cell, format!("{}, level {}", method.word(), level.number()), series)
     });
-    let note = match (load, noise(results)) {
-        (Pattern::ReadOnly, Some(noise)) => format!(
-            "Nothing is committed here: cells that cannot differ are {} apart in the median. Take smaller \
-             differences for none.",
-            text::percent(noise)
-        ),
-        _ => String::new(),
-    };
+    let apart = noise(results).filter(|_| load == Pattern::ReadOnly).map(text::percent);
+    let note = apart.map_or_else(String::new, |apart| {
+        let cannot_differ = format!("cells that cannot differ are {apart} apart in the median");
+        format!("Nothing is committed here: {cannot_differ}. Take smaller differences for none.")
+    });
     let title = match load {
         Pattern::ReadOnly => "Transactions per second, read-only: one row by its key (sysbench simple)",
         Pattern::Transactional => "Transactions per second, transactional: reads and writes (sysbench complex)",

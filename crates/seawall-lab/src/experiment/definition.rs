@@ -19,8 +19,8 @@ pub(crate) struct Definition {
     pub(crate) figures: &'static [Published],
     /// The cells of the default run, or of the full one, which holds the former.
     pub(crate) cells: fn(full: bool) -> Vec<CellSpec>,
-    /// Adds the verdicts that the results allow.
-    pub(crate) conclude: fn(&Results, &mut Writer<'_>),
+    /// Each adds the verdicts on one subject that the results allow.
+    pub(crate) conclude: &'static [fn(&Results, &mut Writer<'_>)],
     /// The tables and plots behind the verdicts, beside the table of all cells.
     pub(crate) evidence: fn(&Results) -> Vec<Option<Panel>>,
 }

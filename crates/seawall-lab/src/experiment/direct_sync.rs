@@ -32,7 +32,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &FIGURES,
     cells,
-    conclude,
+    conclude: &[flush_cost, flush_plausible, flush_sent, rwf_dsync, published_column, scaling],
     evidence,
 };
 
@@ -95,15 +95,6 @@ pub(crate) fn without_flush(results: &Results) -> Option<Pair<'_>> {
 pub(crate) fn flush_cost_ns(results: &Results) -> Option<f64> {
     let median = |sync| p50_ns(results.cell(&direct_sync(1, BLOCK, sync))?);
     Some((median(Sync::Fdatasync)? - median(Sync::None)?).max(0.0))
-}
-
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    flush_cost(results, w);
-    flush_plausible(results, w);
-    flush_sent(results, w);
-    rwf_dsync(results, w);
-    published_column(results, w);
-    scaling(results, w);
 }
 
 fn flush_cost(results: &Results, w: &mut Writer<'_>) {

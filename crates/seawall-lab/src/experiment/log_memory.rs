@@ -27,7 +27,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &[],
     cells,
-    conclude,
+    conclude: &[direct_against_buffered, merged, dont_cache, page_cache, hidden_reads],
     evidence,
 };
 
@@ -80,14 +80,6 @@ fn cells(full: bool) -> Vec<CellSpec> {
 /// A merged direct log against a merged buffered one.
 pub(crate) fn direct_and_buffered(threads: u32) -> [CellSpec; 2] {
     [log(threads, Access::Direct, 4096, true), log(threads, Access::Buffered, 512, true)]
-}
-
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    direct_against_buffered(results, w);
-    merged(results, w);
-    dont_cache(results, w);
-    page_cache(results, w);
-    hidden_reads(results, w);
 }
 
 /// Two specs at the smallest and at the largest number of threads at which both were measured; the number, and

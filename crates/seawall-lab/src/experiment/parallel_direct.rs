@@ -32,7 +32,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
         Published { what: "xfs with cached pages or beyond the end", rates: &[250.0] },
     ],
     cells,
-    conclude,
+    conclude: &[serialised, beside_pages, flush_under_load],
     evidence,
 };
 
@@ -79,12 +79,6 @@ fn cells(full: bool) -> Vec<CellSpec> {
     }
     cells.push(flush_under_writes());
     cells
-}
-
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    serialised(results, w);
-    beside_pages(results, w);
-    flush_under_load(results, w);
 }
 
 fn serialised(results: &Results, w: &mut Writer<'_>) {

@@ -31,7 +31,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &FIGURES,
     cells,
-    conclude,
+    conclude: &[by_tree, page_cache],
     evidence,
 };
 
@@ -88,7 +88,7 @@ fn cells(full: bool) -> Vec<CellSpec> {
     cells
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
+fn by_tree(results: &Results, w: &mut Writer<'_>) {
     for tree in TREES {
         adaptive_against_none(results, tree, w);
         if tree == KeyOrder::Fragmented {
@@ -98,7 +98,6 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
         parallel(results, tree, w);
         windows(results, tree, w);
     }
-    page_cache(results, w);
 }
 
 fn tree_name(tree: KeyOrder) -> &'static str {

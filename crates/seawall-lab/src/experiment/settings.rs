@@ -23,7 +23,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     source: None,
     figures: &[],
     cells,
-    conclude,
+    conclude: &[conclude],
     evidence,
 };
 

@@ -46,7 +46,6 @@ pub(super) struct Prepared {
     pub(super) span: u64,
     /// When the span is used up, operations continue from its start; else the round ends there.
     pub(super) circular: bool,
-
     remove: Option<(Arc<OsDisk>, PathBuf)>,
 }
 

@@ -31,7 +31,7 @@ impl Scratch {
         if !parent.is_dir() {
             return Err(LabError::NotADirectory { path: parent.into() });
         }
-        let _turn = Turn::wait(parent);
+        let _locked = lock_parent(parent);
         sweep(disk, parent);
         check_space(parent, disk.free_bytes(parent)?, needed, reserve)?;
         let mut n = std::process::id();
@@ -62,23 +62,19 @@ impl Drop for Scratch {
     }
 }
 
-/// The parent directory, locked while one run sweeps it and creates its own directory there.
-struct Turn(#[expect(dead_code, reason = "held for its lock")] Option<File>);
-
-impl Turn {
-    /// Waits up to two seconds. After that, or where directories cannot be locked, continues without the
-    /// lock: another program's lock of the directory must not stop the run.
-    fn wait(parent: &Path) -> Self {
-        let Ok(dir) = File::open(parent) else { return Self(None) };
-        for _ in 0..200 {
-            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Self(Some(dir)),
-                Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
-                Err(_) => break,
-            }
+/// Locks the parent directory, while one run sweeps it and creates its own directory there. Waits up to two
+/// seconds. After that, or where directories cannot be locked, the run continues without the lock: another
+/// program's lock of the directory must not stop it.
+fn lock_parent(parent: &Path) -> Option<File> {
+    let dir = File::open(parent).ok()?;
+    for _ in 0..200 {
+        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(dir),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
+            Err(_) => break,
         }
-        Self(None)
     }
+    None
 }
 
 /// Removes the directories of dead runs.

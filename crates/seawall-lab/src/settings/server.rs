@@ -20,7 +20,6 @@ use crate::experiment::log_memory::{THREADS, direct_and_buffered, log};
 use crate::results::Results;
 use crate::text;
 use crate::verdict::{Answer, pair};
-
 use crate::words;
 use serde::{Deserialize, Serialize};
 
@@ -81,14 +80,12 @@ impl Server {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_ascii_lowercase();
         let (name, version) = text.split_once(['-', ' ']).unwrap_or((&text, ""));
-        let mut numbers = version.split('.').map(str::parse::<u32>);
-        let major = match numbers.next() {
-            Some(Ok(n)) => Some(n),
-            _ if version.is_empty() => None,
-            _ => return None,
-        };
-        let minor = numbers.next().and_then(Result::ok);
-        match (name, major, minor) {
+        let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+        let major = numbers.next().flatten();
+        if major.is_none() && !version.is_empty() {
+            return None;
+        }
+        match (name, major, numbers.next().flatten()) {
             ("mariadb", None | Some(11..), _) => Some(Self::MariaDb11),
             ("mariadb", Some(10), None | Some(11)) => Some(Self::MariaDb10),
             ("mysql", Some(8), Some(0)) => Some(Self::MySql80),

@@ -3,7 +3,8 @@
 //! - Direct I/O is judged by the contents of the page cache, not by an accepted flag.
 //! - "Rotating" is the kernel's information; a read rate that no disk can reach overrules it.
 
-use super::{Level, Writer};
+use super::Level::{CannotTell, Good, Note, Warning};
+use super::Writer;
 use crate::cell::{Access, Beside, Preparation};
 use crate::experiment::baseline::{random_read, too_fast_to_rotate};
 use crate::results::{CellResult, Results};
@@ -26,7 +27,7 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
         Finding::Known(fs) => fs,
         Finding::Unknown(why) => {
             let sentence = "cannot tell which file system this is";
-            return w.add("file-system", Level::CannotTell, sentence, why.clone(), &[]);
+            return w.add("file-system", CannotTell, sentence, why.clone(), &[]);
         }
     };
     let kind = &fs.kind;
@@ -34,21 +35,19 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
     let mut reason = format!("{path} is {kind} mounted at {mount} ({})", fs.options);
     let (level, sentence) = match &fs.copy_on_write {
         _ if in_memory(kind) => {
-            (Level::Warning, format!("{kind} is memory: nothing here survives a restart, nor describes a disk"))
+            (Warning, format!("{kind} is memory: nothing here survives a restart, nor describes a disk"))
         }
         Finding::Known(true) => {
             reason = format!(
                 "preallocated space is given away at the first overwrite (on btrfs, `chattr +C` on the empty \
                  directory, or another file system for the log); {reason}"
             );
-            (Level::Warning, format!("{kind} copies on write: preallocation promises nothing"))
+            (Warning, format!("{kind} copies on write: preallocation promises nothing"))
         }
-        Finding::Known(false) => {
-            (Level::Good, format!("{kind} overwrites in place: space that is written stays allocated"))
-        }
+        Finding::Known(false) => (Good, format!("{kind} overwrites in place: space that is written stays allocated")),
         Finding::Unknown(why) => {
             reason = format!("{reason}; {why}");
-            (Level::CannotTell, format!("cannot tell whether {kind} overwrites in place"))
+            (CannotTell, format!("cannot tell whether {kind} overwrites in place"))
         }
     };
     w.add("file-system", level, sentence, reason, &[]);
@@ -73,25 +72,23 @@ fn direct_io(results: &Results, w: &mut Writer<'_>) {
         (Finding::Known(DirectIo::SilentlyBuffered), _) => {
             let reason = "a trial write with O_DIRECT left its pages in the page cache: memory holds the data twice, \
                           and every cell called direct here was not";
-            (Level::Warning, format!("this {name} accepts O_DIRECT and buffers anyway"), reason.into())
+            (Warning, format!("this {name} accepts O_DIRECT and buffers anyway"), reason.into())
         }
         (Finding::Known(DirectIo::Refused), _) => {
             let reason = "a trial open or write failed: an engine here works through the page cache, which holds the \
                           data twice";
-            (Level::Warning, format!("this {name} refuses O_DIRECT"), reason.into())
+            (Warning, format!("this {name} refuses O_DIRECT"), reason.into())
         }
         (Finding::Known(DirectIo::Yes), Some((cell, bytes))) => {
             let size = text::bytes(bytes as f64);
             let sentence = format!("O_DIRECT passed the trial, yet {size} of page cache appeared under load");
-            (Level::Warning, sentence, format!("{}: {size} cached", cell.spec.title()))
+            (Warning, sentence, format!("{}: {size} cached", cell.spec.title()))
         }
         (Finding::Known(DirectIo::Yes), None) => {
             let sentence = "direct I/O works and leaves nothing in the page cache";
-            (Level::Good, sentence.into(), "a trial write with O_DIRECT left no pages behind".into())
+            (Good, sentence.into(), "a trial write with O_DIRECT left no pages behind".into())
         }
-        (Finding::Unknown(why), _) => {
-            (Level::CannotTell, "cannot tell whether direct I/O works here".into(), why.clone())
-        }
+        (Finding::Unknown(why), _) => (CannotTell, "cannot tell whether direct I/O works here".into(), why.clone()),
     };
     w.add("direct-io", level, sentence, reason, &cells);
 }
@@ -103,18 +100,18 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
     let too_fast = too_fast_to_rotate(results);
     let (level, sentence, reason) = match (&device.rotational, too_fast) {
         (Finding::Known(true), Some(rate)) => (
-            Level::Note,
+            Note,
             format!("{name} claims to rotate, but {} random reads/s: virtual or mislabelled", text::count(rate)),
             "rotational = 1; a disk makes 80 to 250 random reads per second, and settings made for disks would hurt",
         ),
         (Finding::Known(true), None) => {
             let sentence = format!("{name} is a rotating disk: each random access costs a seek");
-            (Level::Note, sentence, "rotational = 1; sequential work and few, big requests pay")
+            (Note, sentence, "rotational = 1; sequential work and few, big requests pay")
         }
         (Finding::Known(false), _) => {
-            (Level::Good, format!("{name} is solid state: random access costs no seek"), "rotational = 0")
+            (Good, format!("{name} is solid state: random access costs no seek"), "rotational = 0")
         }
-        (Finding::Unknown(why), _) => (Level::CannotTell, format!("cannot tell whether {name} rotates"), why.as_str()),
+        (Finding::Unknown(why), _) => (CannotTell, format!("cannot tell whether {name} rotates"), why.as_str()),
     };
     let contradicts = device.rotational.is_yes() && too_fast.is_some();
     let cells: Vec<_> = results.cell(&random_read(1)).into_iter().filter(|_| contradicts).collect();
@@ -123,6 +120,7 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Level;
     use super::super::testing::said;
     use super::*;
     use crate::{plan, sample};

@@ -1,6 +1,7 @@
 //! Verdicts about the run itself: complete, undisturbed, long enough, tested by a power cut.
 
-use super::{Level, Writer};
+use super::Level::{CannotTell, Good, NotTested, Note, Warning};
+use super::Writer;
 use crate::results::{Plateau, Results};
 use crate::sustain::{self, Shape};
 use crate::text;
@@ -11,9 +12,9 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
     let planned = format!("{} cells measured, {skipped} skipped; {}", results.measured(), results.run.command);
     if !results.complete {
         let sentence = "the run was interrupted: the verdicts rest on the cells measured so far";
-        w.add("complete", Level::Warning, sentence, planned, &[]);
+        w.add("complete", Warning, sentence, planned, &[]);
     } else if !results.cells.is_empty() {
-        w.add("complete", Level::Good, "every planned cell was tried", planned, &[]);
+        w.add("complete", Good, "every planned cell was tried", planned, &[]);
     }
     if skipped > 0 {
         let mut reason: Vec<String> =
@@ -22,20 +23,20 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
             reason.push(format!("and {} more", skipped - 4));
         }
         let cells = if skipped == 1 { "one cell".to_owned() } else { format!("{skipped} cells") };
-        w.add("skipped", Level::Note, format!("{cells} could not be measured here"), reason.join("; "), &[]);
+        w.add("skipped", Note, format!("{cells} could not be measured here"), reason.join("; "), &[]);
     }
     disturbance(results, w);
     if let Some(rate) = results.run.rate.map(text::count) {
         let reason = format!("--rate {rate}: rates are the limit's, not the drive's");
-        w.add("rate-limited", Level::Note, format!("the run was held to {rate} operations per second"), reason, &[]);
+        w.add("rate-limited", Note, format!("the run was held to {rate} operations per second"), reason, &[]);
     }
     if let Some(s) = &results.sustain {
         let plateaus = sustain::plateaus(&s.per_second);
         let (shape, sentence) = sustain::sentence(&plateaus);
         let level = match shape {
-            Shape::Held | Shape::Rising => Level::Good,
-            Shape::Capped | Shape::Uneven => Level::Warning,
-            Shape::TooShort => Level::CannotTell,
+            Shape::Held | Shape::Rising => Good,
+            Shape::Capped | Shape::Uneven => Warning,
+            Shape::TooShort => CannotTell,
         };
         let step = |p: &Plateau| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate));
         let steps: Vec<String> = plateaus.iter().take(6).map(step).collect();
@@ -47,7 +48,7 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
 fn durability(results: &Results, w: &mut Writer<'_>) {
     let (level, outcome, reason) = match &results.witness {
         None => (
-            Level::NotTested,
+            NotTested,
             "not tested".to_owned(),
             "the only proof is pulling the plug: run `seawall witness serve` on another machine, `seawall witness \
              run` here"
@@ -61,12 +62,12 @@ fn durability(results: &Results, w: &mut Writer<'_>) {
             );
             if seen.acknowledged == 0 {
                 let reason = format!("no write was acknowledged before the cut; {reason}");
-                (Level::CannotTell, "cannot tell".into(), reason)
+                (CannotTell, "cannot tell".into(), reason)
             } else if seen.lost + seen.torn > 0 {
                 let outcome = format!("FAILED, of {n} acknowledged writes {lost} were lost, {torn} torn");
-                (Level::Warning, outcome, format!("do not keep a database here; {reason}"))
+                (Warning, outcome, format!("do not keep a database here; {reason}"))
             } else {
-                (Level::Good, format!("all {n} acknowledged writes survived a power cut"), reason)
+                (Good, format!("all {n} acknowledged writes survived a power cut"), reason)
             }
         }
     };
@@ -86,23 +87,23 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
         let io = text::bytes(disturbed().filter_map(|foreign| foreign.io_bytes_per_s).fold(0.0, f64::max));
         let (n, busy) = (cells.len(), format!("up to {cpu:.2} cores and {io}/s of foreign I/O"));
         let sentence = format!("other load disturbed {n} of {measured} cells: measure again on a quiet machine");
-        (Level::Warning, sentence, format!("even after repeating them; {busy}"))
+        (Warning, sentence, format!("even after repeating them; {busy}"))
     } else if rounds().any(|foreign| foreign.io_bytes_per_s.is_none()) {
         let sentence = "nothing else loaded the processors; cannot tell about the disk";
         let hidden = "other processes' I/O is hidden from this user (run as root)";
         let reason = format!("{hidden}; no round of {measured} cells was above the limit for foreign CPU");
-        (Level::CannotTell, sentence.into(), reason)
+        (CannotTell, sentence.into(), reason)
     } else {
         let reason = format!("no round of {measured} cells was above the limit for foreign CPU and I/O");
-        (Level::Good, "nothing else loaded the machine while it was measured".into(), reason)
+        (Good, "nothing else loaded the machine while it was measured".into(), reason)
     };
     w.add("disturbed", level, sentence, reason, &cells);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Level;
     use super::super::testing::{said, verdict};
-    use super::*;
     use crate::results::{Skipped, Sustain, WitnessOutcome};
     use crate::{plan, sample};
 
