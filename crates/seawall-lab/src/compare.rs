@@ -8,31 +8,33 @@
 
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
-use crate::text;
+use crate::{text, words};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// How a cell of the second run compares with the first.
-///
-/// ```
-/// use seawall_lab::{compare::{Outcome, compare}, plan, sample};
-/// let before = sample::results(vec![sample::cell(plan::random_read(1), 10_000.0)]);
-/// let within_noise = sample::results(vec![sample::cell(plan::random_read(1), 10_100.0)]);
-/// assert_eq!(compare(&before, &within_noise).rows[0].outcome, Outcome::CannotTell);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The second run is faster, outside both intervals.
-    Faster,
-    /// The second run is slower, outside both intervals.
-    Slower,
-    /// The intervals overlap, or there are under three rounds.
-    CannotTell,
-    /// Measured in the first run only.
-    OnlyFirst,
-    /// Measured in the second run only.
-    OnlySecond,
+words! {
+    /// How a cell of the second run compares with the first.
+    ///
+    /// ```
+    /// use seawall_lab::{compare::{Outcome, compare}, plan, sample};
+    /// let before = sample::results(vec![sample::cell(plan::random_read(1), 10_000.0)]);
+    /// let within_noise = sample::results(vec![sample::cell(plan::random_read(1), 10_100.0)]);
+    /// assert_eq!(compare(&before, &within_noise).rows[0].outcome, Outcome::CannotTell);
+    /// ```
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Outcome {
+        /// The second run is faster, outside both intervals.
+        Faster = "B faster",
+        /// The second run is slower, outside both intervals.
+        Slower = "B slower",
+        /// The intervals overlap, or there are under three rounds.
+        CannotTell = "cannot tell",
+        /// Measured in the first run only.
+        OnlyFirst = "only in A",
+        /// Measured in the second run only.
+        OnlySecond = "only in B",
+    }
 }
 
 /// One cell in two runs.
@@ -185,19 +187,12 @@ impl Difference {
         }
         out += &format!("{:TITLE$} {:>11} {:>11} {:>7}  verdict\n", "operations per second", "A", "B", "B/A");
         for row in &self.rows {
-            let verdict = match row.outcome {
-                Outcome::Faster => "B faster",
-                Outcome::Slower => "B slower",
-                Outcome::CannotTell => "cannot tell",
-                Outcome::OnlyFirst => "only in A",
-                Outcome::OnlySecond => "only in B",
-            };
             let mark = if row.disturbed { " (disturbed)" } else { "" };
             let [a, b] = [row.first, row.second].map(|rate| text::or_missing(rate, |rate| text::count(rate.median)));
             let ratio = text::or_missing(row.ratio, text::ratio);
             let title = text::wrap(&row.title, TITLE, "", "  ");
             let (title, rest) = title.split_once('\n').unwrap_or((&title, ""));
-            out += &format!("{title:TITLE$} {a:>11} {b:>11} {ratio:>7}  {verdict}{mark}\n");
+            out += &format!("{title:TITLE$} {a:>11} {b:>11} {ratio:>7}  {}{mark}\n", row.outcome);
             out += rest;
             out += if rest.is_empty() { "" } else { "\n" };
         }

@@ -93,6 +93,15 @@ impl Bar {
             published: None,
         })
     }
+
+    /// Shows its share of `base` as well, and a published rate: its share of its own base, and its unit.
+    pub(crate) fn relative(self, base: f64, show: fn(f64) -> String, published: Option<(f64, f64, &str)>) -> Self {
+        let published = published.map(|(rate, published_base, unit)| {
+            let share = rate / published_base;
+            (share * base, format!("published: {} · {}{unit}", show(share), text::count(rate)))
+        });
+        Self { text: format!("{} · {}", show(self.value / base), self.text), published, ..self }
+    }
 }
 
 impl Panel {

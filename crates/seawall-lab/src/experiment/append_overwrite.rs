@@ -240,17 +240,12 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
             for (beside, aside) in [(Beside::Nothing, ""), (Beside::PacedFill, ", fill beside")] {
                 let spec = CellSpec { beside, ..extend(preparation, access, sync) };
                 let bar = results.cell(&spec).and_then(|c| Bar::rate(c, format!("{name}{aside}"), series));
-                let Some(mut bar) = bar else { continue };
-                if let Some(reference) = reference {
-                    bar.text = format!("{} · {}", text::percent(bar.value / reference), bar.text);
-                    let figure = figure.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
-                    bar.published = figure.map(|figure| {
-                        let (rate, share) = (FIGURES[figure].rates[0], FIGURES[figure].rates[0] / FIGURES[1].rates[0]);
-                        let text = format!("published: {} · {}/s", text::percent(share), text::count(rate));
-                        (share * reference, text)
-                    });
-                }
-                bars.push(bar);
+                let figure = figure.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
+                let published = figure.map(|figure| (FIGURES[figure].rates[0], FIGURES[1].rates[0], "/s"));
+                bars.extend(bar.map(|bar| match reference {
+                    Some(reference) => bar.relative(reference, text::percent, published),
+                    None => bar,
+                }));
             }
         }
         let how = if sync == Sync::ODsync { "O_DSYNC" } else { sync.word() };

@@ -247,14 +247,9 @@ fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
     let base = cell(Access::Direct, Ahead::None).and_then(CellResult::rate);
     let base = base.map(|r| r.median).filter(|m| *m > 0.0);
     let bars = WAYS.into_iter().zip(FIGURES).enumerate().filter_map(|(i, ((access, ahead), figure))| {
-        let mut bar = Bar::rate(cell(access, ahead)?, format!("{}, {}", access.words(), ahead.words()), i)?;
-        if let Some(base) = base {
-            bar.text = format!("{} · {}", text::ratio(bar.value / base), bar.text);
-            let published = figure.rates[0] / FIGURES[1].rates[0];
-            let text = format!("published: {} · {} queries/s", text::ratio(published), figure.rates[0]);
-            bar.published = Some((published * base, text));
-        }
-        Some(bar)
+        let bar = Bar::rate(cell(access, ahead)?, format!("{}, {}", access.words(), ahead.words()), i)?;
+        let published = Some((figure.rates[0], FIGURES[1].rates[0], " queries/s"));
+        Some(if let Some(base) = base { bar.relative(base, text::ratio, published) } else { bar })
     });
     Panel::bars(
         format!("One query at a time, {}", tree_name(tree)),

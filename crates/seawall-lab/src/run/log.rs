@@ -86,9 +86,10 @@ impl<'a> GroupLog<'a> {
 
     /// Appends `records` and returns when they are durable.
     pub(super) fn commit(&self, records: &[u8]) -> Result<(), LabError> {
+        let wait = |state| self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         while state.pending.len() + records.len() > GROUP_BYTES_MAX && state.failed.is_none() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(state);
         }
         state.pending.extend_from_slice(records);
         state.appended += records.len() as u64;
@@ -100,23 +101,22 @@ impl<'a> GroupLog<'a> {
             if state.durable >= mine {
                 return Ok(());
             }
-            match state.writer.take() {
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(mut writer) => {
-                    std::mem::swap(&mut writer.group, &mut state.pending);
-                    let end = state.appended;
-                    drop(state);
-                    let written = self.write(&mut writer);
-                    writer.group.clear();
-                    state = self.state();
-                    state.writer = Some(writer);
-                    match written {
-                        Ok(()) => state.durable = end,
-                        Err(e) => state.failed = Some(e),
-                    }
-                    self.changed.notify_all();
-                }
+            let Some(mut writer) = state.writer.take() else {
+                state = wait(state);
+                continue;
+            };
+            std::mem::swap(&mut writer.group, &mut state.pending);
+            let end = state.appended;
+            drop(state);
+            let written = self.write(&mut writer);
+            writer.group.clear();
+            state = self.state();
+            state.writer = Some(writer);
+            match written {
+                Ok(()) => state.durable = end,
+                Err(e) => state.failed = Some(e),
             }
+            self.changed.notify_all();
         }
     }
 
