@@ -6,7 +6,7 @@
 //! - [`CellSpec::id`] is derived from the spec alone, so results of two machines can be joined by id.
 //! - Ids are stable across versions: `results.json` files are compared with `seawall lab diff` years apart.
 
-use crate::words;
+use crate::{text, words};
 use serde::{Deserialize, Serialize};
 
 words! {
@@ -313,25 +313,17 @@ impl CellSpec {
         if let Some(engine) = &self.engine {
             return engine.id(self);
         }
-        let mut id = format!(
-            "{}/{}/{}/{}/{}/{}/t{}",
-            self.experiment.short(),
-            self.preparation.word(),
-            self.pattern.word(),
-            size_word(self.block_bytes),
-            self.access.word(),
-            self.sync.word(),
-            self.threads
-        );
+        let Self { preparation, pattern, access, sync, threads, .. } = self;
+        let (short, size) = (self.experiment.short(), size_word(self.block_bytes));
+        let mut id = format!("{short}/{preparation}/{pattern}/{size}/{access}/{sync}/t{threads}");
         if self.queue_depth > 1 {
             id += &format!("/d{}", self.queue_depth);
         }
         if let Some(log) = self.log {
-            let how = if log.merged { "merged" } else { "split" };
-            id += &format!("/{how}");
+            id += if log.merged { "/merged" } else { "/split" };
         }
         if self.beside != Beside::Nothing {
-            id += &format!("/{}", self.beside.word());
+            id += &format!("/{}", self.beside);
         }
         id
     }
@@ -347,20 +339,16 @@ impl CellSpec {
         if let Some(engine) = &self.engine {
             return engine.title(self);
         }
-        let mut parts = Vec::new();
         let size = size_word(self.block_bytes).to_uppercase();
-        parts.push(match (self.pattern, self.preparation) {
+        let merged = if self.log.is_some_and(|l| l.merged) { "merged" } else { "a write per record" };
+        let operation = match (self.pattern, self.preparation) {
             (Pattern::SequentialWrite, Preparation::Written) if self.queue_depth > 1 => {
                 format!("sequential {size} writes")
             }
             (Pattern::RandomRead, _) => format!("random {size} reads"),
             (Pattern::SequentialRead, _) => format!("sequential {size} reads"),
-            (Pattern::Log, _) => {
-                format!(
-                    "log commits, {}",
-                    if self.log.is_some_and(|l| l.merged) { "merged" } else { "a write per record" }
-                )
-            }
+            (Pattern::Log, _) if self.block_bytes < 1024 => format!("log commits, {merged}, {size} B blocks"),
+            (Pattern::Log, _) => format!("log commits, {merged}, {size} blocks"),
             (_, Preparation::Append) => format!("append {size}"),
             (_, Preparation::Unwritten) => format!("write {size} into fallocated space"),
             (_, Preparation::KeepSize) => format!("append {size} into reserved space"),
@@ -376,33 +364,26 @@ impl CellSpec {
             (Pattern::SequentialWrite, Preparation::Written) => format!("overwrite {size}"),
             // An engine cell without engine settings: only a file edited by hand contains one.
             (_, Preparation::Written) => self.pattern.word().into(),
-        });
-        if self.pattern == Pattern::Log {
-            let unit = if self.block_bytes < 1024 { " B" } else { "" };
-            parts.push(format!("{size}{unit} blocks"));
-        }
-        parts.push(self.access.words().into());
+        };
         let per = if self.pattern == Pattern::Log { "per group" } else { "each" };
-        match self.sync {
-            Sync::None => {}
-            Sync::Fdatasync => parts.push(format!("fdatasync {per}")),
-            Sync::Fsync => parts.push(format!("fsync {per}")),
-            Sync::RwfDsync => parts.push(format!("RWF_DSYNC {per}")),
-            Sync::ODsync => parts.push("O_DSYNC".into()),
-        }
-        if self.queue_depth > 1 {
-            parts.push(format!("depth {}", self.queue_depth));
-        }
-        parts.push(if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) });
-        match self.beside {
-            Beside::Nothing => {}
-            Beside::CachedPages => parts.push("file's pages cached".into()),
-            Beside::DroppedPages => parts.push("cached pages dropped first".into()),
-            Beside::BeyondEof => parts.push("beyond the end of the file".into()),
-            Beside::ContinuousWriter => parts.push("another thread writing without pause".into()),
-            Beside::PacedFill => parts.push("beside a rate-limited fill".into()),
-        }
-        parts.join(", ")
+        let sync = match self.sync {
+            Sync::None => None,
+            Sync::Fdatasync | Sync::Fsync => Some(format!("{} {per}", self.sync)),
+            Sync::RwfDsync => Some(format!("RWF_DSYNC {per}")),
+            Sync::ODsync => Some("O_DSYNC".into()),
+        };
+        let depth = (self.queue_depth > 1).then(|| format!("depth {}", self.queue_depth));
+        let beside = match self.beside {
+            Beside::Nothing => None,
+            Beside::CachedPages => Some("file's pages cached"),
+            Beside::DroppedPages => Some("cached pages dropped first"),
+            Beside::BeyondEof => Some("beyond the end of the file"),
+            Beside::ContinuousWriter => Some("another thread writing without pause"),
+            Beside::PacedFill => Some("beside a rate-limited fill"),
+        };
+        let (access, threads) = (self.access.words().into(), text::many(self.threads, "thread", "threads"));
+        let parts = [Some(operation), Some(access), sync, depth, Some(threads), beside.map(str::to_owned)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 

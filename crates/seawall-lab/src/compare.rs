@@ -8,31 +8,33 @@
 
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
-use crate::text;
+use crate::{text, words};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// How a cell of the second run compares with the first.
-///
-/// ```
-/// use seawall_lab::{compare::{Outcome, compare}, plan, sample};
-/// let before = sample::results(vec![sample::cell(plan::random_read(1), 10_000.0)]);
-/// let within_noise = sample::results(vec![sample::cell(plan::random_read(1), 10_100.0)]);
-/// assert_eq!(compare(&before, &within_noise).rows[0].outcome, Outcome::CannotTell);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The second run is faster, outside both intervals.
-    Faster,
-    /// The second run is slower, outside both intervals.
-    Slower,
-    /// The intervals overlap, or there are under three rounds.
-    CannotTell,
-    /// Measured in the first run only.
-    OnlyFirst,
-    /// Measured in the second run only.
-    OnlySecond,
+words! {
+    /// How a cell of the second run compares with the first.
+    ///
+    /// ```
+    /// use seawall_lab::{compare::{Outcome, compare}, plan, sample};
+    /// let before = sample::results(vec![sample::cell(plan::random_read(1), 10_000.0)]);
+    /// let within_noise = sample::results(vec![sample::cell(plan::random_read(1), 10_100.0)]);
+    /// assert_eq!(compare(&before, &within_noise).rows[0].outcome, Outcome::CannotTell);
+    /// ```
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Outcome {
+        /// The second run is faster, outside both intervals.
+        Faster = "B faster",
+        /// The second run is slower, outside both intervals.
+        Slower = "B slower",
+        /// The intervals overlap, or there are under three rounds.
+        CannotTell = "cannot tell",
+        /// Measured in the first run only.
+        OnlyFirst = "only in A",
+        /// Measured in the second run only.
+        OnlySecond = "only in B",
+    }
 }
 
 /// One cell in two runs.
@@ -98,36 +100,25 @@ pub fn compare(first: &Results, second: &Results) -> Difference {
     let machine = ["host", "processor", "processors", "memory", "device", "drive"];
     let same_machine = !context.iter().any(|(what, ..)| machine.contains(&what.as_str()));
     let mut seen = HashSet::new();
-    let mut rows = Vec::new();
-    for cell in first.cells.iter().chain(&second.cells) {
-        if !seen.insert(cell.id.as_str()) {
-            continue;
-        }
-        let find = |r: &'_ Results| r.cells.iter().position(|c| c.id == cell.id && !c.rounds.is_empty());
-        let (a, b) = (find(first).map(|i| &first.cells[i]), find(second).map(|i| &second.cells[i]));
-        if let Some(row) = row(cell, a, b) {
-            rows.push(row);
-        }
-    }
-    Difference { same_machine, context, rows }
+    let cells = first.cells.iter().chain(&second.cells).filter(|cell| seen.insert(cell.id.as_str()));
+    let row = |cell: &CellResult| row(cell, first.cell_by_id(&cell.id), second.cell_by_id(&cell.id));
+    Difference { same_machine, context, rows: cells.filter_map(row).collect() }
 }
 
 fn row(cell: &CellResult, a: Option<&CellResult>, b: Option<&CellResult>) -> Option<Row> {
     let (first, second) = (a.and_then(CellResult::rate), b.and_then(CellResult::rate));
-    let ratio = match (&first, &second) {
-        (Some(a), Some(b)) if a.median > 0.0 => Some(b.median / a.median),
-        _ => None,
+    let both = first.zip(second);
+    let ratio = both.filter(|(a, _)| a.median > 0.0).map(|(a, b)| b.median / a.median);
+    let outcome = match both {
+        None if first.is_some() => Outcome::OnlyFirst,
+        None if second.is_some() => Outcome::OnlySecond,
+        None => return None,
+        Some((a, b)) if a.samples < 3 || b.samples < 3 => Outcome::CannotTell,
+        Some((a, b)) if b.low > a.high && b.median > 1.03 * a.median => Outcome::Faster,
+        Some((a, b)) if b.high < a.low && b.median < 0.97 * a.median => Outcome::Slower,
+        Some(_) => Outcome::CannotTell,
     };
-    let outcome = match (&first, &second) {
-        (None, None) => return None,
-        (Some(_), None) => Outcome::OnlyFirst,
-        (None, Some(_)) => Outcome::OnlySecond,
-        (Some(a), Some(b)) if a.samples < 3 || b.samples < 3 => Outcome::CannotTell,
-        (Some(a), Some(b)) if b.low > a.high && b.median > 1.03 * a.median => Outcome::Faster,
-        (Some(a), Some(b)) if b.high < a.low && b.median < 0.97 * a.median => Outcome::Slower,
-        _ => Outcome::CannotTell,
-    };
-    let disturbed = a.is_some_and(CellResult::disturbed) || b.is_some_and(CellResult::disturbed);
+    let disturbed = [a, b].into_iter().flatten().any(CellResult::disturbed);
     Some(Row { id: cell.id.clone(), title: cell.spec.title(), first, second, ratio, outcome, disturbed })
 }
 
@@ -186,50 +177,33 @@ impl Difference {
             out += "These runs come from different machines or drives: a ratio compares the two, it does not show a \
                     change.\n\n";
         }
-        if !self.context.is_empty() {
-            let width = self.context.iter().map(|(w, ..)| w.len()).max().unwrap_or(0);
-            for (what, a, b) in &self.context {
-                out += &format!("  {what:width$}  {a}  ->  {b}\n");
-            }
-            out.push('\n');
+        let width = self.context.iter().map(|(w, ..)| w.len()).max().unwrap_or(0);
+        for (what, a, b) in &self.context {
+            out += &format!("  {what:width$}  {a}  ->  {b}\n");
         }
+        out += if self.context.is_empty() { "" } else { "\n" };
         if self.rows.is_empty() {
             return out + "No cell was measured in either run.\n";
         }
         out += &format!("{:TITLE$} {:>11} {:>11} {:>7}  verdict\n", "operations per second", "A", "B", "B/A");
-        let rate = |e: &Option<Estimate>| e.map_or_else(|| "-".to_owned(), |e| text::count(e.median));
         for row in &self.rows {
-            let verdict = match row.outcome {
-                Outcome::Faster => "B faster",
-                Outcome::Slower => "B slower",
-                Outcome::CannotTell => "cannot tell",
-                Outcome::OnlyFirst => "only in A",
-                Outcome::OnlySecond => "only in B",
-            };
             let mark = if row.disturbed { " (disturbed)" } else { "" };
+            let [a, b] = [row.first, row.second].map(|rate| text::or_missing(rate, |rate| text::count(rate.median)));
+            let ratio = text::or_missing(row.ratio, text::ratio);
             let title = text::wrap(&row.title, TITLE, "", "  ");
-            let mut lines = title.lines();
-            out += &format!(
-                "{:TITLE$} {:>11} {:>11} {:>7}  {verdict}{mark}\n",
-                lines.next().unwrap_or(""),
-                rate(&row.first),
-                rate(&row.second),
-                row.ratio.map_or_else(|| "-".to_owned(), text::ratio)
-            );
-            for line in lines {
-                out += line;
-                out.push('\n');
-            }
+            let (title, rest) = title.split_once('\n').unwrap_or((&title, ""));
+            out += &format!("{title:TITLE$} {a:>11} {b:>11} {ratio:>7}  {}{mark}\n", row.outcome);
+            out += rest;
+            out += if rest.is_empty() { "" } else { "\n" };
         }
-        let count = |o: Outcome| self.rows.iter().filter(|r| r.outcome == o).count();
-        out += &format!(
-            "\n{} faster, {} slower, {} cannot tell (intervals overlap, or under 3% apart), {} in one run only\n",
-            count(Outcome::Faster),
-            count(Outcome::Slower),
-            count(Outcome::CannotTell),
-            count(Outcome::OnlyFirst) + count(Outcome::OnlySecond)
-        );
-        out
+        let count = |outcomes: &[Outcome]| self.rows.iter().filter(|r| outcomes.contains(&r.outcome)).count();
+        let [faster, slower, cannot_tell] =
+            [Outcome::Faster, Outcome::Slower, Outcome::CannotTell].map(|outcome| count(&[outcome]));
+        let one = count(&[Outcome::OnlyFirst, Outcome::OnlySecond]);
+        out + &format!(
+            "\n{faster} faster, {slower} slower, {cannot_tell} cannot tell (intervals overlap, or under 3% apart), \
+             {one} in one run only\n"
+        )
     }
 }
 

@@ -4,7 +4,12 @@
 //! - Two kinds of plot: bars for single figures, lines for a figure over threads, depth, percentile or time.
 
 use crate::results::CellResult;
+use crate::stats::distinct;
 use crate::text;
+use std::collections::BTreeSet;
+
+/// A cell with its series and its place in it, such as its threads.
+pub(crate) type Measured<'a> = (String, u32, &'a CellResult);
 
 /// Something to show below an experiment's heading.
 #[derive(Debug, Clone)]
@@ -88,6 +93,15 @@ impl Bar {
             published: None,
         })
     }
+
+    /// Shows its share of `base` as well, and a published rate: its share of its own base, and its unit.
+    pub(crate) fn relative(self, base: f64, show: fn(f64) -> String, published: Option<(f64, f64, &str)>) -> Self {
+        let published = published.map(|(rate, published_base, unit)| {
+            let share = rate / published_base;
+            (share * base, format!("published: {} · {}{unit}", show(share), text::count(rate)))
+        });
+        Self { text: format!("{} · {}", show(self.value / base), self.text), published, ..self }
+    }
 }
 
 impl Panel {
@@ -98,8 +112,7 @@ impl Panel {
         head: &[&'static str],
         rows: Vec<Vec<String>>,
     ) -> Option<Self> {
-        let body = Body::Table(Table { head: head.to_vec(), rows });
-        Self::some(title, note, body)
+        Self::some(title, note, Body::Table(Table { head: head.to_vec(), rows }))
     }
 
     /// Bars, unless there are none.
@@ -112,53 +125,42 @@ impl Panel {
         title: impl Into<String>,
         note: impl Into<String>,
         (one, more): (&str, &str),
-        cells: &[(String, u32, &CellResult)],
+        cells: &[Measured<'_>],
     ) -> Option<Self> {
-        let mut names: Vec<&str> = Vec::new();
-        for (name, ..) in cells {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
-        type Cell<'a> = (String, u32, &'a CellResult);
-        fn of<'a>(cells: &'a [Cell<'a>], name: &'a str) -> impl Iterator<Item = &'a Cell<'a>> {
-            cells.iter().filter(move |c| c.0 == name)
-        }
-        if names.iter().all(|name| of(cells, name).count() < 3) {
+        let names = distinct(cells.iter().map(|c| c.0.as_str()));
+        let series = names.iter().map(|name| cells.iter().filter(|c| c.0 == *name).collect());
+        let series: Vec<Vec<&Measured<'_>>> = series.collect();
+        if series.iter().all(|cells| cells.len() < 3) {
             let bars = cells.iter().filter_map(|(name, n, cell)| {
                 let label = format!("{name}{}{}", if name.is_empty() { "" } else { ", " }, text::many(*n, one, more));
                 Bar::rate(cell, label, names.iter().position(|x| x == name).unwrap_or_default())
             });
             return Self::bars(title, note, bars.collect());
         }
-        let point = |n: u32, cell: &CellResult| {
+        let log2 = |n: u32| f64::from(n.max(1)).log2();
+        let point = |(_, n, cell): &Measured<'_>| {
             let rate = cell.rate()?;
-            Some(Point { x: log2(n), y: rate.median, low: rate.low, high: rate.high })
+            Some(Point { x: log2(*n), y: rate.median, low: rate.low, high: rate.high })
         };
-        let lines = names.iter().map(|name| Line {
-            name: (*name).to_owned(),
-            points: of(cells, name).filter_map(|(_, n, cell)| point(*n, cell)).collect(),
-        });
-        let mut ticks: Vec<u32> = cells.iter().map(|c| c.1).collect();
-        ticks.sort_unstable();
-        ticks.dedup();
-        Self::lines(
-            title,
-            note,
-            Lines {
-                x_title: more.into(),
-                x_ticks: ticks.into_iter().map(|n| (log2(n), n.to_string())).collect(),
-                y_tick: text::count,
-                y_logarithmic: false,
-                lines: lines.collect(),
-            },
-        )
+        let line = |cells: &Vec<&Measured<'_>>| Line {
+            name: cells[0].0.clone(),
+            points: cells.iter().filter_map(|cell| point(cell)).collect(),
+        };
+        let ticks: BTreeSet<u32> = cells.iter().map(|c| c.1).collect();
+        let lines = Lines {
+            x_title: more.into(),
+            x_ticks: ticks.into_iter().map(|n| (log2(n), n.to_string())).collect(),
+            y_tick: text::count,
+            y_logarithmic: false,
+            lines: series.iter().map(line).collect(),
+        };
+        Self::lines(title, note, lines)
     }
 
     /// Lines, unless no line has two points.
     pub(crate) fn lines(title: impl Into<String>, note: impl Into<String>, mut lines: Lines) -> Option<Self> {
         for line in &mut lines.lines {
-            line.points.retain(|p| p.x.is_finite() && p.y.is_finite() && p.low.is_finite() && p.high.is_finite());
+            line.points.retain(|p| [p.x, p.y, p.low, p.high].iter().all(|v| v.is_finite()));
         }
         lines.lines.retain(|line| line.points.len() >= 2);
         Self::some(title, note, Body::Lines(lines))
@@ -172,8 +174,4 @@ impl Panel {
         };
         (!empty).then(|| Self { title: title.into(), note: note.into(), body })
     }
-}
-
-fn log2(n: u32) -> f64 {
-    f64::from(n.max(1)).log2()
 }

@@ -7,6 +7,7 @@
 
 use crate::cell::{CellSpec, Experiment};
 use crate::experiment::definition;
+use crate::stats::distinct;
 
 pub use crate::experiment::append_overwrite::{beside_fill, extend};
 pub use crate::experiment::baseline::{random_read, sequential_read, sequential_write};
@@ -46,16 +47,8 @@ pub fn full() -> Vec<CellSpec> {
 }
 
 fn cells(full: bool) -> Vec<CellSpec> {
-    let mut cells: Vec<CellSpec> = Vec::new();
-    for experiment in Experiment::ALL {
-        for spec in (definition(experiment).cells)(full) {
-            // An experiment may name a cell of its default run in its grid again.
-            if !cells.contains(&spec) {
-                cells.push(spec);
-            }
-        }
-    }
-    cells
+    // An experiment may name a cell of its default run in its grid again.
+    distinct(Experiment::ALL.into_iter().flat_map(|experiment| (definition(experiment).cells)(full)))
 }
 
 #[cfg(test)]

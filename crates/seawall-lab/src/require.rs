@@ -6,7 +6,7 @@
 //! - A rate is the median of the rounds; when the limit lies inside its interval the outcome says so.
 
 use crate::cell::{Access, Beside, CellSpec, Preparation, Sync};
-use crate::plan;
+use crate::plan::{self, direct_sync, extend, flush_under_writes, log, parallel, random_read};
 use crate::results::{Results, operation_word};
 use crate::text;
 use std::fmt;
@@ -34,54 +34,38 @@ pub struct Metric {
 /// after it, by one thread, timed together. The time of the write is not subtracted: a commit waits for the
 /// sum.
 pub const METRICS: [Metric; 12] = [
-    Metric { name: "flush", help: "4K direct overwrite + fdatasync, 1 thread, timed together", spec: durable },
-    Metric { name: "durable_write", help: "the same as flush", spec: durable },
-    Metric {
-        name: "dsync_write",
-        help: "4K direct overwrite with RWF_DSYNC, 1 thread",
-        spec: || plan::direct_sync(1, 4096, Sync::RwfDsync),
-    },
-    Metric {
-        name: "write",
-        help: "4K random direct overwrite without sync, 1 thread",
-        spec: || plan::direct_sync(1, 4096, Sync::None),
-    },
-    Metric {
-        name: "write_parallel",
-        help: "16K random direct overwrites without sync, 8 threads",
-        spec: || plan::parallel(8, Beside::Nothing),
-    },
-    Metric { name: "read", help: "16K random direct read, depth 1", spec: || plan::random_read(1) },
-    Metric { name: "read_deep", help: "16K random direct reads, depth 32", spec: || plan::random_read(32) },
-    Metric {
-        name: "append",
-        help: "8K buffered append + fdatasync",
-        spec: || plan::extend(Preparation::Append, Access::Buffered, Sync::Fdatasync),
-    },
-    Metric {
-        name: "overwrite",
-        help: "8K buffered sequential overwrite + fdatasync",
-        spec: || plan::extend(Preparation::Written, Access::Buffered, Sync::Fdatasync),
-    },
-    Metric {
-        name: "preallocated",
-        help: "8K direct overwrite + fdatasync of Seawall's preallocated file",
-        spec: || plan::extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync),
-    },
-    Metric {
-        name: "log_commit",
-        help: "commit to a merged direct log, 16 threads, group commit",
-        spec: || plan::log(16, Access::Direct, 4096, true),
-    },
-    Metric {
-        name: "flush_under_writes",
-        help: "fdatasync alone, while another thread overwrites the file without pause",
-        spec: plan::flush_under_writes,
-    },
+    metric("flush", "4K direct overwrite + fdatasync, 1 thread, timed together", durable),
+    metric("durable_write", "the same as flush", durable),
+    metric("dsync_write", "4K direct overwrite with RWF_DSYNC, 1 thread", || direct_sync(1, 4096, Sync::RwfDsync)),
+    metric("write", "4K random direct overwrite without sync, 1 thread", || direct_sync(1, 4096, Sync::None)),
+    metric("write_parallel", "16K random direct overwrites without sync, 8 threads", || parallel(8, Beside::Nothing)),
+    metric("read", "16K random direct read, depth 1", || random_read(1)),
+    metric("read_deep", "16K random direct reads, depth 32", || random_read(32)),
+    metric("append", "8K buffered append + fdatasync", || {
+        extend(Preparation::Append, Access::Buffered, Sync::Fdatasync)
+    }),
+    metric("overwrite", "8K buffered sequential overwrite + fdatasync", || {
+        extend(Preparation::Written, Access::Buffered, Sync::Fdatasync)
+    }),
+    metric("preallocated", "8K direct overwrite + fdatasync of Seawall's preallocated file", || {
+        extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync)
+    }),
+    metric("log_commit", "commit to a merged direct log, 16 threads, group commit", || {
+        log(16, Access::Direct, 4096, true)
+    }),
+    metric(
+        "flush_under_writes",
+        "fdatasync alone, while another thread overwrites the file without pause",
+        flush_under_writes,
+    ),
 ];
 
+const fn metric(name: &'static str, help: &'static str, spec: fn() -> CellSpec) -> Metric {
+    Metric { name, help, spec }
+}
+
 fn durable() -> CellSpec {
-    plan::direct_sync(1, 4096, Sync::Fdatasync)
+    direct_sync(1, 4096, Sync::Fdatasync)
 }
 
 /// The statistic of a metric.
@@ -188,7 +172,7 @@ pub enum RequireError {
         metric: String,
     },
     /// No such statistic.
-    #[error("`{stat}` is not a statistic: use one of {}", names(STATS.iter().map(|s| s.0)))]
+    #[error("`{stat}` is not a statistic: use one of {}", STATS.map(|s| s.0).join(", "))]
     Stat {
         /// The text.
         stat: String,
@@ -220,10 +204,6 @@ pub enum RequireError {
 pub fn metric_list() -> String {
     let lines = METRICS.iter().map(|m| format!("  {:<20} {}\n", m.name, m.help));
     lines.collect::<String>() + "  or the id of any cell as it stands in results.json"
-}
-
-fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
-    all.collect::<Vec<_>>().join(", ")
 }
 
 impl Requirement {
@@ -259,12 +239,9 @@ impl Requirement {
             None if metric.contains('/') => metric.to_owned(),
             None => return Err(RequireError::Metric { metric: metric.into() }),
         };
-        let stat = STATS
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(stat))
-            .map(|(_, s)| *s)
-            .ok_or_else(|| RequireError::Stat { stat: stat.into() })?;
-        let limit = if stat == Stat::Rate { parse_rate(value)? } else { parse_latency(value)? };
+        let known = STATS.iter().find(|(name, _)| name.eq_ignore_ascii_case(stat));
+        let (_, stat) = *known.ok_or_else(|| RequireError::Stat { stat: stat.into() })?;
+        let limit = parse_limit(value, stat)?;
         Ok(Self { text: text.trim().into(), metric: metric.into(), cell, stat, operator, limit })
     }
 
@@ -286,121 +263,85 @@ impl Requirement {
     /// [`RequireError::NotMeasured`] when the cell is not among the results or holds no operations;
     /// [`RequireError::Metric`] for a cell id that is in no plan.
     pub fn evaluate(&self, results: &Results) -> Result<Outcome, RequireError> {
-        let Some(cell) = results.cells.iter().find(|c| c.id == self.cell && c.operations() > 0) else {
-            return Err(self.not_measured(results));
-        };
         let no_samples = || self.not_measured(results);
-        let shown = |v: f64| if self.stat == Stat::Rate { format!("{}/s", text::count(v)) } else { text::latency(v) };
+        let cell = results.cells.iter().find(|c| c.id == self.cell && c.operations() > 0).ok_or_else(no_samples)?;
         let mut aside = String::new();
         let measured = match self.stat {
-            Stat::Quantile(q) => cell.latency_ns(q).ok_or_else(no_samples)? as f64,
+            Stat::Quantile(q) => {
+                let n = cell.operations() as f64;
+                if n * (1.0 - q) < 5.0 {
+                    aside = format!(", from {} operations only", text::count(n));
+                }
+                cell.latency_ns(q).ok_or_else(no_samples)? as f64
+            }
             Stat::Max => cell.latency_ns_max().ok_or_else(no_samples)? as f64,
             Stat::Rate => {
                 let rate = cell.rate().ok_or_else(no_samples)?;
                 if rate.low < self.limit && self.limit < rate.high {
-                    aside = format!(
-                        ", the limit inside its interval of {} to {}",
-                        text::count(rate.low),
-                        text::count(rate.high)
-                    );
+                    let [low, high] = [rate.low, rate.high].map(text::count);
+                    aside = format!(", the limit inside its interval of {low} to {high}");
                 }
                 rate.median
             }
         };
-        if let Stat::Quantile(q) = self.stat {
-            let n = cell.operations();
-            if (n as f64) * (1.0 - q) < 5.0 {
-                aside += &format!(", from {} operations only", text::count(n as f64));
-            }
-        }
-        if results.run.rate.is_some() {
-            aside += ", held to --rate";
-        }
-        if !results.complete {
-            aside += ", in a run that was interrupted";
-        }
-        if cell.disturbed() {
-            aside += ", measured under other load";
+        for (odd, note) in [
+            (results.run.rate.is_some(), ", held to --rate"),
+            (!results.complete, ", in a run that was interrupted"),
+            (cell.disturbed(), ", measured under other load"),
+        ] {
+            aside += if odd { note } else { "" };
         }
         let met = OPERATORS[self.operator].1(&measured, &self.limit);
         let word = if met { "met" } else { "short" };
-        let sentence = format!(
-            "{word}: {} ({} {} of {}{aside})",
-            self.text,
-            shown(measured),
-            self.stat_word(&cell.spec),
-            cell.spec.title()
-        );
+        let shown = match self.stat {
+            Stat::Quantile(q) => format!("{} p{}", text::latency(measured), (q * 1000.0).round() / 10.0),
+            Stat::Max => format!("{} longest", text::latency(measured)),
+            Stat::Rate => format!("{}/s median rate in {}", text::count(measured), operation_word(&cell.spec)),
+        };
+        let sentence = format!("{word}: {} ({shown} of {}{aside})", self.text, cell.spec.title());
         Ok(Outcome { met, measured, sentence })
     }
 
-    fn stat_word(&self, spec: &CellSpec) -> String {
-        match self.stat {
-            Stat::Quantile(q) => format!("p{}", (q * 1000.0).round() / 10.0),
-            Stat::Max => "longest".into(),
-            Stat::Rate => format!("median rate in {}", operation_word(spec)),
-        }
-    }
-
     fn not_measured(&self, results: &Results) -> RequireError {
-        let known = plan::full().into_iter().find(|spec| spec.id() == self.cell);
+        let (text, metric) = (self.text.clone(), self.metric.clone());
         if let Some(skipped) = results.skipped.iter().find(|s| s.id == self.cell) {
-            return RequireError::NotMeasured {
-                text: self.text.clone(),
-                metric: self.metric.clone(),
-                reason: skipped.reason.clone(),
-                remedy: "it cannot be measured here".into(),
-            };
+            let (reason, remedy) = (skipped.reason.clone(), "it cannot be measured here".into());
+            return RequireError::NotMeasured { text, metric, reason, remedy };
         }
-        let Some(spec) = known else { return RequireError::Metric { metric: self.metric.clone() } };
-        let full = !plan::decisive().iter().any(|s| s.id() == self.cell);
-        let remedy = format!("run `seawall lab PATH{} --only {}`", if full { " --full" } else { "" }, spec.experiment);
-        let reason = if results.complete { "not in these results" } else { "the run was interrupted" };
-        RequireError::NotMeasured {
-            text: self.text.clone(),
-            metric: self.metric.clone(),
-            reason: reason.into(),
-            remedy,
-        }
+        let is_this = |spec: &CellSpec| spec.id() == self.cell;
+        let Some(spec) = plan::full().into_iter().find(is_this) else { return RequireError::Metric { metric } };
+        let full = if plan::decisive().iter().any(is_this) { "" } else { " --full" };
+        let remedy = format!("run `seawall lab PATH{full} --only {}`", spec.experiment);
+        let reason = if results.complete { "not in these results" } else { "the run was interrupted" }.into();
+        RequireError::NotMeasured { text, metric, reason, remedy }
     }
 }
 
-fn split_number(text: &str) -> Option<(f64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().ok()?;
-    number.is_finite().then_some((number, text[end..].trim()))
-}
-
-fn parse_latency(value: &str) -> Result<f64, RequireError> {
-    let wrong = || RequireError::Value {
-        value: value.into(),
-        wanted: "latency: write a number with ns, us, ms or s, such as 10ms",
+/// A number with the unit of a latency, to nanoseconds, or of a rate, to operations per second.
+fn parse_limit(value: &str, stat: Stat) -> Result<f64, RequireError> {
+    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let number = value[..end].parse::<f64>().ok().filter(|number| number.is_finite());
+    let unit = value[end..].trim();
+    let (scale, wanted) = if stat == Stat::Rate {
+        let scale = match unit.strip_suffix("/s").unwrap_or(unit).trim_end() {
+            "" => Some(1.0),
+            "k" | "K" => Some(1e3),
+            "M" | "m" => Some(1e6),
+            _ => None,
+        };
+        (scale, "rate: write operations per second, such as 5000, 20k or 1.5M/s")
+    } else {
+        let scale = match unit {
+            "ns" => Some(1.0),
+            "us" | "\u{b5}s" | "\u{3bc}s" => Some(1e3),
+            "ms" => Some(1e6),
+            "s" => Some(1e9),
+            _ => None,
+        };
+        (scale, "latency: write a number with ns, us, ms or s, such as 10ms")
     };
-    let (number, unit) = split_number(value).ok_or_else(wrong)?;
-    let scale = match unit {
-        "ns" => 1.0,
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return Err(wrong()),
-    };
-    Ok(number * scale)
-}
-
-fn parse_rate(value: &str) -> Result<f64, RequireError> {
-    let wrong = || RequireError::Value {
-        value: value.into(),
-        wanted: "rate: write operations per second, such as 5000, 20k or 1.5M/s",
-    };
-    let (number, unit) = split_number(value).ok_or_else(wrong)?;
-    let unit = unit.strip_suffix("/s").unwrap_or(unit).trim_end();
-    let scale = match unit {
-        "" => 1.0,
-        "k" | "K" => 1e3,
-        "M" | "m" => 1e6,
-        _ => return Err(wrong()),
-    };
-    Ok(number * scale)
+    let limit = number.zip(scale).map(|(number, scale)| number * scale);
+    limit.ok_or_else(|| RequireError::Value { value: value.into(), wanted })
 }
 
 #[cfg(test)]

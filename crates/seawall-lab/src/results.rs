@@ -345,11 +345,8 @@ impl CellResult {
     /// bucket.
     #[must_use]
     pub fn latency_ns(&self, quantile: f64) -> Option<u64> {
-        let all = self.latency()?;
-        all.quantile(quantile)
-            .ok()
-            .flatten()
-            .map(|q| q.get(&histogram::Quantile::new(quantile).ok()?).map(histogram::Bucket::end))?
+        let found = self.latency()?.quantile(quantile).ok()??;
+        found.get(&histogram::Quantile::new(quantile).ok()?).map(histogram::Bucket::end)
     }
 
     /// All rounds' latencies merged.
@@ -375,20 +372,17 @@ impl CellResult {
     /// The device's work per operation over all rounds: `(writes, written bytes, reads, flushes)`.
     #[must_use]
     pub fn device_per_operation(&self) -> Option<DevicePerOperation> {
+        let devices: Vec<DeviceDelta> = self.rounds.iter().map(|round| round.device).collect::<Option<_>>()?;
         let operations = self.operations() as f64;
-        let (mut reads, mut writes, mut written_bytes, mut flushes) = (0.0, 0.0, 0.0, Some(0.0));
-        for round in &self.rounds {
-            let d = round.device?;
-            reads += d.reads as f64;
-            writes += d.writes as f64;
-            written_bytes += d.written_bytes as f64;
-            flushes = flushes.zip(d.flushes).map(|(sum, n)| sum + n as f64);
-        }
-        (operations > 0.0).then(|| DevicePerOperation {
-            reads: reads / operations,
-            writes: writes / operations,
-            written_bytes: written_bytes / operations,
-            flushes: flushes.map(|sum| sum / operations),
+        let per = |of: fn(&DeviceDelta) -> Option<u64>| -> Option<f64> {
+            let all: Option<f64> = devices.iter().map(|d| of(d).map(|n| n as f64)).sum();
+            all.filter(|_| operations > 0.0).map(|all| all / operations)
+        };
+        Some(DevicePerOperation {
+            reads: per(|d| Some(d.reads))?,
+            writes: per(|d| Some(d.writes))?,
+            written_bytes: per(|d| Some(d.written_bytes))?,
+            flushes: per(|d| d.flushes),
         })
     }
 
@@ -439,8 +433,22 @@ impl Results {
     /// The cell with exactly this spec.
     #[must_use]
     pub fn cell(&self, spec: &CellSpec) -> Option<&CellResult> {
-        let id = spec.id();
+        self.cell_by_id(&spec.id())
+    }
+
+    /// The measured cell with this id.
+    pub(crate) fn cell_by_id(&self, id: &str) -> Option<&CellResult> {
         self.cells.iter().find(|c| c.id == id && !c.rounds.is_empty())
+    }
+
+    /// Records why a cell was not measured.
+    pub(crate) fn skip(&mut self, spec: &CellSpec, reason: String) {
+        self.skipped.push(Skipped { id: spec.id(), title: spec.title(), reason });
+    }
+
+    /// The number of measured cells.
+    pub(crate) fn measured(&self) -> usize {
+        self.cells.iter().filter(|c| !c.rounds.is_empty()).count()
     }
 
     /// Cells of one experiment, in plan order.
@@ -462,24 +470,17 @@ impl Results {
     /// ```
     #[must_use]
     pub fn compare(&self, a: &CellSpec, b: &CellSpec) -> Comparison {
-        match (self.cell(a), self.cell(b)) {
-            (Some(a), Some(b)) => {
-                let pairs: Vec<(&Round, &Round)> = a
-                    .rounds
-                    .iter()
-                    .zip(&b.rounds)
-                    .filter(|(a, b)| a.rate().is_some() && b.rate().is_some_and(|rate| rate > 0.0))
-                    .collect();
-                let quiet: Vec<(&Round, &Round)> =
-                    pairs.iter().copied().filter(|(a, b)| !a.foreign.disturbed && !b.foreign.disturbed).collect();
-                let (a, b): (Vec<f64>, Vec<f64>) = if quiet.len() < ROUNDS_MIN { pairs } else { quiet }
-                    .into_iter()
-                    .filter_map(|(a, b)| a.rate().zip(b.rate()))
-                    .unzip();
-                Comparison::paired(&a, &b)
-            }
-            _ => Comparison::NotMeasured,
-        }
+        let (Some(a), Some(b)) = (self.cell(a), self.cell(b)) else { return Comparison::NotMeasured };
+        let pairs = a.rounds.iter().zip(&b.rounds);
+        let pairs = pairs.filter_map(|(a, b)| {
+            let rates = (a.rate()?, b.rate().filter(|rate| *rate > 0.0)?);
+            Some((rates, a.foreign.disturbed || b.foreign.disturbed))
+        });
+        let pairs: Vec<((f64, f64), bool)> = pairs.collect();
+        let few = pairs.iter().filter(|(_, disturbed)| !disturbed).count() < ROUNDS_MIN;
+        let (a, b): (Vec<f64>, Vec<f64>) =
+            pairs.into_iter().filter(|(_, disturbed)| few || !disturbed).map(|(rates, _)| rates).unzip();
+        Comparison::paired(&a, &b)
     }
 
     /// Reads a results file; of a directory, the [`RESULTS`] in it.

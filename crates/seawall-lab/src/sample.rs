@@ -22,14 +22,7 @@ pub fn round(operations: u64, seed: u64) -> Round {
         latency: SparseHistogram::from(&latency),
         latency_ns_max: mean * 9,
         per_tenth: vec![u32::try_from(operations / 10).unwrap_or(u32::MAX); 10],
-        device: Some(DeviceDelta {
-            reads: 0,
-            read_bytes: 0,
-            writes: operations,
-            written_bytes: operations * 8192,
-            flushes: Some(operations),
-            busy_ms: 900,
-        }),
+        device: Some(device(0, operations)),
         foreign: Foreign { cpu_cores: 0.02, io_bytes_per_s: Some(0.0), disturbed: false },
         cached_bytes: Some(0),
         writes_issued: operations,
@@ -40,35 +33,21 @@ pub fn round(operations: u64, seed: u64) -> Round {
 /// A cell of six rounds around `rate`.
 #[must_use]
 pub fn cell(spec: CellSpec, rate: f64) -> CellResult {
-    let rounds = [0.97, 1.0, 1.02, 0.99, 1.01, 1.03]
-        .iter()
-        .enumerate()
-        .map(|(i, f)| round((rate * f) as u64, i as u64))
-        .collect();
-    let mut cell = CellResult { id: spec.id(), spec, rounds };
-    match spec.pattern {
+    let rates = [0.97, 1.0, 1.02, 0.99, 1.01, 1.03].map(|f| (rate * f) as u64);
+    let rounds = rates.into_iter().zip(0..).map(|(operations, seed)| {
         // 160 pages a query, a write of nothing.
-        Pattern::RangeQuery => device(&mut cell, 160, 0),
-        Pattern::ReadOnly => device(&mut cell, 0, 0),
-        _ => {}
-    }
-    cell
+        let reads = if spec.pattern == Pattern::RangeQuery { 160 * operations } else { 0 };
+        let writes = if matches!(spec.pattern, Pattern::RangeQuery | Pattern::ReadOnly) { 0 } else { operations };
+        let device = Some(device(reads, writes));
+        Round { device, writes_issued: writes, syncs_issued: writes, ..round(operations, seed) }
+    });
+    CellResult { id: spec.id(), spec, rounds: rounds.collect() }
 }
 
-/// The device's work for each operation.
-fn device(cell: &mut CellResult, reads: u64, writes: u64) {
-    for round in &mut cell.rounds {
-        let n = round.operations;
-        (round.writes_issued, round.syncs_issued) = (n * writes, n * writes);
-        round.device = Some(DeviceDelta {
-            reads: n * reads,
-            read_bytes: n * reads * 16_384,
-            writes: n * writes,
-            written_bytes: n * writes * 8192,
-            flushes: Some(n * writes),
-            busy_ms: 900,
-        });
-    }
+/// The device's work in a round, with a flush for each write.
+fn device(reads: u64, writes: u64) -> DeviceDelta {
+    let (read_bytes, written_bytes) = (reads * 16_384, writes * 8192);
+    DeviceDelta { reads, read_bytes, writes, written_bytes, flushes: Some(writes), busy_ms: 900 }
 }
 
 /// A plausible rate for a cell, by simple rules.

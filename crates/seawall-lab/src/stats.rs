@@ -25,6 +25,17 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The distinct values, in the order in which they first occur.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut out = Vec::new();
+    for value in values {
+        if !out.contains(&value) {
+            out.push(value);
+        }
+    }
+    out
+}
+
 /// A median with its distribution-free confidence interval.
 ///
 /// ```
@@ -67,13 +78,10 @@ impl Estimate {
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
         let median = median(&sorted)?;
-        let mut drop = 0;
-        let mut confidence = coverage(n, 0);
-        while 2 * (drop + 1) < n && coverage(n, drop + 1) >= 0.95 {
-            drop += 1;
-            confidence = coverage(n, drop);
-        }
-        Some(Self { median, low: sorted[drop], high: sorted[n - 1 - drop], samples: n, confidence })
+        let enough = |drop: &usize| 2 * drop < n && coverage(n, *drop) >= 0.95;
+        let drop = (1..n).take_while(enough).last().unwrap_or(0);
+        let (low, high) = (sorted[drop], sorted[n - 1 - drop]);
+        Some(Self { median, low, high, samples: n, confidence: coverage(n, drop) })
     }
 
     /// Half the interval's width relative to the median, as the table's "spread" (0.04 is shown as ±4%).

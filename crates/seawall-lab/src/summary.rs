@@ -6,6 +6,7 @@ use crate::plan::{direct_sync, random_read, range_prefetch, sequential_read, seq
 use crate::results::{CellResult, Results};
 use crate::settings::{Recommendation, recommend};
 use crate::text;
+use crate::verdict::device_words;
 
 /// One of the four figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,46 +31,27 @@ pub(crate) fn tiles(results: &Results) -> [Tile; 4] {
     let query = |ahead| rate(range_prefetch(KeyOrder::Fragmented, Access::Direct, ahead, 1));
     let ahead = query(Ahead::Adaptive).zip(query(Ahead::None)).filter(|(_, none)| *none > 0.0);
     let advice = recommend(results).seawall;
-    let changed: Vec<String> = changed(&advice).map(|r| format!("{} = {}", r.key, r.value)).collect();
-    let tile = |name, figure, unit, details: Vec<Option<String>>| {
+    let changed: Vec<_> = changed(&advice).map(|r| Some(format!("{} = {}", r.key, r.value))).collect();
+    let settings = format!("{} of {}", changed.len(), advice.len());
+    let tile = |name, figure, unit, details: Vec<Option<String>>, nothing: &str| {
         let details: Vec<String> = details.into_iter().flatten().collect();
-        let detail = if details.is_empty() { "not measured".into() } else { details.join("; ") };
+        let detail = if details.is_empty() { nothing.to_owned() } else { details.join("; ") };
         Tile { name, figure, unit, detail }
     };
+    let disk = vec![megabytes(sequential_read(), "read"), megabytes(sequential_write(), "written")];
+    let flush = vec![
+        flush_cost_ns(results).map(|ns| format!("a flush costs {}", text::latency(ns))),
+        p99.map(|ns| format!("99% within {}", text::latency(ns as f64))),
+    ];
+    let engine = ahead.map(|(with, without)| {
+        format!("range query: {}/s, {} by read-ahead", text::count(with), text::ratio(with / without))
+    });
+    let commits = figure(under_settings(Pattern::Update, Origin::Recommended));
     [
-        tile(
-            "disk",
-            figure(random_read(32)),
-            "random 16 KiB reads/s",
-            vec![megabytes(sequential_read(), "read"), megabytes(sequential_write(), "written")],
-        ),
-        tile(
-            "flush",
-            figure(durable),
-            "durable 4 KiB writes/s",
-            vec![
-                flush_cost_ns(results).map(|ns| format!("a flush costs {}", text::latency(ns))),
-                p99.map(|ns| format!("99% within {}", text::latency(ns as f64))),
-            ],
-        ),
-        tile(
-            "engine",
-            figure(under_settings(Pattern::Update, Origin::Recommended)),
-            "flushed commits/s, 4 threads",
-            vec![ahead.map(|(with, without)| {
-                format!("range query: {}/s, {} by read-ahead", text::count(with), text::ratio(with / without))
-            })],
-        ),
-        tile(
-            "settings",
-            format!("{} of {}", changed.len(), advice.len()),
-            "differ from the defaults",
-            if changed.is_empty() {
-                vec![Some("the defaults fit".into())]
-            } else {
-                changed.into_iter().map(Some).collect()
-            },
-        ),
+        tile("disk", figure(random_read(32)), "random 16 KiB reads/s", disk, "not measured"),
+        tile("flush", figure(durable), "durable 4 KiB writes/s", flush, "not measured"),
+        tile("engine", commits, "flushed commits/s, 4 threads", vec![engine], "not measured"),
+        tile("settings", settings, "differ from the defaults", changed, "the defaults fit"),
     ]
 }
 
@@ -80,18 +62,9 @@ pub(crate) fn changed(advice: &[Recommendation]) -> impl Iterator<Item = &Recomm
 
 /// Where, on what, how much was measured: one line.
 pub(crate) fn subject(results: &Results) -> String {
-    let probe = &results.probe;
-    let fs = probe.file_system.known().map_or("unknown file system", |fs| fs.kind.as_str());
-    let device = probe.device.known().map_or_else(
-        || "no block device".to_owned(),
-        |d| d.model.known().map_or_else(|| d.name.clone(), |m| format!("{m} ({})", d.name)),
-    );
-    let measured = results.cells.iter().filter(|c| !c.rounds.is_empty()).count();
+    let fs = results.probe.file_system.known().map_or("unknown file system", |fs| fs.kind.as_str());
+    let (path, device) = (results.probe.path.display(), device_words(results));
     let experiments = Experiment::ALL.into_iter().filter(|e| results.cells_of(*e).next().is_some()).count();
-    format!(
-        "{}, {fs} on {device}: {} of {}",
-        probe.path.display(),
-        text::many(measured as u32, "cell", "cells"),
-        text::many(experiments as u32, "experiment", "experiments")
-    )
+    let cells = text::many(results.measured() as u32, "cell", "cells");
+    format!("{path}, {fs} on {device}: {cells} of {}", text::many(experiments as u32, "experiment", "experiments"))
 }

@@ -38,24 +38,20 @@ pub fn plateaus(per_second: &[u32]) -> Vec<Plateau> {
     if per_second.is_empty() {
         return vec![];
     }
+    let rate = |seconds: &[u32]| median(&seconds.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
     let width = per_second.len().div_ceil(BINS_MAX);
-    let bins: Vec<f64> = per_second
-        .chunks(width)
-        .map(|chunk| median(&chunk.iter().map(|&x| f64::from(x)).collect::<Vec<_>>()))
-        .collect();
-    let bins_min = PLATEAU_S_MIN.div_ceil(width).max(4);
+    let bins: Vec<f64> = per_second.chunks(width).map(rate).collect();
     let mut cuts = Vec::new();
-    segment(&bins, 0, bins_min, &mut cuts);
+    segment(&bins, 0, PLATEAU_S_MIN.div_ceil(width).max(4), &mut cuts);
     cuts.sort_unstable();
 
     let mut edges = vec![0];
     edges.extend(cuts.iter().map(|cut| cut * width));
     edges.push(per_second.len());
     // Two neighbours with the same rate are one plateau.
-    let rate = |from: usize, to: usize| median(&per_second[from..to].iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
     let mut i = 1;
     while i + 1 < edges.len() {
-        let (left, right) = (rate(edges[i - 1], edges[i]), rate(edges[i], edges[i + 1]));
+        let (left, right) = (rate(&per_second[edges[i - 1]..edges[i]]), rate(&per_second[edges[i]..edges[i + 1]]));
         if (left - right).abs() <= STEP_MIN * left.max(right) {
             edges.remove(i);
             i = i.saturating_sub(1).max(1);
@@ -63,11 +59,10 @@ pub fn plateaus(per_second: &[u32]) -> Vec<Plateau> {
             i += 1;
         }
     }
-    edges.windows(2).map(|w| Plateau { from_s: second(w[0]), to_s: second(w[1]), rate: rate(w[0], w[1]) }).collect()
-}
-
-fn second(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
+    let second = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
+    let plateau =
+        |w: &[usize]| Plateau { from_s: second(w[0]), to_s: second(w[1]), rate: rate(&per_second[w[0]..w[1]]) };
+    edges.windows(2).map(plateau).collect()
 }
 
 /// Adds to `cuts` the boundaries found in `bins`, which begin at `offset` of the whole.
@@ -159,54 +154,25 @@ pub fn sentence(plateaus: &[Plateau]) -> (Shape, String) {
         return (Shape::TooShort, "nothing was measured over time".into());
     };
     let total_s = last.to_s;
-    if total_s < 60 {
-        return (
-            Shape::TooShort,
-            format!(
-                "cannot tell from {total_s} s whether the rate lasts: burst credit and write caches take minutes to \
-                 spend"
-            ),
-        );
-    }
-    let high = plateaus.iter().map(|p| p.rate).fold(0.0, f64::max);
     let low = plateaus.iter().map(|p| p.rate).fold(f64::INFINITY, f64::min);
-    if plateaus.len() == 1 {
-        return (Shape::Held, format!("held {} IOPS for {}", text::count(near(first.rate)), duration(total_s)));
+    let high = plateaus.iter().map(|p| p.rate).fold(0.0, f64::max);
+    let [begin, end, low, high] = [first.rate, last.rate, low, high].map(|rate| text::count(near(rate)));
+    let (after, total, steps) = (duration(last.from_s), duration(total_s), plateaus.len());
+    let each_step = |is: fn(&f64, &f64) -> bool| plateaus.windows(2).all(|w| is(&w[1].rate, &w[0].rate));
+    if total_s < 60 {
+        let why = "burst credit and write caches take minutes to spend";
+        (Shape::TooShort, format!("cannot tell from {total_s} s whether the rate lasts: {why}"))
+    } else if steps == 1 {
+        (Shape::Held, format!("held {begin} IOPS for {total}"))
+    } else if each_step(f64::lt) && last.to_s - last.from_s >= 30 {
+        let why = "burst credit or a write cache is spent";
+        (Shape::Capped, format!("capped near {end} IOPS after {after} ({begin} before): {why}"))
+    } else if each_step(f64::gt) {
+        (Shape::Rising, format!("rose from {begin} to {end} IOPS after {after}"))
+    } else {
+        let moved = format!("moved between {low} and {high} IOPS in {steps} steps over {total}");
+        (Shape::Uneven, format!("{moved}: plan for the lower one"))
     }
-    let falling = plateaus.windows(2).all(|w| w[1].rate < w[0].rate);
-    let lasting = last.to_s - last.from_s >= 30;
-    if falling && lasting {
-        return (
-            Shape::Capped,
-            format!(
-                "capped near {} IOPS after {} ({} before): burst credit or a write cache is spent",
-                text::count(near(last.rate)),
-                duration(last.from_s),
-                text::count(near(first.rate)),
-            ),
-        );
-    }
-    if plateaus.windows(2).all(|w| w[1].rate > w[0].rate) {
-        return (
-            Shape::Rising,
-            format!(
-                "rose from {} to {} IOPS after {}",
-                text::count(near(first.rate)),
-                text::count(near(last.rate)),
-                duration(last.from_s)
-            ),
-        );
-    }
-    (
-        Shape::Uneven,
-        format!(
-            "moved between {} and {} IOPS in {} steps over {}: plan for the lower one",
-            text::count(near(low)),
-            text::count(near(high)),
-            plateaus.len(),
-            duration(total_s)
-        ),
-    )
 }
 
 /// Two significant digits: a plateau is no more precise than that.
@@ -219,13 +185,10 @@ fn near(rate: f64) -> f64 {
 }
 
 fn duration(seconds: u32) -> String {
-    match seconds {
-        0..=89 => format!("{seconds} s"),
-        90..=5399 => {
-            let minutes = (f64::from(seconds) / 60.0).round();
-            format!("{minutes} minutes")
-        }
-        _ => format!("{:.1} hours", f64::from(seconds) / 3600.0),
+    match f64::from(seconds) {
+        s if s < 90.0 => format!("{seconds} s"),
+        s if s < 5400.0 => format!("{} minutes", (s / 60.0).round()),
+        s => format!("{:.1} hours", s / 3600.0),
     }
 }
 

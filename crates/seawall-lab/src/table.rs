@@ -6,11 +6,11 @@
 use crate::cell::Experiment;
 use crate::evidence::{Body, Panel, Table};
 use crate::experiment::{definition, source, verdicts};
-use crate::results::{CellResult, Results, Sustain};
+use crate::results::{CellResult, Results};
 use crate::settings::recommend;
 use crate::summary;
 use crate::text::{self, or_missing};
-use crate::verdict::{Level, Verdict};
+use crate::verdict::Level;
 
 /// The widest line of [`table`], columns.
 pub const WIDTH_MAX: usize = 130;
@@ -44,20 +44,16 @@ pub const COLOUR: Style = Style { bold: "\x1b[1m", warning: "\x1b[1;31m", dim: "
 /// ```
 #[must_use]
 pub fn screen(results: &Results, style: Style) -> String {
+    const INDENT: &str = "                     ";
     let Style { bold, warning, dim, end } = style;
     let mut out = text::wrap(&summary::subject(results), SCREEN, "", "  ") + "\n\n";
     // A sustained load measures none of them.
     let only_sustained = results.sustain.is_some() && results.cells.is_empty();
     for tile in summary::tiles(results).into_iter().filter(|_| !only_sustained) {
-        out += &format!("  {:8} {bold}{:>9}{end} {}\n", tile.name, tile.figure, tile.unit);
-        out += &format!(
-            "{dim}{}{end}\n",
-            text::wrap(&tile.detail, SCREEN, "                     ", "                     ")
-        );
+        let detail = text::wrap(&tile.detail, SCREEN, INDENT, INDENT);
+        out += &format!("  {:8} {bold}{:>9}{end} {}\n{dim}{detail}{end}\n", tile.name, tile.figure, tile.unit);
     }
-    if let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) {
-        out += &format!("\n{}", sustained(sustain));
-    }
+    out += &sustained(results);
     let all = verdicts(results);
     let of = |level| all.iter().filter(move |v| v.level == level);
     if of(Level::Warning).next().is_some() {
@@ -73,13 +69,9 @@ pub fn screen(results: &Results, style: Style) -> String {
             out += &format!("  {} = {} {dim}(default {}){end}\n", r.key, r.value, r.default);
         }
     }
-    let counts: Vec<String> = [Level::Note, Level::Good, Level::CannotTell, Level::NotTested]
-        .into_iter()
-        .filter_map(|level| match of(level).count() {
-            0 => None,
-            n => Some(format!("{n} {}", heading(level))),
-        })
-        .collect();
+    let counted = |level| Some(of(level).count()).filter(|n| *n > 0).map(|n| format!("{n} {}", shown(level).heading));
+    let others = [Level::Note, Level::Good, Level::CannotTell, Level::NotTested];
+    let counts: Vec<String> = others.into_iter().filter_map(counted).collect();
     let rest = format!("{}; --table shows them and every cell, the report explains them", counts.join(", "));
     out + "\n" + &text::wrap(&rest, SCREEN, "", "") + "\n"
 }
@@ -97,13 +89,10 @@ pub fn table(results: &Results) -> String {
     let mut out = String::new();
     for experiment in Experiment::ALL {
         let Some(cells) = cells(results, experiment) else { continue };
-        if !out.is_empty() {
-            out.push('\n');
-        }
         let citation = source(experiment).map_or_else(String::new, |s| format!("  {}", s.citation));
-        out += &format!("{} {experiment}{citation}\n", experiment.short().to_uppercase());
-        out += &lines(&cells);
-        for panel in (definition(experiment).evidence)(results).into_iter().flatten() {
+        out += if out.is_empty() { "" } else { "\n" };
+        out += &format!("{} {experiment}{citation}\n{}", experiment.short().to_uppercase(), lines(&cells));
+        for panel in panels(results, experiment) {
             if let Body::Table(table) = &panel.body {
                 out += &format!("\n{}\n{}", panel.title, lines(table));
                 if !panel.note.is_empty() {
@@ -115,14 +104,10 @@ pub fn table(results: &Results) -> String {
     if !out.is_empty() {
         out += &format!("\n{}\n", text::wrap(CELLS_NOTE, WIDTH_MAX, "", ""));
     }
-    if let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) {
-        out += &format!("\n{}", sustained(sustain));
-    }
-    if !results.skipped.is_empty() {
-        out += "\nnot measured here:\n";
-        for s in &results.skipped {
-            out += &(text::wrap(&format!("{}: {}", s.title, s.reason), WIDTH_MAX, "  ", "    ") + "\n");
-        }
+    out += &sustained(results);
+    out += if results.skipped.is_empty() { "" } else { "\nnot measured here:\n" };
+    for s in &results.skipped {
+        out += &(text::wrap(&format!("{}: {}", s.title, s.reason), WIDTH_MAX, "  ", "    ") + "\n");
     }
     out
 }
@@ -161,68 +146,70 @@ fn row(cell: &CellResult) -> Vec<String> {
 
 /// A table with aligned columns.
 fn lines(table: &Table) -> String {
-    let columns = table.head.len();
-    let cell = |row: &[String], i: usize| row.get(i).map_or(0, |c| c.chars().count());
-    let width =
-        |i: usize| table.rows.iter().map(|r| cell(r, i)).chain([table.head[i].chars().count()]).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let name = widths[0].min(NAME);
+    let head: Vec<String> = table.head.iter().map(|h| (*h).to_owned()).collect();
+    let headed = head.iter().any(|h| !h.is_empty());
+    let rows: Vec<&Vec<String>> = headed.then_some(&head).into_iter().chain(&table.rows).collect();
+    let width = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..head.len()).map(|i| width(i).unwrap_or(0)).collect();
+    let (name, last) = (widths[0].min(NAME), widths.len() - 1);
     // A last column of sentences is wrapped, the others are right-aligned figures.
-    let last = widths[columns - 1];
-    let text_last = columns > 1 && last > NAME;
+    let text_last = last > 0 && widths[last] > NAME;
     let mut out = String::new();
-    let mut line = |cells: &[&str]| {
-        let names = text::wrap(cells[0], name, "", "  ");
+    for cells in rows {
+        let names = text::wrap(&cells[0], name, "", "  ");
         let mut names = names.lines();
-        let mut first = format!("  {:name$}", names.next().unwrap_or(""));
+        let mut line = format!("  {:name$}", names.next().unwrap_or(""));
         for (i, value) in cells.iter().enumerate().skip(1) {
-            let pad = if text_last && i == columns - 1 { 0 } else { widths[i] };
-            first += &format!(" {value:>pad$}");
+            let pad = if text_last && i == last { 0 } else { widths[i] };
+            line += &format!(" {value:>pad$}");
         }
-        out.push_str(
-            &(if text_last {
-                text::wrap(first.trim_start(), WIDTH_MAX, "  ", "    ")
-            } else {
-                first.trim_end().into()
-            }),
-        );
+        out += &match text_last {
+            true => text::wrap(line.trim_start(), WIDTH_MAX, "  ", "    "),
+            false => line.trim_end().to_owned(),
+        };
         out.push('\n');
-        for rest in names {
-            out.push_str(&format!("  {rest}\n"));
-        }
-    };
-    if table.head.iter().any(|h| !h.is_empty()) {
-        line(&table.head);
-    }
-    for row in &table.rows {
-        line(&row.iter().map(String::as_str).collect::<Vec<_>>());
+        out.extend(names.map(|rest| format!("  {rest}\n")));
     }
     out
 }
 
-/// The rate over time, in numbers: the report has the curve.
-fn sustained(sustain: &Sustain) -> String {
+/// The rate over time, in numbers: the report has the curve. Empty if it was not measured.
+fn sustained(results: &Results) -> String {
+    let Some(sustain) = results.sustain.as_ref().filter(|s| !s.per_second.is_empty()) else { return String::new() };
     let mut seconds = sustain.per_second.clone();
     seconds.sort_unstable();
-    let rate = |i: usize| text::count(f64::from(seconds[i]));
-    let (last, middle) = (seconds.len() - 1, seconds.len() / 2);
-    let mut out = format!("{}, for {} s\n", sustain.title, seconds.len());
-    out += &format!("  median {}/s; slowest second {}, fastest {}\n", rate(middle), rate(0), rate(last));
+    let [slowest, median, fastest] =
+        [0, seconds.len() / 2, seconds.len() - 1].map(|i| text::count(f64::from(seconds[i])));
+    let mut out = format!("\n{}, for {} s\n", sustain.title, seconds.len());
+    out += &format!("  median {median}/s; slowest second {slowest}, fastest {fastest}\n");
     for plateau in sustain.plateaus.iter().filter(|_| sustain.plateaus.len() > 1) {
         out += &format!("  from {} s to {} s: {}/s\n", plateau.from_s, plateau.to_s, text::count(plateau.rate));
     }
     out
 }
 
-/// What a level is called above its verdicts.
-pub(crate) fn heading(level: Level) -> &'static str {
-    match level {
-        Level::Warning => "act on",
-        Level::Note => "worth knowing",
-        Level::Good => "good",
-        Level::CannotTell => "cannot tell",
-        Level::NotTested => "not tested",
-    }
+/// How a level is shown. The marks are there because a level is never shown by colour alone.
+pub(crate) struct Shown {
+    /// What it is called above its verdicts.
+    pub(crate) heading: &'static str,
+    /// Its mark in the terminal.
+    mark: &'static str,
+    /// Its class in the report.
+    pub(crate) class: &'static str,
+    /// Its mark in the report.
+    pub(crate) icon: &'static str,
+}
+
+/// How a level is shown.
+pub(crate) fn shown(level: Level) -> Shown {
+    let (heading, mark, class, icon) = match level {
+        Level::Warning => ("act on", "!", "warning", "!"),
+        Level::Note => ("worth knowing", "-", "note", "i"),
+        Level::Good => ("good", "+", "good", "✓"),
+        Level::CannotTell => ("cannot tell", "?", "unsure", "≈"),
+        Level::NotTested => ("not tested", "?", "untested", "?"),
+    };
+    Shown { heading, mark, class, icon }
 }
 
 /// Every verdict with its reason, the most urgent first.
@@ -235,27 +222,18 @@ pub(crate) fn heading(level: Level) -> &'static str {
 /// ```
 #[must_use]
 pub fn conclusions(results: &Results) -> String {
-    let mut all = verdicts(results);
-    // Stable: within a level the order of the experiments stays.
-    all.sort_by_key(|v| v.level);
+    let all = verdicts(results);
     let mut out = String::new();
-    let mut last = None;
-    for Verdict { level, sentence, reason, .. } in &all {
-        if last.is_some_and(|last| last != *level) {
-            out.push('\n');
+    for level in Level::ALL {
+        let Shown { heading, mark, .. } = shown(level);
+        let mut of_level = all.iter().filter(|v| v.level == level).peekable();
+        if of_level.peek().is_some() {
+            out += &format!("{}{heading}\n", if out.is_empty() { "" } else { "\n" });
         }
-        if last != Some(*level) {
-            out += &format!("{}\n", heading(*level));
-            last = Some(*level);
+        for v in of_level {
+            out += &(text::wrap(&v.sentence, SCREEN, &format!("  {mark} "), "    ") + "\n");
+            out += &(text::wrap(&v.reason, SCREEN, "      ", "      ") + "\n");
         }
-        let mark = match level {
-            Level::Warning => "  ! ",
-            Level::Note => "  - ",
-            Level::Good => "  + ",
-            Level::CannotTell | Level::NotTested => "  ? ",
-        };
-        out += &(text::wrap(sentence, SCREEN, mark, "    ") + "\n");
-        out += &(text::wrap(reason, SCREEN, "      ", "      ") + "\n");
     }
     out
 }

@@ -18,14 +18,8 @@ pub fn count(value: f64) -> String {
         _ => return format!("{value:.1}"),
     }
     let digits = format!("{:.0}", value.abs());
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    if value < 0.0 { format!("-{out}") } else { out }
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    format!("{}{}", if value < 0.0 { "-" } else { "" }, groups.collect::<Vec<_>>().join(","))
 }
 
 /// A latency in nanoseconds: `95 µs`, `4.2 ms`.
@@ -120,43 +114,30 @@ pub(crate) fn moment(rfc3339: &str) -> String {
 /// ```
 #[must_use]
 pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out
+    let kept: String = text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
+    // The ampersand first: the others add some.
+    let kept = kept.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    kept.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// `text` broken into lines of at most `width` characters; the first starts with `first`, the others with
 /// `rest`. A word longer than the line is not broken.
 pub(crate) fn wrap(text: &str, width: usize, first: &str, rest: &str) -> String {
     let mut out = String::from(first);
-    let mut column = first.chars().count();
-    let mut fresh = true;
+    let (mut column, mut fresh) = (first.chars().count(), true);
     for word in text.split_whitespace() {
         let length = word.chars().count();
-        if !fresh && column + 1 + length > width {
-            out.push('\n');
-            out.push_str(rest);
-            column = rest.chars().count();
-            fresh = true;
-        }
-        if !fresh {
+        if fresh {
+            fresh = false;
+        } else if column + 1 + length <= width {
             out.push(' ');
             column += 1;
+        } else {
+            out += &format!("\n{rest}");
+            column = rest.chars().count();
         }
         out.push_str(word);
         column += length;
-        fresh = false;
     }
     out
 }

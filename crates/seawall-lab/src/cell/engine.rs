@@ -5,7 +5,7 @@
 //! - A part that a cell does not set is `None`, and is not in its id.
 
 use super::{Access, CellSpec, Pattern};
-use crate::words;
+use crate::{text, words};
 use serde::{Deserialize, Serialize};
 
 words! {
@@ -51,21 +51,8 @@ impl Level {
 
     /// `level 2 (Written)`.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flushed => "level 1 (Flushed)",
-            Self::Written => "level 2 (Written)",
-            Self::Deferred => "level 0 (Deferred)",
-        }
-    }
-
-    /// `Written (2)`, for titles.
-    fn short(self) -> &'static str {
-        match self {
-            Self::Flushed => "Flushed (1)",
-            Self::Written => "Written (2)",
-            Self::Deferred => "Deferred (0)",
-        }
+    pub fn name(self) -> String {
+        format!("level {} ({self:?})", self.number())
     }
 }
 
@@ -197,43 +184,46 @@ pub struct EngineShape {
 }
 
 impl EngineShape {
+    /// How the files are used, unless the settings decide: the flush method, or the access to the page cache.
+    fn method_word(&self, spec: &CellSpec) -> Option<String> {
+        let access = self.settings.is_none().then(|| spec.access.to_string());
+        self.method.map(|method| method.to_string()).or(access)
+    }
+
     pub(super) fn id(&self, spec: &CellSpec) -> String {
-        let mut parts = vec![spec.experiment.short().to_owned()];
-        parts.extend(self.tree.map(|t| t.word().to_owned()));
-        parts.push(spec.pattern.word().to_owned());
-        match self.method {
-            Some(method) => parts.push(method.word().to_owned()),
-            None if self.settings.is_none() => parts.push(spec.access.word().to_owned()),
-            None => {}
-        }
-        parts.extend(self.level.map(|l| l.word().to_owned()));
-        parts.extend(self.ahead.map(Ahead::word));
-        parts.extend(self.settings.map(|s| s.word().to_owned()));
-        parts.push(format!("t{}", spec.threads));
-        parts.join("/")
+        let parts = [
+            Some(spec.experiment.short().to_owned()),
+            self.tree.map(|tree| tree.to_string()),
+            Some(spec.pattern.to_string()),
+            self.method_word(spec),
+            self.level.map(|level| level.to_string()),
+            self.ahead.map(Ahead::word),
+            self.settings.map(|settings| settings.to_string()),
+            Some(format!("t{}", spec.threads)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("/")
     }
 
     pub(super) fn title(&self, spec: &CellSpec) -> String {
-        let mut parts = vec![match (spec.pattern, self.tree, self.settings) {
-            (Pattern::ReadOnly, ..) => "read-only".to_owned(),
-            (Pattern::Transactional, ..) => "transactional".into(),
-            (Pattern::Tpcc, ..) => "TPC-C".into(),
-            (Pattern::Update, ..) => "small commits".into(),
-            (_, _, Some(_)) => "cold range queries".into(),
-            (_, Some(tree), None) => tree.word().into(),
-            (_, None, None) => "range queries".into(),
-        }];
-        match self.method {
-            Some(method) => parts.push(method.word().to_owned()),
-            None if self.settings.is_none() => parts.push(spec.access.word().to_owned()),
-            None => {}
-        }
-        parts.extend(self.level.map(|l| l.short().to_owned()));
-        parts.extend(self.ahead.map(Ahead::words));
-        parts.extend(self.settings.map(|s| format!("{} settings", s.word())));
-        let (one, many) =
-            if spec.pattern == Pattern::RangeQuery { ("query", "queries") } else { ("thread", "threads") };
-        parts.push(if spec.threads == 1 { format!("1 {one}") } else { format!("{} {many}", spec.threads) });
-        parts.join(", ")
+        let queries = spec.pattern == Pattern::RangeQuery;
+        let (one, more) = if queries { ("query", "queries") } else { ("thread", "threads") };
+        let load = match (spec.pattern, self.tree, self.settings) {
+            (Pattern::ReadOnly, ..) => "read-only",
+            (Pattern::Transactional, ..) => "transactional",
+            (Pattern::Tpcc, ..) => "TPC-C",
+            (Pattern::Update, ..) => "small commits",
+            (_, _, Some(_)) => "cold range queries",
+            (_, Some(tree), None) => tree.word(),
+            (_, None, None) => "range queries",
+        };
+        let parts = [
+            Some(load.to_owned()),
+            self.method_word(spec),
+            self.level.map(|level| format!("{level:?} ({})", level.number())),
+            self.ahead.map(Ahead::words),
+            self.settings.map(|settings| format!("{settings} settings")),
+            Some(text::many(spec.threads, one, more)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }

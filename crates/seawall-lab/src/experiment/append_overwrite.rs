@@ -9,8 +9,10 @@ use super::definition::{Definition, Published, Source};
 use crate::cell::{Access, Beside, CellSpec, Experiment, Pattern, Preparation, Sync};
 use crate::evidence::{Bar, Panel};
 use crate::results::{CellResult, Results};
+use crate::stats::distinct;
 use crate::text;
-use crate::verdict::{Answer, Level, Pair, Writer, file_system_word, pair};
+use crate::verdict::Level::{CannotTell, Good, Note, Warning};
+use crate::verdict::{Answer, Pair, Writer, file_system_word, pair};
 
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Append",
@@ -25,26 +27,26 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &FIGURES,
     cells,
-    conclude,
+    conclude: &[append, prepared, preallocated, paced_fill, o_dsync],
     evidence,
 };
 
 const FIGURES: [Published; 5] = [
-    Published::new("append to an empty file", Some(1), 3086.0),
-    Published::new("overwrite a full file", Some(1), 12_330.0),
-    Published::new("zero-fill, overwrite at once", Some(1), 6569.0),
-    Published::new("zero-fill, wait 20 s, overwrite", Some(1), 11_670.0),
-    Published::new("zfs, append or overwrite", Some(1), 7000.0),
+    Published { what: "append to an empty file", rates: &[3086.0] },
+    Published { what: "overwrite a full file", rates: &[12_330.0] },
+    Published { what: "zero-fill, overwrite at once", rates: &[6569.0] },
+    Published { what: "zero-fill, wait 20 s, overwrite", rates: &[11_670.0] },
+    Published { what: "zfs, append or overwrite", rates: &[7000.0] },
 ];
 
-/// Every preparation, with its name in plots, its colour, and what was published of it.
-const PREPARATIONS: [(Preparation, &str, usize, Option<&str>); 9] = [
-    (Preparation::Written, "overwrite a written file", 0, Some(FIGURES[1].what)),
-    (Preparation::Append, "append to an empty file", 1, Some(FIGURES[0].what)),
+/// Every preparation, with its name in plots, its colour, and the published figure of it.
+const PREPARATIONS: [(Preparation, &str, usize, Option<usize>); 9] = [
+    (Preparation::Written, "overwrite a written file", 0, Some(1)),
+    (Preparation::Append, "append to an empty file", 1, Some(0)),
     (Preparation::KeepSize, "append into reserved space", 1, None),
     (Preparation::Unwritten, "fallocated, unwritten extents", 1, None),
-    (Preparation::ZeroFilledNow, "zero-filled, at once", 3, Some(FIGURES[2].what)),
-    (Preparation::ZeroFilledWait, "zero-filled, 20 s later", 3, Some(FIGURES[3].what)),
+    (Preparation::ZeroFilledNow, "zero-filled, at once", 3, Some(2)),
+    (Preparation::ZeroFilledWait, "zero-filled, 20 s later", 3, Some(3)),
     (Preparation::WriteZeroes, "after WRITE_ZEROES", 2, None),
     (Preparation::Recycled, "recycled file", 2, None),
     (Preparation::Preallocated, "preallocated by Seawall", 2, None),
@@ -103,26 +105,19 @@ fn cells(full: bool) -> Vec<CellSpec> {
 /// Overwriting a written file against a file with this preparation: buffered with fdatasync as published,
 /// else direct.
 pub(crate) fn overwrite_against(results: &Results, preparation: Preparation) -> Option<Pair<'_>> {
-    [Access::Buffered, Access::Direct].into_iter().find_map(|access| {
-        pair(
-            results,
-            &extend(Preparation::Written, access, Sync::Fdatasync),
-            &extend(preparation, access, Sync::Fdatasync),
-        )
-    })
+    let both = [Preparation::Written, preparation];
+    let against = |access| pair(results, both.map(|p| extend(p, access, Sync::Fdatasync)));
+    against(Access::Buffered).or_else(|| against(Access::Direct))
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    append(results, w);
+/// Each way to prepare a file, against a file written before.
+fn prepared(results: &Results, w: &mut Writer<'_>) {
     reserved(results, w, Preparation::Unwritten, "unwritten", "writing into fallocated space");
     reserved(results, w, Preparation::KeepSize, "keep-size", "appending into reserved space");
     zero_fill(results, w, Preparation::ZeroFilledNow, "zero-fill-now", "at once");
     zero_fill(results, w, Preparation::ZeroFilledWait, "zero-fill-wait", "20 s later");
     written(results, w, Preparation::WriteZeroes, "write-zeroes", "space prepared by WRITE_ZEROES");
     written(results, w, Preparation::Recycled, "recycled", "a recycled file");
-    preallocated(results, w);
-    paced_fill(results, w);
-    o_dsync(results, w);
 }
 
 fn append(results: &Results, w: &mut Writer<'_>) {
@@ -133,14 +128,11 @@ fn append(results: &Results, w: &mut Writer<'_>) {
     if let (Some(over), Some(append)) = (flushes(p.a), flushes(p.b)) {
         more += &format!("; device flushes per write: {append:.1} appending, {over:.1} overwriting");
     }
-    w.compare("append", &p, ("overwriting", "appending"))
+    w.compare("append", p, ("overwriting", "appending"))
         .because(more)
-        .more(
-            Level::Warning,
-            format!("appending costs {} overwriting on this {name}: preallocate, into written blocks", p.times()),
-        )
-        .less(Level::Note, format!("appending is {} faster than overwriting on this {name}", p.times_slower()))
-        .same(Level::Good, format!("appending costs no more than overwriting on this {name}"));
+        .more(Warning, format!("appending costs {{}} overwriting on this {name}: preallocate, into written blocks"))
+        .less(Note, format!("appending is {{}} faster than overwriting on this {name}"))
+        .same(Good, format!("appending costs no more than overwriting on this {name}"));
 }
 
 /// `fallocate` in its two forms: the blocks are allocated, but the first write must convert them to written
@@ -149,145 +141,117 @@ fn reserved(results: &Results, w: &mut Writer<'_>, preparation: Preparation, sub
     let Some(p) = overwrite_against(results, preparation) else { return };
     let no_better = overwrite_against(results, Preparation::Append)
         .is_some_and(|a| a.answer == Answer::More && p.ratio.median >= 0.8 * a.ratio.median);
-    w.compare(subject, &p, ("overwriting", doing))
+    w.compare(subject, p, ("overwriting", doing))
         .because(if no_better { "hardly better than appending: fallocate alone does not preallocate" } else { "" })
-        .more(Level::Warning, format!("{doing} costs {} overwriting: the blocks must be written", p.times()))
-        .less(Level::Note, format!("{doing} is {} faster than overwriting", p.times_slower()))
-        .same(Level::Good, format!("{doing} is as good as overwriting"));
+        .more(Warning, format!("{doing} costs {{}} overwriting: the blocks must be written"))
+        .less(Note, format!("{doing} is {{}} faster than overwriting"))
+        .same(Good, format!("{doing} is as good as overwriting"));
 }
 
 /// Preparations that should be as good as a written file.
 fn written(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, what: &str) {
-    let Some(p) = overwrite_against(results, preparation) else { return };
-    w.compare(subject, &p, ("a file written before", what))
-        .more(Level::Warning, format!("overwriting {what} is {} slower than a file written before", p.times()))
-        .less(Level::Good, format!("overwriting {what} is {} faster than a file written before", p.times_slower()))
-        .same(Level::Good, format!("overwriting {what} is as good as a file written before"));
+    w.compare(subject, overwrite_against(results, preparation), ("a file written before", what))
+        .more(Warning, format!("overwriting {what} is {{}} slower than a file written before"))
+        .less(Good, format!("overwriting {what} is {{}} faster than a file written before"))
+        .same(Good, format!("overwriting {what} is as good as a file written before"));
 }
 
 fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, when: &str) {
     let Some(p) = overwrite_against(results, preparation) else { return };
-    let stall = p.b.latency_ns_max().unwrap_or(0);
-    let stall_word = text::latency(stall as f64);
+    let longest = p.cells().map(|cell| cell.latency_ns_max().unwrap_or(0));
+    let [overwriting, stall] = longest.map(|ns| text::latency(ns as f64));
     let published = if preparation == Preparation::ZeroFilledNow { "6,569" } else { "11,670" };
     let more = format!(
-        "longest write {stall_word} (overwriting: {}); pace a fill and fsync it before use; published {published} \
-         against 12,330",
-        text::latency(p.a.latency_ns_max().unwrap_or(0) as f64)
+        "longest write {stall} (overwriting: {overwriting}); pace a fill and fsync it before use; published \
+         {published} against 12,330"
     );
-    if stall >= STALL_NS && p.answer != Answer::More {
-        let sentence = format!("after a zero-fill, overwriting {when}, a write stalled {stall_word}");
-        w.add(subject, Level::Warning, sentence, format!("{}; {more}", p.reason()), &p.cells());
-        return;
+    if longest[1] >= STALL_NS && p.answer != Answer::More {
+        let sentence = format!("after a zero-fill, overwriting {when}, a write stalled {stall}");
+        return w.add(subject, Warning, sentence, format!("{}; {more}", p.reason()), &p.cells());
     }
-    w.compare(subject, &p, ("a file written before", &format!("one zero-filled {when}")))
+    w.compare(subject, p, ("a file written before", &format!("one zero-filled {when}")))
         .because(more)
-        .more(Level::Warning, format!("overwriting {when} after a zero-fill is {} slower", p.times()))
-        .less(Level::Note, format!("overwriting {when} after a zero-fill is {} faster", p.times_slower()))
-        .same(Level::Good, format!("a zero-fill does no harm to overwriting {when}"));
+        .more(Warning, format!("overwriting {when} after a zero-fill is {{}} slower"))
+        .less(Note, format!("overwriting {when} after a zero-fill is {{}} faster"))
+        .same(Good, format!("a zero-fill does no harm to overwriting {when}"));
 }
 
 fn preallocated(results: &Results, w: &mut Writer<'_>) {
+    const OURS: &str = "Seawall's preallocated file";
     let made = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
-    let against = |preparation, access| pair(results, &made, &extend(preparation, access, Sync::Fdatasync));
-    let longest = |cell: &CellResult| {
-        cell.latency_ns_max()
-            .map_or_else(String::new, |ns| format!("its longest write took {}", text::latency(ns as f64)))
-    };
+    let against = |preparation, access| pair(results, [made, extend(preparation, access, Sync::Fdatasync)]);
     // Against a written file if the full run has one with the same access, else against appending.
-    if let Some(p) = against(Preparation::Written, Access::Direct) {
-        w.compare("preallocated", &p, ("Seawall's preallocated file", "one written before"))
-            .because(longest(p.a))
-            .more(Level::Good, format!("Seawall's preallocated file is {} faster than one written before", p.times()))
-            .less(
-                Level::Warning,
-                format!("Seawall's preallocated file is {} slower than one written before", p.times_slower()),
-            )
-            .same(Level::Good, "Seawall's preallocated file is as good as one written before");
-    } else if let Some(p) =
-        against(Preparation::Append, Access::Direct).or_else(|| against(Preparation::Append, Access::Buffered))
-    {
-        let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
-        w.compare("preallocated", &p, ("Seawall's preallocated file", appending))
-            .because(longest(p.a))
-            .more(Level::Good, format!("Seawall's preallocated file takes {} the writes of {appending}", p.times()))
-            .less(
-                Level::Warning,
-                format!("Seawall's preallocated file is {} slower than {appending} here", p.times_slower()),
-            )
-            .same(Level::Note, format!("Seawall's preallocated file gains nothing over {appending} here"));
+    let appended = [Access::Direct, Access::Buffered].into_iter().find_map(|a| against(Preparation::Append, a));
+    let Some(p) = against(Preparation::Written, Access::Direct).or(appended) else { return };
+    let longest = text::or_missing(p.a.latency_ns_max(), |ns| text::latency(ns as f64));
+    let because = format!("its longest write took {longest}");
+    if p.b.spec.preparation == Preparation::Written {
+        return w
+            .compare("preallocated", p, (OURS, "one written before"))
+            .because(because)
+            .more(Good, format!("{OURS} is {{}} faster than one written before"))
+            .less(Warning, format!("{OURS} is {{}} slower than one written before"))
+            .same(Good, format!("{OURS} is as good as one written before"));
     }
+    let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
+    w.compare("preallocated", p, (OURS, appending))
+        .because(because)
+        .more(Good, format!("{OURS} takes {{}} the writes of {appending}"))
+        .less(Warning, format!("{OURS} is {{}} slower than {appending} here"))
+        .same(Note, format!("{OURS} gains nothing over {appending} here"));
 }
 
 fn paced_fill(results: &Results, w: &mut Writer<'_>) {
     let alone = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
-    let Some(p) = pair(results, &beside_fill(), &alone) else { return };
-    let (slower, less) = if p.ratio.median < 0.8 {
-        (
-            Level::Warning,
-            format!("a rate-limited fill slows overwriting {}: preallocate in quiet hours", p.times_slower()),
-        )
-    } else {
-        let cost = text::percent(1.0 - p.ratio.median);
-        (Level::Note, format!("a rate-limited fill beside it costs overwriting {cost}"))
+    let Some(p) = pair(results, [beside_fill(), alone]) else { return };
+    let cost = format!("a rate-limited fill beside it costs overwriting {}", text::percent(1.0 - p.ratio.median));
+    let (level, less) = match p.ratio.median {
+        ratio if ratio < 0.8 => (Warning, "a rate-limited fill slows overwriting {}: preallocate in quiet hours"),
+        _ => (Note, cost.as_str()),
     };
-    w.compare("beside-fill", &p, ("overwriting beside a rate-limited fill", "overwriting alone"))
+    w.compare("beside-fill", p, ("overwriting beside a rate-limited fill", "overwriting alone"))
         .because("published, unlimited: half")
-        .more(Level::Note, format!("overwriting is {} faster beside a rate-limited fill, oddly", p.times()))
-        .less(slower, less)
-        .same(Level::Good, "a rate-limited fill beside it does not hurt overwriting");
+        .more(Note, "overwriting is {} faster beside a rate-limited fill, oddly")
+        .less(level, less)
+        .same(Good, "a rate-limited fill beside it does not hurt overwriting");
 }
 
 /// The log-shaped comparison of durable writes: `O_DSYNC` against fdatasync on sequential overwrites.
 fn o_dsync(results: &Results, w: &mut Writer<'_>) {
-    for (access, subject, name) in
-        [(Access::Direct, "o-dsync-direct", "direct"), (Access::Buffered, "o-dsync-buffered", "buffered")]
-    {
-        let [o_dsync, fdatasync] = [Sync::ODsync, Sync::Fdatasync].map(|s| extend(Preparation::Written, access, s));
-        let Some(p) = pair(results, &o_dsync, &fdatasync) else { continue };
-        w.compare(subject, &p, (&format!("O_DSYNC for {name} log writes"), "fdatasync"))
-            .more(Level::Note, format!("{name} log writes: O_DSYNC is {} faster than fdatasync", p.times()))
-            .less(Level::Warning, format!("{name} log writes: O_DSYNC is {} slower than fdatasync", p.times_slower()))
-            .same(Level::CannotTell, format!("cannot tell O_DSYNC from fdatasync for {name} log writes"));
+    for access in [Access::Direct, Access::Buffered] {
+        let name = access.word();
+        let p = pair(results, [Sync::ODsync, Sync::Fdatasync].map(|s| extend(Preparation::Written, access, s)));
+        w.compare(format!("o-dsync-{name}"), p, (&format!("O_DSYNC for {name} log writes"), "fdatasync"))
+            .more(Note, format!("{name} log writes: O_DSYNC is {{}} faster than fdatasync"))
+            .less(Warning, format!("{name} log writes: O_DSYNC is {{}} slower than fdatasync"))
+            .same(CannotTell, format!("cannot tell O_DSYNC from fdatasync for {name} log writes"));
     }
 }
 
 /// Bars for each access and sync, relative to overwriting, the published ones beside those that repeat them.
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
     const MAIN: (Access, Sync) = (Access::Buffered, Sync::Fdatasync);
-    let mut paths = vec![MAIN];
-    for c in results.cells_of(Experiment::AppendOverwrite) {
-        if !paths.contains(&(c.spec.access, c.spec.sync)) {
-            paths.push((c.spec.access, c.spec.sync));
-        }
-    }
-    let panels = paths.into_iter().map(|(access, sync)| {
+    let measured = results.cells_of(Experiment::AppendOverwrite).map(|c| (c.spec.access, c.spec.sync));
+    let panels = distinct([MAIN].into_iter().chain(measured)).into_iter().map(|(access, sync)| {
         let reference = results.cell(&extend(Preparation::Written, access, sync)).and_then(CellResult::rate);
         let reference = reference.map(|r| r.median).filter(|m| *m > 0.0);
         let mut bars = Vec::new();
-        for (preparation, name, series, what) in PREPARATIONS {
-            for beside in [Beside::Nothing, Beside::PacedFill] {
+        for (preparation, name, series, figure) in PREPARATIONS {
+            for (beside, aside) in [(Beside::Nothing, ""), (Beside::PacedFill, ", fill beside")] {
                 let spec = CellSpec { beside, ..extend(preparation, access, sync) };
-                let label = if beside == Beside::Nothing { name.into() } else { format!("{name}, fill beside") };
-                let Some(mut bar) = results.cell(&spec).and_then(|c| Bar::rate(c, label, series)) else { continue };
-                if let Some(reference) = reference {
-                    bar.text = format!("{} · {}", text::percent(bar.value / reference), bar.text);
-                    let published = what.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
-                    let rate = published.and_then(|what| FIGURES.iter().find(|f| f.what == what)).map(|f| f.rate);
-                    bar.published = rate.map(|rate| {
-                        let share = rate / FIGURES[1].rate;
-                        let text = format!("published: {} · {}/s", text::percent(share), text::count(rate));
-                        (share * reference, text)
-                    });
-                }
-                bars.push(bar);
+                let bar = results.cell(&spec).and_then(|c| Bar::rate(c, format!("{name}{aside}"), series));
+                let figure = figure.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
+                let published = figure.map(|figure| (FIGURES[figure].rates[0], FIGURES[1].rates[0], "/s"));
+                bars.extend(bar.map(|bar| match reference {
+                    Some(reference) => bar.relative(reference, text::percent, published),
+                    None => bar,
+                }));
             }
         }
         let how = if sync == Sync::ODsync { "O_DSYNC" } else { sync.word() };
-        let note = if (access, sync) == MAIN {
-            "Percentages are of overwriting. zfs reached about 7,000/s in 2009 either way."
-        } else {
-            ""
+        let note = match (access, sync) {
+            MAIN => "Percentages are of overwriting. zfs reached about 7,000/s in 2009 either way.",
+            _ => "",
         };
         Panel::bars(format!("8 KiB writes per second, {}, {how} each", access.words()), note, bars)
     });
@@ -298,6 +262,7 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
 mod tests {
     use super::*;
     use crate::sample::{self, cell};
+    use crate::verdict::Level;
     use crate::verdict::testing::{noisy, said, verdict};
 
     const OVERWRITE: f64 = 10_000.0;

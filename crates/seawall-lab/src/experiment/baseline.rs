@@ -2,7 +2,7 @@
 
 use super::definition::Definition;
 use crate::cell::{CellSpec, Experiment, Pattern};
-use crate::evidence::Panel;
+use crate::evidence::{Measured, Panel};
 use crate::results::{CellResult, Results};
 use crate::text;
 use crate::verdict::{Level, Writer, cell_rate};
@@ -14,7 +14,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     source: None,
     figures: &[],
     cells,
-    conclude,
+    conclude: &[bandwidth],
     evidence,
 };
 
@@ -80,32 +80,24 @@ pub(crate) fn rotates(results: &Results) -> Option<bool> {
     Some(said && too_fast_to_rotate(results).is_none())
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    let cells: Vec<&CellResult> =
-        [sequential_read(), sequential_write()].iter().filter_map(|spec| results.cell(spec)).collect();
-    let mb = |cell: &CellResult| Some(format!("{} MB/s", text::count(cell.bytes_per_second()? / 1e6)));
-    let shown: Vec<String> = cells
-        .iter()
-        .filter_map(|c| Some(format!("{} {}", if c.spec.reads() { "reads" } else { "writes" }, mb(c)?)))
-        .collect();
+fn bandwidth(results: &Results, w: &mut Writer<'_>) {
+    let specs = [sequential_read(), sequential_write()];
+    let cells: Vec<&CellResult> = specs.iter().filter_map(|spec| results.cell(spec)).collect();
+    let shown = cells.iter().filter_map(|c| {
+        let megabytes = text::count(c.bytes_per_second()? / 1e6);
+        Some(format!("{} {megabytes} MB/s", if c.spec.reads() { "reads" } else { "writes" }))
+    });
+    let shown: Vec<String> = shown.collect();
     if !shown.is_empty() {
         let reason: Vec<String> = cells.iter().map(|c| cell_rate(c)).collect();
-        w.add(
-            "bandwidth",
-            Level::Note,
-            format!("in order the device {}", shown.join(" and ")),
-            reason.join("; "),
-            &cells,
-        );
+        let sentence = format!("in order the device {}", shown.join(" and "));
+        w.add("bandwidth", Level::Note, sentence, reason.join("; "), &cells);
     }
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let mut reads: Vec<(String, u32, &CellResult)> = results
-        .cells_of(Experiment::Baseline)
-        .filter(|c| c.spec.pattern == Pattern::RandomRead)
-        .map(|c| (String::new(), c.spec.queue_depth, c))
-        .collect();
+    let reads = results.cells_of(Experiment::Baseline).filter(|c| c.spec.pattern == Pattern::RandomRead);
+    let mut reads: Vec<Measured<'_>> = reads.map(|c| (String::new(), c.spec.queue_depth, c)).collect();
     reads.sort_by_key(|r| r.1);
     vec![Panel::rates_over("Random 16 KiB direct reads per second", "", ("in flight", "in flight"), &reads)]
 }

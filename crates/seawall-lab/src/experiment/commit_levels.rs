@@ -11,7 +11,8 @@ use crate::evidence::{Bar, Panel};
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
 use crate::text;
-use crate::verdict::{Answer, Level as Judged, Pair, Writer, pair};
+use crate::verdict::Level::{CannotTell, Good, Note, Warning};
+use crate::verdict::{Answer, Pair, Writer, pair};
 
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Commit levels",
@@ -28,7 +29,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &[],
     cells,
-    conclude,
+    conclude: &[conclude],
     evidence,
 };
 
@@ -100,24 +101,19 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
 }
 
 /// Pairs of read-only cells that cannot differ: of one way through the page cache, and of one method.
-fn alike() -> Vec<(CellSpec, CellSpec)> {
+fn alike() -> Vec<[CellSpec; 2]> {
     let cell = |method, level| commit_levels(Pattern::ReadOnly, method, level);
-    let mut pairs = Vec::new();
-    for method in &METHODS[..3] {
-        for level in [Level::Written, Level::Deferred] {
-            pairs.push((cell(*method, level), cell(*method, Level::Flushed)));
-        }
-    }
-    for level in Level::ALL {
-        pairs.push((cell(FlushMethod::ODsync, level), cell(FlushMethod::Fsync, level)));
-    }
-    pairs
+    let weaker = |method: FlushMethod| {
+        [Level::Written, Level::Deferred].map(|level| [level, Level::Flushed].map(|level| cell(method, level)))
+    };
+    let o_dsync = Level::ALL.map(|level| [FlushMethod::ODsync, FlushMethod::Fsync].map(|method| cell(method, level)));
+    METHODS[..3].iter().flat_map(|method| weaker(*method)).chain(o_dsync).collect()
 }
 
 /// The noise of these cells: how far read-only cells that cannot differ do so, as a share, in the median over
 /// their pairs. `None` when no such pair was measured.
 fn noise(results: &Results) -> Option<f64> {
-    let off: Vec<f64> = alike().iter().filter_map(|(a, b)| pair(results, a, b)).map(|p| apart(&p)).collect();
+    let off: Vec<f64> = alike().into_iter().filter_map(|specs| Some(apart(&pair(results, specs)?))).collect();
     Estimate::of(&off).map(|off| off.median)
 }
 
@@ -133,81 +129,73 @@ fn hidden(p: &Pair<'_>, noise: Option<f64>) -> Option<String> {
 }
 
 fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: Option<f64>, w: &mut Writer<'_>) {
-    let [weaker, flushed] = [level, Level::Flushed].map(|level| commit_levels(load, METHOD, level));
-    let Some(p) = pair(results, &weaker, &flushed) else { return };
+    let specs = [level, Level::Flushed].map(|level| commit_levels(load, METHOD, level));
+    let Some(p) = pair(results, specs) else { return };
     let published = match level {
         Level::Written => format!("published: {}", published_gain(load)),
         _ => "level 0 was not measured there".to_owned(),
     };
     let (name, load_is) = (level.name(), load_name(load));
-    w.compare(format!("{}.{}", level.word(), load.word()), &p, (name, &format!("level 1, {load_is} load")))
+    w.compare(format!("{level}.{load}"), p, (&name, &format!("level 1, {load_is} load")))
         .unless(hidden(&p, noise))
         .because(format!("may be lost: {}; {published}", level.loss()))
-        .more(Judged::Note, format!("{name} makes {} the transactions of level 1, {load_is} load", p.times()))
-        .less(Judged::Warning, format!("{name} is {} slower than level 1, {load_is} load", p.times_slower()))
-        .same(Judged::Good, format!("a {load_is} load gains nothing from {name}: keep level 1"));
+        .more(Note, format!("{name} makes {{}} the transactions of level 1, {load_is} load"))
+        .less(Warning, format!("{name} is {{}} slower than level 1, {load_is} load"))
+        .same(Good, format!("a {load_is} load gains nothing from {name}: keep level 1"));
 }
 
 fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, noise: Option<f64>, w: &mut Writer<'_>) {
-    let [ours, fsync] = [method, FlushMethod::Fsync].map(|method| commit_levels(load, method, Level::Flushed));
-    let Some(p) = pair(results, &ours, &fsync) else { return };
-    let published = if method == FlushMethod::ODsync { "published: slower" } else { "published: equal" };
+    let specs = [method, FlushMethod::Fsync].map(|method| commit_levels(load, method, Level::Flushed));
+    let Some(p) = pair(results, specs) else { return };
+    let published = if method == FlushMethod::ODsync { "slower" } else { "equal" };
     let (name, load_is) = (method.word(), load_name(load));
-    w.compare(format!("{name}.{}", load.word()), &p, (name, &format!("fsync, {load_is} load")))
+    w.compare(format!("{name}.{load}"), p, (name, &format!("fsync, {load_is} load")))
         .unless(hidden(&p, noise))
-        .because(format!("both at level 1; {published}"))
-        .more(Judged::Note, format!("{name} makes {} the transactions of fsync, {load_is} load", p.times()))
-        .less(Judged::Note, format!("{name} is {} slower than fsync, {load_is} load", p.times_slower()))
-        .same(Judged::Note, format!("{name} is as fast as fsync, {load_is} load"));
+        .because(format!("both at level 1; published: {published}"))
+        .more(Note, format!("{name} makes {{}} the transactions of fsync, {load_is} load"))
+        .less(Note, format!("{name} is {{}} slower than fsync, {load_is} load"))
+        .same(Note, format!("{name} is as fast as fsync, {load_is} load"));
 }
 
 /// `O_DSYNC` under a read-only load: the publication found it slower, which it cannot be.
 fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
-    let cell = |method| commit_levels(Pattern::ReadOnly, method, Level::Flushed);
-    let (Some(p), Some(noise)) = (pair(results, &cell(FlushMethod::ODsync), &cell(FlushMethod::Fsync)), noise) else {
-        return;
-    };
+    let specs = [FlushMethod::ODsync, FlushMethod::Fsync].map(|m| commit_levels(Pattern::ReadOnly, m, Level::Flushed));
+    let (Some(p), Some(noise)) = (pair(results, specs), noise) else { return };
     let writes = |c: &CellResult| {
         let issued: u64 = c.rounds.iter().map(|r| r.writes_issued).sum();
         if c.operations() == 0 { 0.0 } else { issued as f64 / c.operations() as f64 }
     };
     let read_only = results.cells_of(Experiment::CommitLevels).filter(|c| c.spec.pattern == Pattern::ReadOnly);
     let most = read_only.map(writes).fold(0.0, f64::max);
-    let apart = text::percent(noise);
+    let (apart, rates) = (text::percent(noise), p.reason());
     let reason = format!(
-        "{}; read-only cells that differ only in level or in O_DSYNC are {apart} apart in the median; the engine \
-         issued at most {most:.4} writes per read-only transaction; published: O_DSYNC slower here too, so \
-         something else differed there",
-        p.reason()
+        "{rates}; read-only cells that differ only in level or in O_DSYNC are {apart} apart in the median; the engine \
+         issued at most {most:.4} writes per read-only transaction; published: O_DSYNC slower here too, so something \
+         else differed there"
     );
-    let (judged, sentence) = if most >= WRITES_MIN {
-        (Judged::Warning, format!("the read-only load was not alone: {most:.2} writes per transaction"))
+    let (level, sentence) = if most >= WRITES_MIN {
+        (Warning, format!("the read-only load was not alone: {most:.2} writes per transaction"))
     } else if p.answer == Answer::Same {
-        (Judged::Good, format!("o_dsync does not slow a read-only load (noise: {apart})"))
+        (Good, format!("o_dsync does not slow a read-only load (noise: {apart})"))
     } else {
-        (Judged::CannotTell, format!("o_dsync made {} the read-only transactions of fsync: that is noise", p.times()))
+        (CannotTell, format!("o_dsync made {} the read-only transactions of fsync: that is noise", p.times()))
     };
-    w.add("confounder", judged, sentence, reason, &p.cells());
+    w.add("confounder", level, sentence, reason, &p.cells());
 }
 
 /// What level 2 and level 0 gain over level 1 under the transactional load, for someone who has chosen one.
 pub(crate) fn measured_gain(results: &Results, level: Level) -> Option<String> {
-    let [weaker, flushed] = [level, Level::Flushed].map(|l| commit_levels(Pattern::Transactional, METHOD, l));
-    let p = pair(results, &weaker, &flushed)?;
+    let p = pair(results, [level, Level::Flushed].map(|l| commit_levels(Pattern::Transactional, METHOD, l)))?;
     Some(format!("in this engine on this disk it made {} the transactions of level 1 ({})", p.times(), p.reason()))
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
     let mut panels: Vec<Option<Panel>> = LOADS.iter().map(|load| rates(results, *load)).collect();
     panels.push(gains(results));
-    let losses = Level::ALL.map(|level| vec![level.name().to_owned(), level.loss().to_owned()]);
     if panels.iter().any(Option::is_some) {
-        panels.push(Panel::table(
-            "What may be lost",
-            "Tested: see docs/recovery.md.",
-            &["level", "may lose"],
-            losses.into(),
-        ));
+        let losses = Level::ALL.map(|level| vec![level.name(), level.loss().to_owned()]);
+        let (title, note) = ("What may be lost", "Tested: see docs/recovery.md.");
+        panels.push(Panel::table(title, note, &["level", "may lose"], losses.into()));
     }
     panels
 }
@@ -218,14 +206,11 @@ fn rates(results: &Results, load: Pattern) -> Option<Panel> {
         let series = Level::ALL.iter().position(|l| *l == level).unwrap_or_default();
         Bar::rate(cell, format!("{}, level {}", method.word(), level.number()), series)
     });
-    let note = match (load, noise(results)) {
-        (Pattern::ReadOnly, Some(noise)) => format!(
-            "Nothing is committed here: cells that cannot differ are {} apart in the median. Take smaller \
-             differences for none.",
-            text::percent(noise)
-        ),
-        _ => String::new(),
-    };
+    let apart = noise(results).filter(|_| load == Pattern::ReadOnly).map(text::percent);
+    let note = apart.map_or_else(String::new, |apart| {
+        let cannot_differ = format!("cells that cannot differ are {apart} apart in the median");
+        format!("Nothing is committed here: {cannot_differ}. Take smaller differences for none.")
+    });
     let title = match load {
         Pattern::ReadOnly => "Transactions per second, read-only: one row by its key (sysbench simple)",
         Pattern::Transactional => "Transactions per second, transactional: reads and writes (sysbench complex)",
@@ -237,27 +222,20 @@ fn rates(results: &Results, load: Pattern) -> Option<Panel> {
 /// The gains of levels 2 and 0 over 1 under each load, beside the published gain.
 fn gains(results: &Results) -> Option<Panel> {
     let gain = |load: Pattern, method: FlushMethod, level: Level| {
-        let ratio = results
-            .compare(&commit_levels(load, method, level), &commit_levels(load, method, Level::Flushed))
-            .ratio()?;
-        let sign = |v: f64| format!("{:+.0}%", (v - 1.0) * 100.0);
-        ratio
-            .median
-            .is_finite()
-            .then(|| format!("{} ({} to {})", sign(ratio.median), sign(ratio.low), sign(ratio.high)))
+        let [weaker, flushed] = [level, Level::Flushed].map(|level| commit_levels(load, method, level));
+        let ratio = results.compare(&weaker, &flushed).ratio().filter(|r| r.median.is_finite())?;
+        let [gain, low, high] =
+            [ratio.median, ratio.low, ratio.high].map(|ratio| format!("{:+.0}%", (ratio - 1.0) * 100.0));
+        Some(format!("{gain} ({low} to {high})"))
     };
     let mut rows = Vec::new();
     for load in [Pattern::Transactional, Pattern::Tpcc] {
         for method in METHODS {
-            let [written, deferred] = [Level::Written, Level::Deferred].map(|level| gain(load, method, level));
-            if written.is_some() || deferred.is_some() {
-                rows.push(vec![
-                    format!("{}, {}", load_name(load), method.word()),
-                    text::or_missing(written, |g| g),
-                    published_gain(load).into(),
-                    text::or_missing(deferred, |g| g),
-                    "not measured".into(),
-                ]);
+            let gains = [Level::Written, Level::Deferred].map(|level| gain(load, method, level));
+            if gains.iter().any(Option::is_some) {
+                let name = format!("{}, {}", load_name(load), method.word());
+                let [written, deferred] = gains.map(|gain| text::or_missing(gain, |gain| gain));
+                rows.push(vec![name, written, published_gain(load).into(), deferred, "not measured".into()]);
             }
         }
     }
@@ -273,6 +251,7 @@ fn gains(results: &Results) -> Option<Panel> {
 mod tests {
     use super::*;
     use crate::sample::{self, cell};
+    use crate::verdict::Level as Judged;
     use crate::verdict::testing::{noisy, said, verdict};
 
     fn of(load: Pattern, method: FlushMethod, level: Level, rate: f64) -> CellResult {

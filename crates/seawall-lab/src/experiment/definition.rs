@@ -19,8 +19,8 @@ pub(crate) struct Definition {
     pub(crate) figures: &'static [Published],
     /// The cells of the default run, or of the full one, which holds the former.
     pub(crate) cells: fn(full: bool) -> Vec<CellSpec>,
-    /// Adds the verdicts that the results allow.
-    pub(crate) conclude: fn(&Results, &mut Writer<'_>),
+    /// Each adds the verdicts on one subject that the results allow.
+    pub(crate) conclude: &'static [fn(&Results, &mut Writer<'_>)],
     /// The tables and plots behind the verdicts, beside the table of all cells.
     pub(crate) evidence: fn(&Results) -> Vec<Option<Panel>>,
 }
@@ -44,11 +44,11 @@ pub struct Source {
     pub caveat: &'static str,
 }
 
-/// One published figure.
+/// A published figure, or a series of them over threads.
 ///
 /// ```
 /// use seawall_lab::{cell::Experiment, experiment::published};
-/// let rate = |what| published(Experiment::AppendOverwrite).iter().find(|p| p.what == what).unwrap().rate;
+/// let rate = |what| published(Experiment::AppendOverwrite).iter().find(|p| p.what == what).unwrap().rates[0];
 /// let ratio = rate("overwrite a full file") / rate("append to an empty file");
 /// assert!((3.9..4.1).contains(&ratio), "overwriting was four times as fast");
 /// ```
@@ -56,14 +56,12 @@ pub struct Source {
 pub struct Published {
     /// What was measured.
     pub what: &'static str,
-    /// Threads, where the figure belongs to a series over threads.
-    pub threads: Option<u32>,
-    /// Operations per second; the middle of a published range.
-    pub rate: f64,
+    /// Operations per second, by [`Published::THREADS`] where they were published so; the middle of a published
+    /// range.
+    pub rates: &'static [f64],
 }
 
 impl Published {
-    pub(super) const fn new(what: &'static str, threads: Option<u32>, rate: f64) -> Self {
-        Self { what, threads, rate }
-    }
+    /// The threads of a series.
+    pub const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
 }

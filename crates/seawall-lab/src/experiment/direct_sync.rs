@@ -9,11 +9,13 @@
 use super::baseline::rotates;
 use super::definition::{Definition, Published, Source};
 use crate::cell::{CellSpec, Experiment, Sync};
-use crate::evidence::Panel;
-use crate::results::{CellResult, Results};
+use crate::evidence::{Measured, Panel};
+use crate::results::Results;
 use crate::text;
-use crate::verdict::{Answer, Level, Pair, Writer, p50_ns, pair};
+use crate::verdict::Level::{CannotTell, Good, Note, Warning};
+use crate::verdict::{Answer, Pair, Writer, p50_ns, pair};
 use seawall_io::probe::WriteCache;
+use std::collections::BTreeSet;
 
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Flush cost",
@@ -30,33 +32,15 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &FIGURES,
     cells,
-    conclude,
+    conclude: &[flush_cost, flush_plausible, flush_sent, rwf_dsync, published_column, scaling],
     evidence,
 };
 
-const OFF_EACH: &str = "cache off, fsync each";
-const OFF_NONE: &str = "cache off, no fsync";
-const ON_FIRST: &str = "cache on, first column";
-const ON_SECOND: &str = "cache on, second column";
-const FIGURES: [Published; 18] = [
-    Published::new(OFF_EACH, Some(1), 49.0),
-    Published::new(OFF_EACH, Some(2), 58.0),
-    Published::new(OFF_EACH, Some(4), 70.0),
-    Published::new(OFF_EACH, Some(8), 77.0),
-    Published::new(OFF_NONE, Some(1), 109.0),
-    Published::new(OFF_NONE, Some(2), 160.0),
-    Published::new(OFF_NONE, Some(4), 189.0),
-    Published::new(OFF_NONE, Some(8), 209.0),
-    Published::new(ON_FIRST, Some(1), 503.0),
-    Published::new(ON_FIRST, Some(2), 501.0),
-    Published::new(ON_FIRST, Some(4), 510.0),
-    Published::new(ON_FIRST, Some(8), 495.0),
-    Published::new(ON_FIRST, Some(16), 502.0),
-    Published::new(ON_SECOND, Some(1), 532.0),
-    Published::new(ON_SECOND, Some(2), 438.0),
-    Published::new(ON_SECOND, Some(4), 447.0),
-    Published::new(ON_SECOND, Some(8), 451.0),
-    Published::new(ON_SECOND, Some(16), 464.0),
+const FIGURES: [Published; 4] = [
+    Published { what: "cache off, fsync each", rates: &[49.0, 58.0, 70.0, 77.0] },
+    Published { what: "cache off, no fsync", rates: &[109.0, 160.0, 189.0, 209.0] },
+    Published { what: "cache on, first column", rates: &[503.0, 501.0, 510.0, 495.0, 502.0] },
+    Published { what: "cache on, second column", rates: &[532.0, 438.0, 447.0, 451.0, 464.0] },
 ];
 
 const BLOCK: u32 = 4096;
@@ -103,74 +87,59 @@ fn cells(full: bool) -> Vec<CellSpec> {
 
 /// One thread without against with an fdatasync each.
 pub(crate) fn without_flush(results: &Results) -> Option<Pair<'_>> {
-    pair(results, &direct_sync(1, BLOCK, Sync::None), &direct_sync(1, BLOCK, Sync::Fdatasync))
+    pair(results, [Sync::None, Sync::Fdatasync].map(|sync| direct_sync(1, BLOCK, sync)))
 }
 
 /// The time that a flush adds to a 4 KiB direct write by one thread: the median of write + fdatasync less the
 /// median of the write alone, ns, never below zero. Both medians come from cells measured alternately.
 pub(crate) fn flush_cost_ns(results: &Results) -> Option<f64> {
-    let with = p50_ns(results.cell(&direct_sync(1, BLOCK, Sync::Fdatasync))?)?;
-    let without = p50_ns(results.cell(&direct_sync(1, BLOCK, Sync::None))?)?;
-    Some((with - without).max(0.0))
-}
-
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    flush_cost(results, w);
-    flush_plausible(results, w);
-    flush_sent(results, w);
-    rwf_dsync(results, w);
-    published_column(results, w);
-    scaling(results, w);
+    let median = |sync| p50_ns(results.cell(&direct_sync(1, BLOCK, sync))?);
+    Some((median(Sync::Fdatasync)? - median(Sync::None)?).max(0.0))
 }
 
 fn flush_cost(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = without_flush(results) else { return };
     let (Some(without), Some(with), Some(cost)) = (p50_ns(p.a), p50_ns(p.b), flush_cost_ns(results)) else { return };
-    let more =
-        format!("a flush after each write costs {}; without it {} as many writes", text::latency(cost), p.times());
-    w.compare("flush-cost", &p, ("a flush after each write", "none"))
-        .because(format!("median {} with, {} without", text::latency(with), text::latency(without)))
-        .more(Level::Note, more)
-        .less(Level::Note, format!("writes are {} slower without a flush each", p.times_slower()))
-        .same(Level::Good, "a flush after each write costs nothing measurable");
+    let [without, with, cost] = [without, with, cost].map(text::latency);
+    w.compare("flush-cost", p, ("a flush after each write", "none"))
+        .because(format!("median {with} with, {without} without"))
+        .more(Note, format!("a flush after each write costs {cost}; without it {{}} as many writes"))
+        .less(Note, "writes are {} slower without a flush each")
+        .same(Good, "a flush after each write costs nothing measurable");
 }
 
 fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
     let Some(cost) = flush_cost_ns(results) else { return };
-    let cells: Vec<_> =
-        [Sync::None, Sync::Fdatasync].iter().filter_map(|s| results.cell(&direct_sync(1, BLOCK, *s))).collect();
-    let cache = results.probe.device.known().and_then(|d| d.write_cache.known()).copied();
+    let specs = [Sync::None, Sync::Fdatasync].map(|sync| direct_sync(1, BLOCK, sync));
+    let cells: Vec<_> = specs.iter().filter_map(|spec| results.cell(spec)).collect();
+    let cache = results.probe.device.known().and_then(|d| d.write_cache.known());
     let unclear = without_flush(results).is_none_or(|p| p.answer == Answer::Unclear && !p.limited);
-    let (least, why) = if rotates(results) == Some(true) {
-        (HALF_TURN_NS, "half a turn of a 15,000 rpm platter takes 2 ms")
-    } else {
-        (NAND_PROGRAM_NS, "programming a NAND page takes 100 µs or more")
+    let (least, why) = match rotates(results) {
+        Some(true) => (HALF_TURN_NS, "half a turn of a 15,000 rpm platter takes 2 ms"),
+        _ => (NAND_PROGRAM_NS, "programming a NAND page takes 100 µs or more"),
     };
     let told = match cache {
         Some(cache) => format!("write cache reported: {cache}"),
         None => "write cache not known, so taken for volatile".into(),
     };
-    let cost_word = text::latency(cost);
-    let reason =
-        format!("flush cost {cost_word} (median of write + fdatasync less median of write alone); {why}; {told}");
+    let takes = text::latency(cost);
+    let reason = format!("flush cost {takes} (median of write + fdatasync less median of write alone); {why}; {told}");
     let (level, sentence, means) = match cache {
-        Some(WriteCache::Through) => (
-            Level::Note,
-            "the drive reports no volatile cache, so the kernel sends no flushes".to_owned(),
-            "durability rests on the drive's word; ",
-        ),
-        _ if unclear => (
-            Level::CannotTell,
-            "cannot tell whether a flush reaches the medium".into(),
-            "its cost is inside the noise; ",
-        ),
+        Some(WriteCache::Through) => {
+            let sentence = "the drive reports no volatile cache, so the kernel sends no flushes";
+            (Note, sentence.into(), "durability rests on the drive's word; ")
+        }
+        _ if unclear => {
+            let sentence = "cannot tell whether a flush reaches the medium";
+            (CannotTell, sentence.into(), "its cost is inside the noise; ")
+        }
         _ if cost < least => (
-            Level::Warning,
-            format!("flush returns faster than any medium could ({cost_word}): test it with `seawall witness`"),
+            Warning,
+            format!("flush returns faster than any medium could ({takes}): test it with `seawall witness`"),
             "the cache is volatile, or protected: check for power-loss protection (capacitors, battery, a host that \
              flushes for you); ",
         ),
-        _ => (Level::Good, format!("a flush takes {cost_word}, long enough to have reached the medium"), ""),
+        _ => (Good, format!("a flush takes {takes}, long enough to have reached the medium"), ""),
     };
     w.add("flush-plausible", level, sentence, format!("{means}{reason}"), &cells);
 }
@@ -183,45 +152,35 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(WriteCache::Back) = device.write_cache.known() else { return };
     // The kernel counts flushes where requests are queued: device-mapper and md pass them on and count none.
     let stacked = !device.below.is_empty() && !device.name.starts_with("loop");
-    let mut reason = format!("{}: {flushes:.2} flushes per write at the device, by /proc/diskstats", cell.spec.title());
-    let (level, sentence) = if flushes >= 0.9 {
-        (Level::Good, "every fdatasync reaches the drive as a flush")
-    } else if flushes < 0.1 && !stacked {
-        reason = format!(
-            "mounted without barriers, or a layer in between drops flushes: a power cut loses commits; {reason}"
-        );
-        (Level::Warning, "fdatasync sends no flush to a drive with a volatile cache")
+    let (level, sentence, means) = if flushes >= 0.9 {
+        (Good, "every fdatasync reaches the drive as a flush", String::new())
+    } else if stacked {
+        let (name, below) = (&device.name, device.below.join(", "));
+        let means = format!("{name} lies above {below}, and such devices do not count flushes; ");
+        (CannotTell, "cannot tell whether every fdatasync reaches the drive", means)
+    } else if flushes < 0.1 {
+        let means = "mounted without barriers, or a layer in between drops flushes: a power cut loses commits; ";
+        (Warning, "fdatasync sends no flush to a drive with a volatile cache", means.into())
     } else {
-        if stacked {
-            let below = device.below.join(", ");
-            reason = format!("{} lies above {below}, and such devices do not count flushes; {reason}", device.name);
-        }
-        (Level::CannotTell, "cannot tell whether every fdatasync reaches the drive")
+        (CannotTell, "cannot tell whether every fdatasync reaches the drive", String::new())
     };
+    let title = cell.spec.title();
+    let reason = format!("{means}{title}: {flushes:.2} flushes per write at the device, by /proc/diskstats");
     w.add("flush-sent", level, sentence, reason, &[cell]);
 }
 
 fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {
-    let Some(p) = pair(results, &direct_sync(1, BLOCK, Sync::RwfDsync), &direct_sync(1, BLOCK, Sync::Fdatasync)) else {
-        return;
+    let fua = match results.probe.device.known().and_then(|d| d.fua.known()) {
+        Some(true) => "the drive takes FUA writes",
+        Some(false) => "the drive takes no FUA writes, so the kernel sends write and flush either way",
+        None => "FUA support is not known",
     };
-    let fua = match results.probe.device.known().map(|d| d.fua.known()) {
-        Some(Some(true)) => "the drive takes FUA writes",
-        Some(Some(false)) => "the drive takes no FUA writes, so the kernel sends write and flush either way",
-        _ => "FUA support is not known",
-    };
-    w.compare("rwf-dsync", &p, ("RWF_DSYNC", "write + fdatasync"))
+    let p = pair(results, [Sync::RwfDsync, Sync::Fdatasync].map(|sync| direct_sync(1, BLOCK, sync)));
+    w.compare("rwf-dsync", p, ("RWF_DSYNC", "write + fdatasync"))
         .because(fua)
-        .more(Level::Note, format!("RWF_DSYNC is {} as fast as write + fdatasync: use it for the log", p.times()))
-        .less(
-            Level::Warning,
-            format!("RWF_DSYNC is {} slower than write + fdatasync: stay with fdatasync", p.times_slower()),
-        )
-        .same(Level::CannotTell, "cannot tell RWF_DSYNC from write + fdatasync");
-}
-
-fn figure(what: &str, threads: u32) -> Option<f64> {
-    FIGURES.iter().find(|f| f.what == what && f.threads == Some(threads)).map(|f| f.rate)
+        .more(Note, "RWF_DSYNC is {} as fast as write + fdatasync: use it for the log")
+        .less(Warning, "RWF_DSYNC is {} slower than write + fdatasync: stay with fdatasync")
+        .same(CannotTell, "cannot tell RWF_DSYNC from write + fdatasync");
 }
 
 /// The published drive gained 2.2x without the flush when its cache was off (49 -> 109 w/s, one thread), and
@@ -231,70 +190,52 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
     const OFF_MIN: f64 = 1.6;
     let Some(p) = without_flush(results) else { return };
     let Some(rate) = p.b.rate().map(|r| r.median).filter(|r| *r > 0.0) else { return };
-    let of = |what| figure(what, 1).unwrap_or(f64::NAN);
+    let [off_each, off_none, on_first, on_second] = FIGURES.map(|f| f.rates[0]);
     let (level, sentence, base) = match p.answer {
         Answer::More if p.ratio.median >= OFF_MIN && p.ratio.low > ON_MAX => {
-            (Level::Note, "like the published drive with its cache off: each flush is paid for", Some(of(OFF_EACH)))
+            (Note, "like the published drive with its cache off: each flush is paid for", Some(off_each))
         }
         Answer::More | Answer::Less | Answer::Same if p.ratio.median <= ON_MAX && p.ratio.high < OFF_MIN => {
-            (Level::Note, "like the published drive with its cache on: flushes are nearly free", Some(of(ON_FIRST)))
+            (Note, "like the published drive with its cache on: flushes are nearly free", Some(on_first))
         }
-        _ => (Level::CannotTell, "cannot tell which published column this drive is like", None),
+        _ => (CannotTell, "cannot tell which published column this drive is like", None),
     };
     let against = base.map_or_else(String::new, |base| {
-        format!(
-            "{} flushed writes per second against {}, {} as fast; ",
-            text::count(rate),
-            text::count(base),
-            text::ratio(rate / base)
-        )
+        let (here, there, times) = (text::count(rate), text::count(base), text::ratio(rate / base));
+        format!("{here} flushed writes per second against {there}, {times} as fast; ")
     });
+    let (here, off, rates) = (p.times(), text::ratio(off_none / off_each), p.reason());
     let reason = format!(
-        "{against}without against with a flush each: {} here, published {} with the cache off, none with it on ({} \
-         and {}); {}",
-        p.times(),
-        text::ratio(of(OFF_NONE) / of(OFF_EACH)),
-        text::count(of(ON_FIRST)),
-        text::count(of(ON_SECOND)),
-        p.reason()
+        "{against}without against with a flush each: {here} here, published {off} with the cache off, none with it on \
+         ({on_first} and {on_second}); {rates}"
     );
     w.add("published", level, sentence, reason, &p.cells());
 }
 
 fn scaling(results: &Results, w: &mut Writer<'_>) {
-    let Some(p) = pair(results, &direct_sync(16, BLOCK, Sync::Fdatasync), &direct_sync(1, BLOCK, Sync::Fdatasync))
-    else {
-        return;
+    let Some(p) = pair(results, [16, 1].map(|threads| direct_sync(threads, BLOCK, Sync::Fdatasync))) else { return };
+    let (level, more) = match p.ratio.median {
+        ratio if ratio >= 1.5 => (Good, "flushes overlap: 16 threads make {} the durable writes of one"),
+        _ => (Note, "flushes hardly overlap ({} from 1 to 16 threads): rely on group commit"),
     };
-    let (faster, more) = if p.ratio.median >= 1.5 {
-        (Level::Good, format!("flushes overlap: 16 threads make {} the durable writes of one", p.times()))
-    } else {
-        (Level::Note, format!("flushes hardly overlap ({} from 1 to 16 threads): rely on group commit", p.times()))
-    };
-    w.compare("durable-scaling", &p, ("durable writes by 16 threads", "those by one"))
-        .more(faster, more)
-        .less(Level::Warning, format!("16 threads make {} fewer durable writes than one", p.times_slower()))
-        .same(Level::Note, "flushes do not overlap: rely on group commit");
+    w.compare("durable-scaling", p, ("durable writes by 16 threads", "those by one"))
+        .more(level, more)
+        .less(Warning, "16 threads make {} fewer durable writes than one")
+        .same(Note, "flushes do not overlap: rely on group commit");
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let mut blocks: Vec<u32> = results.cells_of(Experiment::DirectSync).map(|c| c.spec.block_bytes).collect();
-    blocks.sort_unstable();
-    blocks.dedup();
+    let all = || results.cells_of(Experiment::DirectSync);
+    let blocks: BTreeSet<u32> = all().map(|c| c.spec.block_bytes).collect();
     let rates = blocks.into_iter().map(|block| {
-        let mut cells: Vec<(String, u32, &CellResult)> = results
-            .cells_of(Experiment::DirectSync)
-            .filter(|c| c.spec.block_bytes == block)
-            .map(|c| (word(c.spec.sync).to_owned(), c.spec.threads, c))
-            .collect();
+        let of_block = all().filter(|c| c.spec.block_bytes == block);
+        let mut cells: Vec<Measured<'_>> =
+            of_block.map(|c| (word(c.spec.sync).to_owned(), c.spec.threads, c)).collect();
         cells.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         let title = format!("Random {} direct writes per second", text::bytes(f64::from(block)));
         Panel::rates_over(title, "", ("thread", "threads"), &cells)
     });
-    let mut panels = vec![methods(results)];
-    panels.extend(rates);
-    panels.push(left_over(results));
-    panels
+    [methods(results)].into_iter().chain(rates).chain([left_over(results)]).collect()
 }
 
 fn word(sync: Sync) -> &'static str {
@@ -303,16 +244,13 @@ fn word(sync: Sync) -> &'static str {
 
 /// The ways to sync a write, the fastest first, as users of `pg_test_fsync` expect.
 fn methods(results: &Results) -> Option<Panel> {
-    let mut measured: Vec<(f64, Vec<String>)> = METHODS
-        .iter()
-        .filter_map(|(sync, name, postgres)| {
-            let cell = results.cell(&direct_sync(1, BLOCK, *sync))?;
-            let rate = cell.rate().filter(|r| r.median > 0.0)?.median;
-            let p99 = text::or_missing(cell.latency_ns(0.99), |ns| text::latency(ns as f64));
-            let row = vec![(*name).into(), (*postgres).into(), text::count(rate), text::latency(1e9 / rate), p99];
-            Some((rate, row))
-        })
-        .collect();
+    let measured = METHODS.iter().filter_map(|(sync, name, postgres)| {
+        let cell = results.cell(&direct_sync(1, BLOCK, *sync))?;
+        let rate = cell.rate().filter(|r| r.median > 0.0)?.median;
+        let p99 = text::or_missing(cell.latency_ns(0.99), |ns| text::latency(ns as f64));
+        Some((rate, vec![(*name).into(), (*postgres).into(), text::count(rate), text::latency(1e9 / rate), p99]))
+    });
+    let mut measured: Vec<(f64, Vec<String>)> = measured.collect();
     measured.sort_by(|a, b| b.0.total_cmp(&a.0));
     Panel::table(
         "Sync methods, the fastest first",
@@ -324,20 +262,16 @@ fn methods(results: &Results) -> Option<Panel> {
 
 /// The remaining share of the rate without sync, beside the published share with the drive's cache off.
 fn left_over(results: &Results) -> Option<Panel> {
-    let share = |sync, threads| {
-        let ratio = results.compare(&direct_sync(threads, BLOCK, sync), &direct_sync(threads, BLOCK, Sync::None));
-        ratio.ratio().map(|r| text::percent(r.median))
-    };
-    let rows = [1, 2, 4, 8, 16].into_iter().filter_map(|threads| {
-        let [fdatasync, dsync] = [Sync::Fdatasync, Sync::RwfDsync].map(|sync| share(sync, threads));
-        if fdatasync.is_none() && dsync.is_none() {
-            return None;
-        }
-        let published = figure(OFF_EACH, threads).zip(figure(OFF_NONE, threads)).map(|(each, none)| each / none);
+    let rows = Published::THREADS.into_iter().enumerate().filter_map(|(i, threads)| {
+        let [none, fdatasync, dsync] =
+            [Sync::None, Sync::Fdatasync, Sync::RwfDsync].map(|sync| direct_sync(threads, BLOCK, sync));
+        let [fdatasync, dsync] = [fdatasync, dsync].map(|spec| results.compare(&spec, &none).ratio());
+        let published = FIGURES[0].rates.get(i).zip(FIGURES[1].rates.get(i)).map(|(each, none)| each / none);
+        fdatasync.or(dsync)?;
         Some(vec![
             text::many(threads, "thread", "threads"),
-            text::or_missing(fdatasync, |s| s),
-            text::or_missing(dsync, |s| s),
+            text::or_missing(fdatasync, |ratio| text::percent(ratio.median)),
+            text::or_missing(dsync, |ratio| text::percent(ratio.median)),
             text::or_missing(published, text::percent),
         ])
     });
@@ -354,6 +288,7 @@ fn left_over(results: &Results) -> Option<Panel> {
 mod tests {
     use super::*;
     use crate::sample::{self, cell};
+    use crate::verdict::Level;
     use crate::verdict::testing::{noisy, said, verdict};
     use seawall_io::probe::{BlockDevice, Finding};
 

@@ -7,10 +7,11 @@
 
 use super::definition::{Definition, Source};
 use crate::cell::{Access, CellSpec, Experiment, LogShape, Pattern, Sync};
-use crate::evidence::Panel;
+use crate::evidence::{Measured, Panel};
 use crate::results::{CellResult, Results};
 use crate::text;
-use crate::verdict::{Level, Writer, file_system_word, pair};
+use crate::verdict::Level::{CannotTell, Good, Note, Warning};
+use crate::verdict::{Pair, Writer, file_system_word, most_cached, pair};
 
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Log writes",
@@ -26,7 +27,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &[],
     cells,
-    conclude,
+    conclude: &[direct_against_buffered, merged, dont_cache, page_cache, hidden_reads],
     evidence,
 };
 
@@ -81,137 +82,99 @@ pub(crate) fn direct_and_buffered(threads: u32) -> [CellSpec; 2] {
     [log(threads, Access::Direct, 4096, true), log(threads, Access::Buffered, 512, true)]
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    direct_against_buffered(results, w);
-    merged(results, w);
-    dont_cache(results, w);
-    page_cache(results, w);
-    hidden_reads(results, w);
-}
-
-/// Thread counts at which both of two specs were measured: the smallest and the largest.
-fn ends(results: &Results, spec: impl Fn(u32) -> [CellSpec; 2]) -> Vec<u32> {
-    let both = |t: &u32| spec(*t).iter().all(|s| results.cell(s).is_some());
-    let threads: Vec<u32> = THREADS.into_iter().filter(both).collect();
-    match threads[..] {
-        [first, .., last] => vec![first, last],
-        _ => threads,
+/// Two specs at the smallest and at the largest number of threads at which both were measured; the number, and
+/// in words.
+fn ends(results: &Results, specs: impl Fn(u32) -> [CellSpec; 2]) -> Vec<(u32, String, Pair<'_>)> {
+    let both = |t| Some((t, text::many(t, "thread", "threads"), pair(results, specs(t))?));
+    let mut pairs: Vec<_> = THREADS.into_iter().filter_map(both).collect();
+    if pairs.len() > 2 {
+        pairs.drain(1..pairs.len() - 1);
     }
+    pairs
 }
 
 fn direct_against_buffered(results: &Results, w: &mut Writer<'_>) {
-    for t in ends(results, direct_and_buffered) {
-        let [direct, buffered] = direct_and_buffered(t);
-        let Some(p) = pair(results, &direct, &buffered) else { continue };
-        let with = text::many(t, "thread", "threads");
-        w.compare(format!("direct.t{t}"), &p, ("a direct log", &format!("a buffered one, {with}")))
-            .because(if t == 1 {
-                "published: direct about 10% faster"
-            } else {
-                "published: direct 10-20% slower, unmerged"
-            })
-            .more(Level::Good, format!("with {with} a direct log commits {} as much as a buffered one", p.times()))
-            .less(Level::Note, format!("with {with} a direct log is {} slower than a buffered one", p.times_slower()))
-            .same(Level::Good, format!("with {with} keeping the log out of the page cache costs nothing"));
+    for (t, with, p) in ends(results, direct_and_buffered) {
+        let published = if t == 1 { "direct about 10% faster" } else { "direct 10-20% slower, unmerged" };
+        w.compare(format!("direct.t{t}"), p, ("a direct log", &format!("a buffered one, {with}")))
+            .because(format!("published: {published}"))
+            .more(Good, format!("with {with} a direct log commits {{}} as much as a buffered one"))
+            .less(Note, format!("with {with} a direct log is {{}} slower than a buffered one"))
+            .same(Good, format!("with {with} keeping the log out of the page cache costs nothing"));
     }
 }
 
 fn merged(results: &Results, w: &mut Writer<'_>) {
-    for (access, name) in [(Access::Buffered, "buffered"), (Access::Direct, "direct")] {
-        let spec = |t| [log(t, access, 512, true), log(t, access, 512, false)];
-        for t in ends(results, spec) {
-            let [one, many] = spec(t);
-            let Some(p) = pair(results, &one, &many) else { continue };
-            let with = text::many(t, "thread", "threads");
-            w.compare(
-                format!("merged-{name}.t{t}"),
-                &p,
-                ("one write per group", &format!("one per record, {name}, {with}")),
-            )
-            .more(Level::Good, format!("one write per group: {} the commits, {name} log, {with}", p.times()))
-            .less(Level::Warning, format!("one write per group is {} slower, {name} log, {with}", p.times_slower()))
-            .same(Level::Note, format!("merging a group's writes gains nothing, {name} log, {with}"));
+    for access in [Access::Buffered, Access::Direct] {
+        let name = access.word();
+        for (t, with, p) in ends(results, |t| [true, false].map(|merged| log(t, access, 512, merged))) {
+            let many = format!("one per record, {name}, {with}");
+            w.compare(format!("merged-{name}.t{t}"), p, ("one write per group", &many))
+                .more(Good, format!("one write per group: {{}} the commits, {name} log, {with}"))
+                .less(Warning, format!("one write per group is {{}} slower, {name} log, {with}"))
+                .same(Note, format!("merging a group's writes gains nothing, {name} log, {with}"));
         }
     }
 }
 
 fn dont_cache(results: &Results, w: &mut Writer<'_>) {
-    let spec = |t| [log(t, Access::DontCache, 4096, true), log(t, Access::Direct, 4096, true)];
-    for t in ends(results, spec) {
-        let [uncached, direct] = spec(t);
-        let Some(p) = pair(results, &uncached, &direct) else { continue };
-        let with = text::many(t, "thread", "threads");
-        w.compare(format!("dontcache.t{t}"), &p, ("RWF_DONTCACHE", &format!("a direct log, {with}")))
-            .more(Level::Note, format!("with {with} RWF_DONTCACHE commits {} as much as a direct log", p.times()))
-            .less(
-                Level::Good,
-                format!("with {with} a direct log commits {} as much as RWF_DONTCACHE", p.times_slower()),
-            )
-            .same(Level::CannotTell, format!("cannot tell RWF_DONTCACHE from a direct log, {with}"));
+    let specs = |t| [Access::DontCache, Access::Direct].map(|access| log(t, access, 4096, true));
+    for (t, with, p) in ends(results, specs) {
+        w.compare(format!("dontcache.t{t}"), p, ("RWF_DONTCACHE", &format!("a direct log, {with}")))
+            .more(Note, format!("with {with} RWF_DONTCACHE commits {{}} as much as a direct log"))
+            .less(Good, format!("with {with} a direct log commits {{}} as much as RWF_DONTCACHE"))
+            .same(CannotTell, format!("cannot tell RWF_DONTCACHE from a direct log, {with}"));
     }
 }
 
 fn page_cache(results: &Results, w: &mut Writer<'_>) {
-    let memory = results.machine.memory_bytes as f64;
-    for (access, subject, name) in [
-        (Access::Buffered, "page-cache.buffered", "a buffered log"),
-        (Access::Uncached, "page-cache.uncached", "a buffered log whose pages are dropped"),
-        (Access::DontCache, "page-cache.dontcache", "an RWF_DONTCACHE log"),
-        (Access::Direct, "page-cache.direct", "a direct log"),
+    let (memory, fs) = (results.machine.memory_bytes as f64, file_system_word(results));
+    for (access, name) in [
+        (Access::Buffered, "a buffered log"),
+        (Access::Uncached, "a buffered log whose pages are dropped"),
+        (Access::DontCache, "an RWF_DONTCACHE log"),
+        (Access::Direct, "a direct log"),
     ] {
-        let most = results
-            .cells_of(Experiment::LogMemory)
-            .filter(|c| c.spec.access == access)
-            .filter_map(|c| Some((c, c.cached_bytes_max()?)))
-            .max_by_key(|(_, bytes)| *bytes);
-        let Some((cell, cached)) = most else { continue };
-        let size = text::bytes(cached as f64);
-        let commits = cell.operations() as f64 / cell.rounds.len().max(1) as f64;
-        let share = if memory > 0.0 {
-            format!(" ({} of memory)", text::percent(cached as f64 / memory))
-        } else {
-            String::new()
-        };
+        let of_access = results.cells_of(Experiment::LogMemory).filter(|c| c.spec.access == access);
+        let Some((cell, cached)) = most_cached(of_access) else { continue };
+        let (size, title) = (text::bytes(cached as f64), cell.spec.title());
+        let commits = text::count(cell.operations() as f64 / cell.rounds.len() as f64);
+        let share = text::percent(cached as f64 / memory);
+        let share = if memory > 0.0 { format!(" ({share} of memory)") } else { String::new() };
         let reason = format!(
-            "{} on this {}: {size} in the page cache after about {} commits{share}; published: about 10 GB of \
-             binlogs and the full redo log on 72 GB hosts",
-            cell.spec.title(),
-            file_system_word(results),
-            text::count(commits)
+            "{title} on this {fs}: {size} in the page cache after about {commits} commits{share}; published: about 10 \
+             GB of binlogs and the full redo log on 72 GB hosts"
         );
         let (level, sentence) = if cached < CACHED_MIN {
-            (Level::Good, format!("{name} leaves no page cache behind"))
+            (Good, format!("{name} leaves no page cache behind"))
         } else if access == Access::Buffered {
-            (Level::Note, format!("{name} stays in the page cache: {size} taken from the buffer pool"))
+            (Note, format!("{name} stays in the page cache: {size} taken from the buffer pool"))
         } else {
-            (Level::Warning, format!("{name} left {size} of page cache"))
+            (Warning, format!("{name} left {size} of page cache"))
         };
-        w.add(subject, level, sentence, reason, &[cell]);
+        w.add(&format!("page-cache.{}", access.word()), level, sentence, reason, &[cell]);
     }
 }
 
 fn hidden_reads(results: &Results, w: &mut Writer<'_>) {
-    let mut measured: Vec<(&CellResult, f64)> = results
-        .cells_of(Experiment::LogMemory)
-        .filter_map(|c| Some((c, c.device_per_operation()?.reads)))
-        .filter(|(c, reads)| reads.is_finite() && !c.disturbed())
-        .collect();
+    let per_commit = |c| Some((c, CellResult::device_per_operation(c)?.reads));
+    let quiet = results.cells_of(Experiment::LogMemory).filter(|c| !c.disturbed());
+    let mut measured: Vec<(&CellResult, f64)> = quiet.filter_map(per_commit).collect();
     measured.sort_by(|a, b| b.1.total_cmp(&a.1));
     let Some(&(worst, reads)) = measured.first() else { return };
-    let found: Vec<&CellResult> = measured.iter().filter(|(_, r)| *r >= READS_MIN).map(|(c, _)| *c).collect();
+    let (all, found): (Vec<_>, usize) =
+        (measured.iter().map(|(c, _)| *c).collect(), measured.iter().filter(|(_, r)| *r >= READS_MIN).count());
     let reason = format!(
-        "at most {reads:.3} device reads per commit ({}), by /proc/diskstats; at or above {READS_MIN} in {} of {} \
+        "at most {reads:.3} device reads per commit ({}), by /proc/diskstats; at or above {READS_MIN} in {found} of {} \
          cells",
         worst.spec.title(),
-        found.len(),
         measured.len()
     );
-    if found.is_empty() {
-        let all: Vec<&CellResult> = measured.iter().map(|(c, _)| *c).collect();
-        w.add("hidden-reads", Level::Good, "no log write read the disk back", reason, &all);
+    if found == 0 {
+        w.add("hidden-reads", Good, "no log write read the disk back", reason, &all);
     } else {
         let sentence = format!("partial-page log writes read the disk back: {reads:.2} device reads per commit");
-        w.add("hidden-reads", Level::Warning, sentence, format!("write whole, aligned blocks; {reason}"), &found);
+        w.add("hidden-reads", Warning, sentence, format!("write whole, aligned blocks; {reason}"), &all[..found]);
     }
 }
 
@@ -221,26 +184,20 @@ fn mode(spec: &CellSpec) -> String {
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let cells: Vec<(String, u32, &CellResult)> =
-        results.cells_of(Experiment::LogMemory).map(|c| (mode(&c.spec), c.spec.threads, c)).collect();
+    let cells = || results.cells_of(Experiment::LogMemory);
+    let measured: Vec<Measured<'_>> = cells().map(|c| (mode(&c.spec), c.spec.threads, c)).collect();
     let rates = Panel::rates_over(
         "Commits per second by log write path",
         "Each group of commits is made durable by one fdatasync.",
         ("committing thread", "committing threads"),
-        &cells,
+        &measured,
     );
-    let relative = cells.iter().filter_map(|(mode, threads, cell)| {
-        let base = log(*threads, Access::Buffered, 512, true);
-        if cell.spec == base {
-            return None;
-        }
-        let ratio = results.compare(&cell.spec, &base).ratio()?;
-        let interval = format!("{} to {}", text::percent(ratio.low), text::percent(ratio.high));
-        Some(vec![
-            format!("{mode}, {}", text::many(*threads, "thread", "threads")),
-            text::percent(ratio.median),
-            interval,
-        ])
+    let relative = cells().filter_map(|cell| {
+        let base = log(cell.spec.threads, Access::Buffered, 512, true);
+        let ratio = results.compare(&cell.spec, &base).ratio().filter(|_| cell.spec != base)?;
+        let [commits, low, high] = [ratio.median, ratio.low, ratio.high].map(text::percent);
+        let name = format!("{}, {}", mode(&cell.spec), text::many(cell.spec.threads, "thread", "threads"));
+        Some(vec![name, commits, format!("{low} to {high}")])
     });
     let relative = Panel::table(
         "The same, relative to buffered and merged",
@@ -255,6 +212,7 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
 mod tests {
     use super::*;
     use crate::sample::{self, cell};
+    use crate::verdict::Level;
     use crate::verdict::testing::{noisy, said, verdict};
 
     #[test]

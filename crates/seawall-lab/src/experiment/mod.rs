@@ -1,7 +1,7 @@
 //! The experiments: one file each, with its cells, publication and published figures, verdicts, evidence and
 //! words.
 //!
-//! - To add one: a line in `experiments!` (`cell.rs`) with its stable ids, a file here that defines
+//! - To add one: a variant of `Experiment` (`cell.rs`) with its stable ids, a file here that defines
 //!   `EXPERIMENT`, and an arm in `definition`. The compiler demands the arm; plan, table, report, summary
 //!   and `--only` follow.
 //! - A file imports other experiments' cells if its verdict needs them, never this registry.
@@ -70,7 +70,7 @@ pub fn verdicts(results: &Results) -> Vec<Verdict> {
     device::conclude(results, &mut about_the_run);
     for experiment in Experiment::ALL {
         let mut writer = Writer { out: &mut out, experiment: Some(experiment) };
-        (definition(experiment).conclude)(results, &mut writer);
+        definition(experiment).conclude.iter().for_each(|conclude| conclude(results, &mut writer));
     }
     out
 }

@@ -9,10 +9,11 @@ use super::baseline::random_read;
 use super::definition::{Definition, Published, Source};
 use super::direct_sync::direct_sync;
 use crate::cell::{Beside, CellSpec, Experiment, Sync};
-use crate::evidence::Panel;
-use crate::results::{CellResult, Results};
+use crate::evidence::{Measured, Panel};
+use crate::results::Results;
 use crate::text;
-use crate::verdict::{Answer, Level, Pair, Writer, cell_rate, file_system_word, p50_ns, pair};
+use crate::verdict::Level::{CannotTell, Good, Note, Warning};
+use crate::verdict::{Answer, Writer, cell_rate, file_system_word, p50_ns, pair};
 
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Parallel writers",
@@ -26,12 +27,12 @@ pub(crate) const EXPERIMENT: Definition = Definition {
         caveat: "Today's ext4 and xfs do not serialise direct overwrites; cached pages and growth still can.",
     }),
     figures: &[
-        Published::new("ext2, ext3, jfs: any number of threads", None, 225.0),
-        Published::new("xfs", None, 2100.0),
-        Published::new("xfs with cached pages or beyond the end", None, 250.0),
+        Published { what: "ext2, ext3, jfs: any number of threads", rates: &[225.0] },
+        Published { what: "xfs", rates: &[2100.0] },
+        Published { what: "xfs with cached pages or beyond the end", rates: &[250.0] },
     ],
     cells,
-    conclude,
+    conclude: &[serialised, beside_pages, flush_under_load],
     evidence,
 };
 
@@ -80,87 +81,56 @@ fn cells(full: bool) -> Vec<CellSpec> {
     cells
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
-    serialised(results, w);
-    cached(results, w);
-    dropped(results, w);
-    beyond_eof(results, w);
-    flush_under_load(results, w);
-}
-
 fn serialised(results: &Results, w: &mut Writer<'_>) {
-    let Some(p) = pair(results, &parallel(8, Beside::Nothing), &parallel(1, Beside::Nothing)) else { return };
-    let name = file_system_word(results);
+    let Some(p) = pair(results, [8, 1].map(|threads| parallel(threads, Beside::Nothing))) else { return };
+    let (name, times) = (file_system_word(results), p.times());
     if p.answer == Answer::Unclear || (p.answer == Answer::More && p.ratio.median >= PARALLEL_MIN) {
-        let more = format!("8 direct writers on this {name} write {} as much as one", p.times());
-        return w
-            .compare("serialised", &p, ("8 direct writers", "one"))
-            .more(Level::Good, &more)
-            .same(Level::Good, &more);
+        let more = format!("8 direct writers on this {name} write {times} as much as one");
+        return w.compare("serialised", p, ("8 direct writers", "one")).more(Good, &more).same(Good, &more);
     }
     // Below 1.5x: does the file system serialise, or does one writer saturate the device?
-    let mut cells = p.cells().to_vec();
-    let depth = pair(results, &random_read(32), &random_read(1));
-    let idle = depth.as_ref().is_some_and(|d| {
+    let depth = pair(results, [32, 1].map(random_read));
+    let idle = depth.is_some_and(|d| {
         let best = d.a.rate().map_or(0.0, |r| r.median);
         let one = p.b.rate().map_or(f64::INFINITY, |r| r.median);
         d.answer == Answer::More && d.ratio.median >= READ_SCALING_MIN && one <= SATURATED * best
     });
-    let why = match &depth {
-        Some(d) => {
-            cells.extend(d.cells());
-            let means =
-                if idle { "use xfs or ext4, and several data files" } else { "the device may have no more to give" };
-            format!("{means}; {}", d.reason())
-        }
+    let (level, sentence, means) = if idle {
+        let sentence = format!("this {name} serialises direct writers: 8 threads write {times} as much as one");
+        (Warning, sentence, "use xfs or ext4, and several data files")
+    } else {
+        let sentence = format!("cannot tell whether this {name} serialises direct writers");
+        (CannotTell, sentence, "the device may have no more to give")
+    };
+    let why = match depth {
+        Some(d) => format!("{means}; {}", d.reason()),
         None => "what the device could do at depth was not measured".into(),
     };
-    let (level, sentence) = if idle {
-        (Level::Warning, format!("this {name} serialises direct writers: 8 threads write {} as much as one", p.times()))
-    } else {
-        (Level::CannotTell, format!("cannot tell whether this {name} serialises direct writers"))
-    };
+    let cells: Vec<_> = [p].into_iter().chain(depth).flat_map(|p| p.cells()).collect();
     w.add("serialised", level, sentence, format!("{}; {why}", p.reason()), &cells);
 }
 
-fn against_alone(results: &Results, beside: Beside) -> Option<Pair<'_>> {
-    pair(results, &parallel(8, beside), &parallel(8, Beside::Nothing))
-}
-
-fn cached(results: &Results, w: &mut Writer<'_>) {
-    let Some(p) = against_alone(results, Beside::CachedPages) else { return };
-    w.compare("cached-pages", &p, ("direct writers beside cached pages", "those without"))
-        .more(Level::Note, format!("direct writers are {} faster with the file's pages cached, oddly", p.times()))
-        .less(
-            Level::Warning,
-            format!("cached pages slow direct writers {}: drop them with `seawall cache drop`", p.times_slower()),
-        )
-        .same(Level::Good, "cached pages do direct writers no harm");
-}
-
-fn dropped(results: &Results, w: &mut Writer<'_>) {
-    let Some(p) = against_alone(results, Beside::DroppedPages) else { return };
-    let harmed = against_alone(results, Beside::CachedPages).is_some_and(|c| c.answer == Answer::Less);
-    let same = if harmed {
-        "dropping the cached pages restores direct writers to full speed"
-    } else {
-        "dropping cached pages leaves direct writers as fast as before"
+/// Eight writers beside cached pages, after they were dropped, and beyond the end, each against eight alone.
+fn beside_pages(results: &Results, w: &mut Writer<'_>) {
+    let against_alone = |beside| pair(results, [beside, Beside::Nothing].map(|beside| parallel(8, beside)));
+    let cached = against_alone(Beside::CachedPages);
+    w.compare("cached-pages", cached, ("direct writers beside cached pages", "those without"))
+        .more(Note, "direct writers are {} faster with the file's pages cached, oddly")
+        .less(Warning, "cached pages slow direct writers {}: drop them with `seawall cache drop`")
+        .same(Good, "cached pages do direct writers no harm");
+    let restored = match cached {
+        Some(c) if c.answer == Answer::Less => "dropping the cached pages restores direct writers to full speed",
+        _ => "dropping cached pages leaves direct writers as fast as before",
     };
-    w.compare("dropped-pages", &p, ("direct writers after dropping cached pages", "those without"))
-        .more(Level::Note, format!("direct writers are {} faster after dropping the cache", p.times()))
-        .less(Level::Warning, format!("direct writers stay {} slower after cached pages are dropped", p.times_slower()))
-        .same(Level::Good, same);
-}
-
-fn beyond_eof(results: &Results, w: &mut Writer<'_>) {
-    let Some(p) = against_alone(results, Beside::BeyondEof) else { return };
-    w.compare("beyond-eof", &p, ("direct writes beyond the end", "those inside"))
-        .more(Level::Note, format!("direct writes beyond the file's end are {} faster than inside", p.times()))
-        .less(
-            Level::Warning,
-            format!("direct writes beyond the file's end are {} slower: extend files first", p.times_slower()),
-        )
-        .same(Level::Good, "direct writes beyond the end of the file cost no more");
+    let names = ("direct writers after dropping cached pages", "those without");
+    w.compare("dropped-pages", against_alone(Beside::DroppedPages), names)
+        .more(Note, "direct writers are {} faster after dropping the cache")
+        .less(Warning, "direct writers stay {} slower after cached pages are dropped")
+        .same(Good, restored);
+    w.compare("beyond-eof", against_alone(Beside::BeyondEof), ("direct writes beyond the end", "those inside"))
+        .more(Note, "direct writes beyond the file's end are {} faster than inside")
+        .less(Warning, "direct writes beyond the file's end are {} slower: extend files first")
+        .same(Good, "direct writes beyond the end of the file cost no more");
 }
 
 /// A flush is bounded when its 99th percentile stays within ten times an undisturbed write + fdatasync and
@@ -178,31 +148,28 @@ fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
     let quiet_p99 = quiet.and_then(|q| q.latency_ns(0.99)).map(|ns| ns as f64);
     let limit = quiet_p99.map_or(ALONE_NS, |q| TIMES_MAX * q);
     let figures = format!("p99 {}, longest {}", text::latency(p99), text::latency(worst));
-    let mut reason = format!("{}; median {}, {figures}", cell_rate(cell), text::latency(p50));
-    match quiet_p99.filter(|q| *q > 0.0) {
+    let undisturbed = match quiet_p99.filter(|q| *q > 0.0) {
         Some(q) => {
-            reason += &format!(
-                "; undisturbed write + fdatasync p99 {}, so {} an undisturbed one",
-                text::latency(q),
-                text::ratio(p99 / q)
-            );
+            let (alone, times) = (text::latency(q), text::ratio(p99 / q));
+            format!("undisturbed write + fdatasync p99 {alone}, so {times} an undisturbed one")
         }
-        None => reason += "; the undisturbed write + fdatasync was not measured",
-    }
-    let (level, sentence) = if cell.operations() < 100 && worst <= WORST_NS_MAX {
-        reason = format!("only {} flushes were seen; {reason}", cell.operations());
-        (Level::CannotTell, "cannot tell whether flushes are bounded beside a busy writer".into())
-    } else if p99 <= limit && worst <= WORST_NS_MAX {
-        (Level::Good, format!("flushes stay bounded beside a busy writer: {figures}"))
-    } else {
-        reason = format!("keep the log on a file of its own, and data writes paced; {reason}");
-        (Level::Warning, format!("flushes are held up by a busy writer: {figures}"))
+        None => "the undisturbed write + fdatasync was not measured".into(),
     };
-    w.add("flush-under-writes", level, sentence, reason, &std::iter::once(cell).chain(quiet).collect::<Vec<_>>());
+    let few = format!("only {} flushes were seen; ", cell.operations());
+    let (level, sentence, means) = if cell.operations() < 100 && worst <= WORST_NS_MAX {
+        (CannotTell, "cannot tell whether flushes are bounded beside a busy writer".into(), few.as_str())
+    } else if p99 <= limit && worst <= WORST_NS_MAX {
+        (Good, format!("flushes stay bounded beside a busy writer: {figures}"), "")
+    } else {
+        let sentence = format!("flushes are held up by a busy writer: {figures}");
+        (Warning, sentence, "keep the log on a file of its own, and data writes paced; ")
+    };
+    let reason = format!("{means}{}; median {}, {figures}; {undisturbed}", cell_rate(cell), text::latency(p50));
+    w.add("flush-under-writes", level, sentence, reason, &[cell].into_iter().chain(quiet).collect::<Vec<_>>());
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let mut cells: Vec<(String, u32, &CellResult)> = Vec::new();
+    let mut cells: Vec<Measured<'_>> = Vec::new();
     for (beside, name) in SERIES {
         let of = results.cells_of(Experiment::ParallelDirect).filter(|c| c.spec.beside == beside);
         cells.extend(of.map(|c| (name.to_owned(), c.spec.threads, c)));
@@ -219,6 +186,7 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
 mod tests {
     use super::*;
     use crate::sample::{self, cell};
+    use crate::verdict::Level;
     use crate::verdict::testing::{noisy, said, verdict};
 
     #[test]

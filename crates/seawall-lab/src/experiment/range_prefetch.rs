@@ -10,10 +10,11 @@
 use super::baseline::random_read;
 use super::definition::{Definition, Published, Source};
 use crate::cell::{Access, Ahead, CellSpec, EngineShape, Experiment, KeyOrder, Pattern};
-use crate::evidence::{Bar, Panel};
+use crate::evidence::{Bar, Measured, Panel};
 use crate::results::{CellResult, Results};
 use crate::text;
-use crate::verdict::{Level, Pair, Writer, cell_rate, pair};
+use crate::verdict::Level::{CannotTell, Good, Note, Warning};
+use crate::verdict::{Pair, Writer, cell_rate, most_cached, pair};
 
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Range queries",
@@ -30,14 +31,14 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     }),
     figures: &FIGURES,
     cells,
-    conclude,
+    conclude: &[by_tree, page_cache],
     evidence,
 };
 
 const FIGURES: [Published; 3] = [
-    Published::new("buffered, no prefetch", Some(1), 15.0),
-    Published::new("O_DIRECT, no prefetch", Some(1), 10.0),
-    Published::new("O_DIRECT, prefetch", Some(1), 30.0),
+    Published { what: "buffered, no prefetch", rates: &[15.0] },
+    Published { what: "O_DIRECT, no prefetch", rates: &[10.0] },
+    Published { what: "O_DIRECT, prefetch", rates: &[30.0] },
 ];
 /// The published ways to read, in the order of [`FIGURES`].
 const WAYS: [(Access, Ahead); 3] =
@@ -87,7 +88,7 @@ fn cells(full: bool) -> Vec<CellSpec> {
     cells
 }
 
-fn conclude(results: &Results, w: &mut Writer<'_>) {
+fn by_tree(results: &Results, w: &mut Writer<'_>) {
     for tree in TREES {
         adaptive_against_none(results, tree, w);
         if tree == KeyOrder::Fragmented {
@@ -97,7 +98,6 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
         parallel(results, tree, w);
         windows(results, tree, w);
     }
-    page_cache(results, w);
 }
 
 fn tree_name(tree: KeyOrder) -> &'static str {
@@ -127,112 +127,91 @@ fn with_device(results: &Results, p: &Pair<'_>, published: &str) -> String {
 }
 
 fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
-    let [adaptive, none] = [Ahead::Adaptive, Ahead::None].map(|a| range_prefetch(tree, Access::Direct, a, 1));
-    let Some(p) = pair(results, &adaptive, &none) else { return };
+    let specs = [Ahead::Adaptive, Ahead::None].map(|ahead| range_prefetch(tree, Access::Direct, ahead, 1));
+    let Some(p) = pair(results, specs) else { return };
     let over = tree_name(tree);
-    w.compare(format!("adaptive.{}", tree.word()), &p, ("adaptive prefetch", &format!("none over {over}")))
+    w.compare(format!("adaptive.{tree}"), p, ("adaptive prefetch", &format!("none over {over}")))
         .because(with_device(results, &p, "published: 3.0x, 30 queries/s against 10"))
-        .more(Level::Good, format!("reading ahead makes one query over {over} {} as fast", p.times()))
-        .less(
-            Level::Warning,
-            format!("reading ahead slows a query over {over} {}: set prefetch_depth = 0", p.times_slower()),
-        )
-        .same(Level::Note, format!("reading ahead changes nothing for one query over {over}"));
+        .more(Good, format!("reading ahead makes one query over {over} {{}} as fast"))
+        .less(Warning, format!("reading ahead slows a query over {over} {{}}: set prefetch_depth = 0"))
+        .same(Note, format!("reading ahead changes nothing for one query over {over}"));
 }
 
 /// Whether one query uses the whole disk. A page is one random read only if pages are scattered.
 fn share(results: &Results, w: &mut Writer<'_>) {
-    let Some(cell) = results.cell(&range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 1)) else {
-        return;
-    };
-    let Some(disk) = results.cell(&random_read(32)) else { return };
+    let spec = range_prefetch(KeyOrder::Fragmented, Access::Direct, Ahead::Adaptive, 1);
+    let (Some(cell), Some(disk)) = (results.cell(&spec), results.cell(&random_read(32))) else { return };
     let Some(share) = share_of_disk(results, cell) else { return };
     let Some((reads, bytes)) = cell.device_reads_per_second() else { return };
     let percent = text::percent(share);
     let mut reason = format!("{}; {}; {}", cell_rate(cell), at_the_device(results, cell), cell_rate(disk));
     let (level, sentence) = if share <= SHARE_MAX {
-        let level = if share >= SHARE_GOOD { Level::Good } else { Level::Note };
+        let level = if share >= SHARE_GOOD { Good } else { Note };
         (level, format!("one query over a fragmented tree gets {percent} of the disk's random reads"))
     } else if bytes / PAGE_BYTES > 1.1 * reads {
         reason = format!("one request read {:.1} neighbouring pages; {reason}", bytes / PAGE_BYTES / reads.max(1.0));
-        (Level::Good, format!("one query reads {percent} of the disk's random rate: neighbours are merged"))
+        (Good, format!("one query reads {percent} of the disk's random rate: neighbours are merged"))
     } else {
         reason = format!("each request read one page, so the disk's own rate was measured too low; {reason}");
-        (Level::CannotTell, "cannot tell what share of the disk one query gets".into())
+        (CannotTell, "cannot tell what share of the disk one query gets".into())
     };
     w.add("share.fragmented", level, sentence, reason, &[cell, disk]);
 }
 
 fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
-    let [direct, buffered] = [Access::Direct, Access::Buffered].map(|a| range_prefetch(tree, a, Ahead::None, 1));
-    let Some(p) = pair(results, &direct, &buffered) else { return };
+    const PUBLISHED: &str =
+        "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15";
+    let specs = [Access::Direct, Access::Buffered].map(|access| range_prefetch(tree, access, Ahead::None, 1));
+    let Some(p) = pair(results, specs) else { return };
     let over = tree_name(tree);
-    w.compare(
-        format!("direct.{}", tree.word()),
-        &p,
-        ("direct reads", &format!("buffered ones of {over}, without prefetch")),
-    )
-    .because(with_device(
-        results,
-        &p,
-        "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15",
-    ))
-    .more(Level::Note, format!("without prefetch, direct reads of {over} are {} as fast as buffered", p.times()))
-    .less(
-        Level::Note,
-        format!("without prefetch, direct reads of {over} are {} slower than buffered", p.times_slower()),
-    )
-    .same(Level::Note, format!("without prefetch, direct reads of {over} are as fast as buffered"));
+    let buffered = format!("buffered ones of {over}, without prefetch");
+    w.compare(format!("direct.{tree}"), p, ("direct reads", &buffered))
+        .because(with_device(results, &p, PUBLISHED))
+        .more(Note, format!("without prefetch, direct reads of {over} are {{}} as fast as buffered"))
+        .less(Note, format!("without prefetch, direct reads of {over} are {{}} slower than buffered"))
+        .same(Note, format!("without prefetch, direct reads of {over} are as fast as buffered"));
 }
 
 /// The gain of concurrent queries when each reads ahead.
 fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let spec = |queries| range_prefetch(tree, Access::Direct, Ahead::Adaptive, queries);
     let most = QUERIES[QUERIES.len() - 1];
-    let Some(p) = pair(results, &spec(most), &spec(1)) else { return };
     let over = tree_name(tree);
     let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.rate()?.median)));
     let by_queries: Vec<String> = QUERIES.into_iter().filter_map(rate).collect();
-    w.compare(
-        format!("parallel.{}", tree.word()),
-        &p,
-        (&format!("{most} queries at a time"), &format!("one over {over}")),
-    )
-    .because(format!("queries/s by queries at a time: {}", by_queries.join(", ")))
-    .more(Level::Note, format!("{most} queries at a time over {over} do {} what one does", p.times()))
-    .less(Level::Warning, format!("{most} queries at a time over {over} do {} less than one", p.times_slower()))
-    .same(Level::Good, format!("one query over {over} gets all that {most} get"));
+    let names = (format!("{most} queries at a time"), format!("one over {over}"));
+    w.compare(format!("parallel.{tree}"), pair(results, [most, 1].map(spec)), (&names.0, &names.1))
+        .because(format!("queries/s by queries at a time: {}", by_queries.join(", ")))
+        .more(Note, format!("{most} queries at a time over {over} do {{}} what one does"))
+        .less(Warning, format!("{most} queries at a time over {over} do {{}} less than one"))
+        .same(Good, format!("one query over {over} gets all that {most} get"));
 }
 
 /// Adaptive against the best of the fixed windows.
 fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
-    let fixed = |pages| range_prefetch(tree, Access::Direct, Ahead::Window(pages), 1);
-    let rate = |pages: u32| results.cell(&fixed(pages)).and_then(CellResult::rate).map(|r| (pages, r.median));
-    let Some((best, _)) = WINDOWS.iter().filter_map(|p| rate(*p)).max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-    let Some(p) = pair(results, &range_prefetch(tree, Access::Direct, Ahead::Adaptive, 1), &fixed(best)) else {
-        return;
-    };
+    let spec = |ahead| range_prefetch(tree, Access::Direct, ahead, 1);
+    let rate = |pages: u32| Some((pages, results.cell(&spec(Ahead::Window(pages)))?.rate()?.median));
+    let rates: Vec<(u32, f64)> = WINDOWS.into_iter().filter_map(rate).collect();
+    let Some(&(best, _)) = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     let window = format!("{best} fixed pages, {}", tree_name(tree));
-    let all: Vec<String> =
-        WINDOWS.iter().filter_map(|p| rate(*p)).map(|(p, r)| format!("{p}: {}", text::count(r))).collect();
-    w.compare(format!("windows.{}", tree.word()), &p, ("adaptive prefetch", &window))
+    let all: Vec<String> = rates.iter().map(|(pages, rate)| format!("{pages}: {}", text::count(*rate))).collect();
+    let p = pair(results, [Ahead::Adaptive, Ahead::Window(best)].map(spec));
+    w.compare(format!("windows.{tree}"), p, ("adaptive prefetch", &window))
         .because(format!("the best of the fixed windows; queries/s by window: {}", all.join(", ")))
-        .more(Level::Good, format!("adaptive prefetch is {} as fast as {window}", p.times()))
-        .less(Level::Note, format!("adaptive prefetch is {} slower than {window}", p.times_slower()))
-        .same(Level::Good, format!("adaptive prefetch is as fast as {window}"));
+        .more(Good, format!("adaptive prefetch is {{}} as fast as {window}"))
+        .less(Note, format!("adaptive prefetch is {{}} slower than {window}"))
+        .same(Good, format!("adaptive prefetch is as fast as {window}"));
 }
 
 /// The database was read and leaves nothing in the page cache.
 fn page_cache(results: &Results, w: &mut Writer<'_>) {
     let direct = results.cells_of(Experiment::RangePrefetch).filter(|c| c.spec.access == Access::Direct);
-    let most = direct.filter_map(|c| Some((c, c.cached_bytes_max()?))).max_by_key(|(_, bytes)| *bytes);
-    let Some((cell, cached)) = most else { return };
+    let Some((cell, cached)) = most_cached(direct) else { return };
     let size = text::bytes(cached as f64);
     let reason = format!("at most {size} in the page cache after {}", cell.spec.title());
-    let (level, sentence) = if cached < 1 << 20 {
-        (Level::Good, "direct queries leave no page cache behind".to_owned())
-    } else {
-        (Level::Warning, format!("direct queries left {size} in the page cache"))
+    let (level, sentence) = match cached < 1 << 20 {
+        true => (Good, "direct queries leave no page cache behind".to_owned()),
+        false => (Warning, format!("direct queries left {size} in the page cache")),
     };
     w.add("page-cache", level, sentence, reason, &[cell]);
 }
@@ -242,15 +221,12 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
     for tree in TREES {
         let over = tree_name(tree);
         panels.push(one_query(results, tree));
-        let of = |cell: &&CellResult| cell.spec.engine.is_some_and(|e| e.tree == Some(tree));
-        let mut cells: Vec<(String, u32, &CellResult)> = Vec::new();
-        let mut fixed: Vec<(String, u32, &CellResult)> = Vec::new();
-        for cell in results.cells_of(Experiment::RangePrefetch).filter(of) {
-            match cell.spec.engine.and_then(|e| e.ahead) {
+        let (mut cells, mut fixed): (Vec<Measured<'_>>, Vec<Measured<'_>>) = (Vec::new(), Vec::new());
+        for cell in results.cells_of(Experiment::RangePrefetch) {
+            let (threads, access) = (cell.spec.threads, cell.spec.access.words());
+            match cell.spec.engine.filter(|e| e.tree == Some(tree)).and_then(|e| e.ahead) {
                 Some(Ahead::Window(pages)) => fixed.push((String::new(), pages, cell)),
-                Some(ahead) => {
-                    cells.push((format!("{}, {}", cell.spec.access.words(), ahead.words()), cell.spec.threads, cell));
-                }
+                Some(ahead) => cells.push((format!("{access}, {}", ahead.words()), threads, cell)),
                 None => {}
             }
         }
@@ -267,18 +243,13 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
 
 /// One query at a time, the published rates scaled to direct reads without prefetch.
 fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
-    let base = results.cell(&range_prefetch(tree, Access::Direct, Ahead::None, 1)).and_then(CellResult::rate);
+    let cell = |access, ahead| results.cell(&range_prefetch(tree, access, ahead, 1));
+    let base = cell(Access::Direct, Ahead::None).and_then(CellResult::rate);
     let base = base.map(|r| r.median).filter(|m| *m > 0.0);
-    let bars = WAYS.iter().enumerate().filter_map(|(i, (access, ahead))| {
-        let cell = results.cell(&range_prefetch(tree, *access, *ahead, 1))?;
-        let mut bar = Bar::rate(cell, format!("{}, {}", access.words(), ahead.words()), i)?;
-        if let Some(base) = base {
-            bar.text = format!("{} · {}", text::ratio(bar.value / base), bar.text);
-            let published = FIGURES[i].rate / FIGURES[1].rate;
-            let text = format!("published: {} · {} queries/s", text::ratio(published), FIGURES[i].rate);
-            bar.published = Some((published * base, text));
-        }
-        Some(bar)
+    let bars = WAYS.into_iter().zip(FIGURES).enumerate().filter_map(|(i, ((access, ahead), figure))| {
+        let bar = Bar::rate(cell(access, ahead)?, format!("{}, {}", access.words(), ahead.words()), i)?;
+        let published = Some((figure.rates[0], FIGURES[1].rates[0], " queries/s"));
+        Some(if let Some(base) = base { bar.relative(base, text::ratio, published) } else { bar })
     });
     Panel::bars(
         format!("One query at a time, {}", tree_name(tree)),
@@ -300,28 +271,23 @@ fn at_the_device_table(results: &Results) -> Option<Panel> {
         ]
     });
     let sizes = results.engine.as_ref().map_or_else(String::new, |e| {
-        format!(
-            " A query reads {} rows of a tree of about {}, through a pool of {}.",
-            text::count(f64::from(e.range_rows)),
-            text::bytes(e.tree_bytes as f64),
-            text::bytes(e.pool_bytes as f64)
-        )
+        let rows = text::count(f64::from(e.range_rows));
+        let [tree, pool] = [e.tree_bytes, e.pool_bytes].map(|bytes| text::bytes(bytes as f64));
+        format!(" A query reads {rows} rows of a tree of about {tree}, through a pool of {pool}.")
     });
-    Panel::table(
-        "What the device did for it",
-        format!(
-            "Of disk: 16 KiB pages read, over its random 16 KiB reads a second at depth 32 in this run. More pages \
-             than reads: neighbouring pages were read by one request.{sizes}"
-        ),
-        &["", "queries/s", "reads/s", "pages/s", "of disk"],
-        rows.collect(),
-    )
+    let note = format!(
+        "Of disk: 16 KiB pages read, over its random 16 KiB reads a second at depth 32 in this run. More pages than \
+         reads: neighbouring pages were read by one request.{sizes}"
+    );
+    let head = ["", "queries/s", "reads/s", "pages/s", "of disk"];
+    Panel::table("What the device did for it", note, &head, rows.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::{self, cell};
+    use crate::verdict::Level;
     use crate::verdict::testing::{noisy, said, verdict};
 
     const TREES: [KeyOrder; 2] = [KeyOrder::InOrder, KeyOrder::Fragmented];

@@ -9,10 +9,12 @@ use super::commit_levels::COMMIT_THREADS;
 use super::definition::Definition;
 use crate::cell::{CellSpec, EngineShape, Experiment, KeyOrder, Origin, Pattern};
 use crate::evidence::{Bar, Panel};
-use crate::results::{CellResult, Results};
+use crate::results::Results;
 use crate::settings::recommend;
+use crate::summary::changed;
 use crate::text;
-use crate::verdict::{Level, Pair, Writer, pair};
+use crate::verdict::Level::{CannotTell, Good, Note, Warning};
+use crate::verdict::{Pair, Writer, pair};
 
 pub(crate) const EXPERIMENT: Definition = Definition {
     menu: "Settings at work",
@@ -21,7 +23,7 @@ pub(crate) const EXPERIMENT: Definition = Definition {
     source: None,
     figures: &[],
     cells,
-    conclude,
+    conclude: &[conclude],
     evidence,
 };
 
@@ -64,21 +66,18 @@ fn cells(_full: bool) -> Vec<CellSpec> {
 fn conclude(results: &Results, w: &mut Writer<'_>) {
     let differs = differs(results);
     for (load, subject, what) in LOADS {
-        let [recommended, default] = [Origin::Recommended, Origin::Default].map(|o| under_settings(load, o));
-        let Some(p) = pair(results, &recommended, &default) else { continue };
-        if let Some(settling) = (load == Pattern::RangeQuery).then(|| settling(&p)).flatten() {
+        let specs = [Origin::Recommended, Origin::Default].map(|origin| under_settings(load, origin));
+        let Some(p) = pair(results, specs) else { continue };
+        if let Some(settling) = settling(&p).filter(|_| load == Pattern::RangeQuery) {
             let sentence = format!("cannot tell recommended from default settings for {what}");
-            w.add(subject, Level::CannotTell, sentence, format!("{settling}; {}; {differs}", p.reason()), &p.cells());
+            w.add(subject, CannotTell, sentence, format!("{settling}; {}; {differs}", p.reason()), &p.cells());
             continue;
         }
-        w.compare(subject, &p, ("recommended settings", &format!("defaults, {what}")))
+        w.compare(subject, p, ("recommended settings", &format!("defaults, {what}")))
             .because(&differs)
-            .more(Level::Good, format!("the recommended settings make {} the {what} of the defaults", p.times()))
-            .less(
-                Level::Warning,
-                format!("the recommended settings are {} slower for {what}: keep the defaults", p.times_slower()),
-            )
-            .same(Level::Note, format!("the recommended settings make no difference to {what} here"));
+            .more(Good, format!("the recommended settings make {{}} the {what} of the defaults"))
+            .less(Warning, format!("the recommended settings are {{}} slower for {what}: keep the defaults"))
+            .same(Note, format!("the recommended settings make no difference to {what} here"));
     }
 }
 
@@ -87,24 +86,20 @@ fn settling(p: &Pair<'_>) -> Option<String> {
     let [recommended, default] = p.cells().map(|c| c.device_per_operation().map(|d| d.written_bytes));
     let (recommended, default) = (recommended?, default?);
     let (most, least) = (recommended.max(default), recommended.min(default));
+    let [recommended, default] = [recommended, default].map(text::bytes);
     (most >= SETTLING_BYTES && most > 4.0 * least).then(|| {
         format!(
-            "one database was still settling: {} written per query under the recommended settings, {} under the \
-             defaults",
-            text::bytes(recommended),
-            text::bytes(default)
+            "one database was still settling: {recommended} written per query under the recommended settings, \
+             {default} under the defaults"
         )
     })
 }
 
 /// Which of the recommended settings differ from the engine's defaults.
 fn differs(results: &Results) -> String {
-    let changed: Vec<String> = recommend(results)
-        .seawall
-        .iter()
-        .filter(|r| r.changes_default())
-        .map(|r| format!("{} = {} (default {})", r.key, r.value, r.default))
-        .collect();
+    let advice = recommend(results).seawall;
+    let changed: Vec<String> =
+        changed(&advice).map(|r| format!("{} = {} (default {})", r.key, r.value, r.default)).collect();
     if changed.is_empty() {
         "the recommended settings are the defaults".into()
     } else {
@@ -114,20 +109,18 @@ fn differs(results: &Results) -> String {
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
     let rates = LOADS.map(|(load, _, what)| {
-        let cells: Vec<&CellResult> =
-            results.cells_of(Experiment::Settings).filter(|c| c.spec.pattern == load).collect();
-        let bars = cells.into_iter().filter_map(|c| {
+        let cells = results.cells_of(Experiment::Settings).filter(|c| c.spec.pattern == load);
+        let bars = cells.filter_map(|c| {
             let origin = c.spec.engine?.settings?;
-            Bar::rate(c, format!("{} settings", origin.word()), usize::from(origin == Origin::Recommended))
+            Bar::rate(c, format!("{origin} settings"), usize::from(origin == Origin::Recommended))
         });
         Panel::bars(format!("Per second: {what}"), "", bars.collect())
     });
     let mut panels: Vec<Option<Panel>> = rates.into();
-    let measured = results.engine.as_ref().filter(|_| panels.iter().any(Option::is_some));
-    let rows = measured
-        .into_iter()
-        .flat_map(|e| e.settings_line().split("; ").map(|l| vec![l.to_owned()]).collect::<Vec<_>>());
-    panels.push(Panel::table("The recommended settings, as they were measured", "", &["seawall.toml"], rows.collect()));
+    if let Some(engine) = results.engine.as_ref().filter(|_| panels.iter().any(Option::is_some)) {
+        let rows = engine.settings_line().split("; ").map(|line| vec![line.to_owned()]).collect();
+        panels.push(Panel::table("The recommended settings, as they were measured", "", &["seawall.toml"], rows));
+    }
     panels
 }
 
@@ -135,6 +128,7 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
 mod tests {
     use super::*;
     use crate::sample::{self, cell};
+    use crate::verdict::Level;
     use crate::verdict::testing::{noisy, said, verdict};
 
     #[test]

@@ -1,6 +1,7 @@
 //! Parsing an option file: one [`Line`] for each line of the text.
 
 use super::{MyCnf, MyCnfError};
+use std::ops::Range;
 use std::path::Path;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,20 +10,23 @@ pub(super) enum Line {
     Quiet,
     Include,
     Group(String),
-    Setting {
-        /// Without `loose_`, `skip_`, ..., with underscores.
-        key: String,
-        /// Meaning of the value: that of a bare or `skip_` name is `ON` or `OFF`.
-        value: String,
-        /// Bytes of the line that the name takes, prefix included.
-        name: (usize, usize),
-        /// Bytes of the line that the value takes; `None` for bare names.
-        span: Option<(usize, usize)>,
-        /// Whether the name carried `skip_` or the like.
-        negated: bool,
-        /// Whether the name carried `loose_`.
-        loose: bool,
-    },
+    Setting(Setting),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Setting {
+    /// Without `loose_`, `skip_`, ..., with underscores.
+    pub(super) key: String,
+    /// Meaning of the value: that of a bare or `skip_` name is `ON` or `OFF`.
+    pub(super) value: String,
+    /// Bytes of the line that the name takes, prefix included.
+    pub(super) name: Range<usize>,
+    /// Bytes of the line that the value takes; `None` for bare names.
+    pub(super) span: Option<Range<usize>>,
+    /// Whether the name carried `skip_` or the like.
+    pub(super) negated: bool,
+    /// Whether the name carried `loose_`.
+    pub(super) loose: bool,
 }
 
 impl MyCnf {
@@ -70,21 +74,17 @@ impl MyCnf {
         for (i, raw) in text.split_inclusive('\n').enumerate() {
             let raw = if i == 0 { raw.trim_start_matches('\u{feff}') } else { raw };
             let line = parse_line(raw).and_then(|line| match line {
-                Line::Setting { .. } if !in_group => {
+                Line::Setting(_) if !in_group => {
                     Err("a setting before any group; put a line such as [mysqld] above it")
                 }
                 line => Ok(line),
             });
-            match line {
-                Ok(line) => {
-                    in_group |= matches!(line, Line::Group(_));
-                    lines.push(line);
-                }
-                Err(problem) => {
-                    let text: String = raw.trim().chars().take(60).collect();
-                    return Err(MyCnfError::Line { name: name.into(), line: i + 1, problem, text });
-                }
-            }
+            let line = line.map_err(|problem| {
+                let text = raw.trim().chars().take(60).collect();
+                MyCnfError::Line { name: name.into(), line: i + 1, problem, text }
+            })?;
+            in_group |= matches!(line, Line::Group(_));
+            lines.push(line);
         }
         Ok(Self { name: name.into(), text: text.into(), lines })
     }
@@ -110,12 +110,8 @@ fn parse_line(raw: &str) -> Result<Line, &'static str> {
         };
     }
     let body = without_comment(body);
-    let (name, value) = match body.split_once('=') {
-        Some((name, value)) => (name.trim_end(), Some(value)),
-        None => (body, None),
-    };
-    let dashes = name.len() - name.trim_start_matches('-').len();
-    let bare = &name[dashes..];
+    let (name, value) = body.split_once('=').map_or((body, None), |(name, value)| (name.trim_end(), Some(value)));
+    let bare = name.trim_start_matches('-');
     if bare.is_empty() {
         return Err("a value without a name");
     }
@@ -139,16 +135,17 @@ fn parse_line(raw: &str) -> Result<Line, &'static str> {
             negated = no;
         }
     }
-    let (value, span) = match value {
-        Some(value) => {
-            let trimmed = value.trim();
-            let offset = start + body.len() - value.len() + (value.len() - value.trim_start().len());
-            (trimmed.trim_matches(['"', '\'']).to_owned(), Some((offset, offset + trimmed.len())))
-        }
-        None => ("ON".to_owned(), None),
+    let span = value.map(|value| {
+        let offset = start + body.len() - value.trim_start().len();
+        offset..offset + value.trim().len()
+    });
+    let value = value.map_or("ON", |value| value.trim().trim_matches(['"', '\'']));
+    let value = match (negated, truth(value)) {
+        (true, Some(false)) => "ON",
+        (true, _) => "OFF",
+        (false, _) => value,
     };
-    let value = if negated { if truth(&value) == Some(false) { "ON".into() } else { "OFF".into() } } else { value };
-    Ok(Line::Setting { key, value, name: (start, start + name.len()), span, negated, loose })
+    Ok(Line::Setting(Setting { key, value: value.into(), name: start..start + name.len(), span, negated, loose }))
 }
 
 /// A `#` outside quotes begins a comment.

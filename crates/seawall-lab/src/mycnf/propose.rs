@@ -1,6 +1,6 @@
 //! Applying recommendations to a parsed option file.
 
-use super::parse::{Line, truth};
+use super::parse::{Line, Setting, truth};
 use super::{Change, MyCnf, Proposal};
 use crate::cell::Level;
 use crate::settings::{Confidence, Recommendation, Server, Settings};
@@ -10,87 +10,62 @@ impl MyCnf {
     /// The file with `recommendations` applied.
     #[must_use]
     pub fn propose(&self, server: Server, recommendations: &[Recommendation]) -> Proposal {
-        let mut raw: Vec<String> = self.text.split_inclusive('\n').map(str::to_owned).collect();
+        let mut lines: Vec<String> = self.text.split_inclusive('\n').map(str::to_owned).collect();
         let eol = if self.text.contains("\r\n") { "\r\n" } else { "\n" };
         let mut changes = Vec::new();
-        let mut before: Vec<(usize, String)> = Vec::new();
-        let mut additions = Vec::new();
-
+        let mut added = String::new();
         for r in recommendations {
-            let setting = self.effective(server, &r.key);
-            match setting {
-                Some((at, Line::Setting { value, name, span, negated, loose, .. })) => {
-                    let danger = risk(&r.key, value);
-                    let kept = r.confidence == Confidence::DefaultKept && danger.is_none();
-                    if kept || same(&r.key, value, &r.value) {
-                        continue;
-                    }
-                    let mut said = r.clone();
-                    if let Some(danger) = danger {
-                        said.because = format!("{value} {danger}; {}", r.because);
-                        said.confidence = Confidence::Safety;
-                    }
-                    let indent: String = raw[at].chars().take_while(|c| *c == ' ' || *c == '\t').collect();
-                    before.push((at, comment(&said, &indent, eol)));
-                    raw[at] = replace(&raw[at], r, *name, *span, *negated, *loose);
-                    changes.push(Change {
-                        key: r.key.clone(),
-                        from: Some(value.clone()),
-                        to: r.value.clone(),
-                        line: Some(at + 1),
-                    });
+            let mut change = Change { key: r.key.clone(), from: None, to: r.value.clone(), line: None };
+            let kept = r.confidence == Confidence::DefaultKept;
+            if let Some((at, setting)) = self.effective(server, &r.key) {
+                let danger = risk(&r.key, &setting.value);
+                if (kept && danger.is_none()) || same(&r.key, &setting.value, &r.value) {
+                    continue;
                 }
-                _ if r.changes_default() && r.confidence != Confidence::DefaultKept => {
-                    additions.push(comment(r, "", eol) + &format!("{} = {}{eol}", r.option_name(), r.value));
-                    changes.push(Change { key: r.key.clone(), from: None, to: r.value.clone(), line: None });
+                let mut said = r.clone();
+                if let Some(danger) = danger {
+                    said.because = format!("{} {danger}; {}", setting.value, r.because);
+                    said.confidence = Confidence::Safety;
                 }
-                _ => {}
+                let indent: String = lines[at].chars().take_while(|c| *c == ' ' || *c == '\t').collect();
+                lines[at] = comment(&said, &indent, eol) + &replace(&lines[at], r, setting);
+                (change.from, change.line) = (Some(setting.value.clone()), Some(at + 1));
+            } else if r.changes_default() && !kept {
+                added += &format!("{}{} = {}{eol}", comment(r, "", eol), r.option_name(), r.value);
+            } else {
+                continue;
             }
+            changes.push(change);
         }
-
-        let added = additions.concat();
-        let place = self.place_for_additions(server);
-        let mut out = String::new();
-        for (i, line) in raw.iter().enumerate() {
-            out.extend(before.iter().filter(|(at, _)| *at == i).map(|(_, c)| c.as_str()));
-            out.push_str(line);
-            if place == Some(i) && !added.is_empty() {
-                if !line.ends_with('\n') {
-                    out.push_str(eol);
-                }
-                out.push_str(&added);
+        if !added.is_empty() {
+            let place = self.place_for_additions(server);
+            if place.is_none() {
+                added = format!("{}[{}]{eol}{added}", if lines.is_empty() { "" } else { eol }, server.group());
             }
-        }
-        if place.is_none() && !added.is_empty() {
-            if !out.is_empty() {
-                if !out.ends_with('\n') {
-                    out.push_str(eol);
-                }
-                out.push_str(eol);
+            let at = place.unwrap_or(lines.len().saturating_sub(1));
+            if lines.get(at).is_some_and(|line| !line.ends_with('\n')) {
+                lines[at] += eol;
             }
-            out += &format!("[{}]{eol}{added}", server.group());
+            lines.insert((at + 1).min(lines.len()), added);
         }
-
-        let diff = if out == self.text {
-            String::new()
-        } else {
-            diffy::DiffOptions::new()
-                .set_original_filename(self.name.clone())
-                .set_modified_filename(format!("{} (proposed)", self.name))
-                .create_patch(&self.text, &out)
-                .to_string()
-        };
-        Proposal { text: out, diff, changes, notes: self.notes(server) }
+        let text = lines.concat();
+        let diff = diffy::DiffOptions::new()
+            .set_original_filename(self.name.clone())
+            .set_modified_filename(format!("{} (proposed)", self.name))
+            .create_patch(&self.text, &text)
+            .to_string();
+        let diff = if text == self.text { String::new() } else { diff };
+        Proposal { text, diff, changes, notes: self.notes(server) }
     }
 
     /// The setting that takes effect: the last one in any group that the server reads.
-    fn effective(&self, server: Server, key: &str) -> Option<(usize, &Line)> {
+    fn effective(&self, server: Server, key: &str) -> Option<(usize, &Setting)> {
         let mut read = false;
         let mut found = None;
         for (i, line) in self.lines.iter().enumerate() {
             match line {
                 Line::Group(group) => read = reads(server, group),
-                Line::Setting { key: k, .. } if read && k == key => found = Some((i, line)),
+                Line::Setting(setting) if read && setting.key == key => found = Some((i, setting)),
                 _ => {}
             }
         }
@@ -114,13 +89,9 @@ impl MyCnf {
                     };
                     group = (rank > 0).then_some((rank, i));
                 }
-                Line::Setting { key, .. } => {
-                    if let Some((rank, end)) = &mut group {
-                        *end = i;
-                        if key.starts_with("innodb_") {
-                            *rank = 4;
-                        }
-                    }
+                Line::Setting(setting) => {
+                    let innodb = setting.key.starts_with("innodb_");
+                    group = group.map(|(rank, _)| (if innodb { 4 } else { rank }, i));
                 }
                 Line::Quiet | Line::Include => {}
             }
@@ -129,54 +100,38 @@ impl MyCnf {
     }
 
     fn notes(&self, server: Server) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.lines.contains(&Line::Include) {
-            notes.push(format!(
-                "{} includes other files, which were not read: a setting there may win over these",
-                self.name
-            ));
-        }
-        if server == Server::MariaDb11 && self.effective(server, "innodb_flush_method").is_some() {
-            notes.push(
-                "innodb_flush_method is deprecated since MariaDB 11.0 and sets the four innodb_*_file_buffering and \
-                 _write_through variables at start: remove it once those are set"
-                    .into(),
-            );
-        }
-        notes
+        let includes = "includes other files, which were not read: a setting there may win over these";
+        let includes = self.lines.contains(&Line::Include).then(|| format!("{} {includes}", self.name));
+        let deprecated = server == Server::MariaDb11 && self.effective(server, "innodb_flush_method").is_some();
+        let deprecated = deprecated.then(|| {
+            "innodb_flush_method is deprecated since MariaDB 11.0 and sets the four innodb_*_file_buffering and \
+             _write_through variables at start: remove it once those are set"
+                .to_owned()
+        });
+        includes.into_iter().chain(deprecated).collect()
     }
 
     /// What the file leaves at risk by its own choice of commit level, beside the measured gain: the choice
     /// itself is never changed.
     pub(super) fn commit_risk(&self, server: Server, settings: &Settings) -> Vec<String> {
-        let value = |key: &str| match self.effective(server, key) {
-            Some((_, Line::Setting { value, .. })) => Some(value.as_str()),
-            _ => None,
-        };
-        let mut notes = Vec::new();
         const KEY: &str = "innodb_flush_log_at_trx_commit";
+        let value = |key: &str| Some(self.effective(server, key)?.1.value.as_str());
         let level = match value(KEY) {
             Some("0") => Some(Level::Deferred),
             Some("2") => Some(Level::Written),
             _ => None,
         };
-        if let Some(level) = level {
-            let measured = settings.level_gains.iter().find(|(number, _)| *number == level.number());
-            notes.push(format!(
-                "{KEY} = {} is left as it is; it may lose {}; {}",
-                level.number(),
-                level.loss(),
-                measured.map_or("its gain was not measured (run commit-levels)", |(_, gain)| gain.as_str())
-            ));
-        }
-        if value("sync_binlog") == Some("0") {
-            notes.push(
-                "sync_binlog = 0 is left as it is; a power failure may lose binlog events of transactions that \
-                 InnoDB keeps"
-                    .into(),
-            );
-        }
-        notes
+        let risk = level.map(|level| {
+            let (number, loss) = (level.number(), level.loss());
+            let measured = settings.level_gains.iter().find(|(gained, _)| *gained == number);
+            let gain = measured.map_or("its gain was not measured (run commit-levels)", |(_, gain)| gain.as_str());
+            format!("{KEY} = {number} is left as it is; it may lose {loss}; {gain}")
+        });
+        let binlog = (value("sync_binlog") == Some("0")).then(|| {
+            "sync_binlog = 0 is left as it is; a power failure may lose binlog events of transactions that InnoDB keeps"
+                .to_owned()
+        });
+        risk.into_iter().chain(binlog).collect()
     }
 }
 
@@ -188,40 +143,27 @@ fn comment(r: &Recommendation, indent: &str, eol: &str) -> String {
     text::wrap(&r.because, 100, &(first + " "), &rest).replace('\n', eol) + eol
 }
 
-fn replace(
-    line: &str,
-    r: &Recommendation,
-    name: (usize, usize),
-    span: Option<(usize, usize)>,
-    negated: bool,
-    loose: bool,
-) -> String {
+fn replace(line: &str, r: &Recommendation, setting: &Setting) -> String {
+    let Setting { name, negated, .. } = setting;
     // A name that itself means yes or no (`skip_...`) is written out; otherwise the user's spelling stays.
-    let written = &line[name.0..name.1];
-    let spelled = if negated { r.option_name() } else { written.to_owned() };
-    let spelled = if r.loose && !loose && !negated { format!("loose_{spelled}") } else { spelled };
-    let head = &line[..name.0];
-    match span {
-        Some((from, to)) => format!("{head}{spelled}{}{}{}", &line[name.1..from], r.value, &line[to..]),
-        None => format!("{head}{spelled} = {}{}", r.value, &line[name.1..]),
+    let written = if *negated { r.option_name() } else { line[name.clone()].to_owned() };
+    let loose = if r.loose && !setting.loose && !negated { "loose_" } else { "" };
+    let (head, tail, value) = (&line[..name.start], &line[name.end..], &r.value);
+    match &setting.span {
+        Some(span) => format!("{head}{loose}{written}{}{value}{}", &line[name.end..span.start], &line[span.end..]),
+        None => format!("{head}{loose}{written} = {value}{tail}"),
     }
 }
 
 /// Whether the server reads a group.
 fn reads(server: Server, group: &str) -> bool {
-    if matches!(group, "mysqld" | "server") {
-        return true;
-    }
-    if server.is_mariadb() && matches!(group, "mariadb" | "mariadbd" | "client-server" | "galera") {
-        return true;
-    }
     // [mariadb-10.11], [mysqld-8.0]: read by that release only.
-    match group.split_once('-') {
-        Some(("mariadb" | "mariadbd", version)) => Server::parse(&format!("mariadb-{version}")) == Some(server),
-        Some(("mysqld", version)) => {
-            let product = if server.is_mariadb() { "mariadb" } else { "mysql" };
-            Server::parse(&format!("{product}-{version}")) == Some(server)
-        }
+    let of = |product: &str, version: &str| Server::parse(&format!("{product}-{version}")) == Some(server);
+    match (group, group.split_once('-')) {
+        ("mysqld" | "server", _) => true,
+        ("mariadb" | "mariadbd" | "client-server" | "galera", _) if server.is_mariadb() => true,
+        (_, Some(("mariadb" | "mariadbd", version))) => of("mariadb", version),
+        (_, Some(("mysqld", version))) => of(if server.is_mariadb() { "mariadb" } else { "mysql" }, version),
         _ => false,
     }
 }
@@ -230,55 +172,39 @@ fn reads(server: Server, group: &str) -> bool {
 fn number(value: &str) -> Option<u64> {
     let split = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (digits, suffix) = value.split_at(split);
-    let shift = match suffix.to_ascii_uppercase().as_str() {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        "P" => 50,
-        "E" => 60,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    let suffixes = ["", "K", "M", "G", "T", "P", "E"];
+    let power = suffixes.iter().position(|s| s.eq_ignore_ascii_case(suffix))?;
+    digits.parse::<u64>().ok()?.checked_mul(1 << (10 * power))
 }
 
 /// Why a value must not stay, even without a measurement: it skips flushes that only a proven drive can do
 /// without.
 fn risk(key: &str, value: &str) -> Option<&'static str> {
-    let value = value.to_ascii_lowercase();
-    match (key, value.as_str()) {
-        ("innodb_flush_method", "o_direct_no_fsync" | "5" | "nosync" | "3" | "littlesync" | "2") => {
-            Some("leaves out flushes that nothing here proves needless")
-        }
-        _ => None,
-    }
+    let unsafe_methods = ["o_direct_no_fsync", "5", "nosync", "3", "littlesync", "2"];
+    let skips = key == "innodb_flush_method" && unsafe_methods.contains(&value.to_ascii_lowercase().as_str());
+    skips.then_some("leaves out flushes that nothing here proves needless")
 }
 
 /// Whether two values of `key` mean the same.
 fn same(key: &str, a: &str, b: &str) -> bool {
-    if a.eq_ignore_ascii_case(b) {
-        return true;
-    }
-    let name = |v: &str| {
-        let v = v.to_ascii_lowercase();
-        match (key, v.as_str()) {
-            ("innodb_flush_method", "0" | "fdatasync") => "fsync".to_owned(),
-            ("innodb_flush_method", "1") => "o_dsync".to_owned(),
-            ("innodb_flush_method", "4") => "o_direct".to_owned(),
-            ("innodb_flush_method", "5") => "o_direct_no_fsync".to_owned(),
+    let name = |value: &str| {
+        let value = value.to_ascii_lowercase();
+        let name = match (key, value.as_str()) {
+            ("innodb_flush_method", "0" | "fdatasync") => "fsync",
+            ("innodb_flush_method", "1") => "o_dsync",
+            ("innodb_flush_method", "4") => "o_direct",
+            ("innodb_flush_method", "5") => "o_direct_no_fsync",
             // Both protect pages as ON does; they differ only in their bookkeeping.
-            ("innodb_doublewrite", "detect_and_recover" | "fast" | "1" | "true") => "on".to_owned(),
-            _ => v,
-        }
+            ("innodb_doublewrite", "detect_and_recover" | "fast" | "1" | "true") => "on",
+            _ => return value,
+        };
+        name.to_owned()
     };
-    if name(a) == name(b) {
-        return true;
-    }
-    match (truth(b), number(b)) {
-        // A switch: ON and 1 are equal; a number is compared as a number.
-        (Some(b), None) => truth(a) == Some(b),
-        (_, Some(b)) => number(a) == Some(b),
-        _ => false,
-    }
+    // A switch: ON and 1 are equal; a number is compared as a number.
+    name(a) == name(b)
+        || match (truth(b), number(b)) {
+            (Some(b), None) => truth(a) == Some(b),
+            (_, Some(b)) => number(a) == Some(b),
+            _ => false,
+        }
 }

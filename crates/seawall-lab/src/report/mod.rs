@@ -13,12 +13,12 @@ mod tests;
 
 use crate::cell::{Access, Experiment, Preparation, Sync};
 use crate::evidence::{Line, Lines, Panel, Point};
-use crate::experiment::{definition, published, source, verdicts};
+use crate::experiment::{Published, definition, published, source, verdicts};
 use crate::plan;
-use crate::results::{CellResult, Results};
+use crate::results::{CellResult, Plateau, Results};
 use crate::settings::recommend;
 use crate::summary;
-use crate::table::{self, heading, panels};
+use crate::table::{self, Shown, panels, shown};
 use crate::text;
 pub use crate::text::{count, escape, latency};
 use crate::verdict::{Level, Verdict};
@@ -83,11 +83,12 @@ pub fn line_plot(
 /// The page; `files` are settings to offer, as (name, text).
 fn page(results: &Results, said: &[Verdict], files: &[(String, String)]) -> String {
     let sections: String = Experiment::ALL.into_iter().map(|e| experiment(results, e)).collect();
+    let over_time = [percentiles(results), steadiness(results), sustained(results)].into_iter().flatten();
     let across = section(
         "time",
         "How long one operation takes, and whether the rate holds",
         "A rate hides the slow ones. Drives slow down when a cache fills or burst credit is spent.",
-        &[percentiles(results), steadiness(results), sustained(results)],
+        &over_time.collect::<Vec<_>>(),
     );
     let body = format!(
         r#"{}<main>{}{}{}{}{}{}{}{sections}{across}{}{}{}</main><footer>Measured and written by <code>seawall lab</code> {}.
@@ -109,20 +110,18 @@ This page needs no network.</footer>"#,
 }
 
 fn header(results: &Results) -> String {
-    let m = &results.machine;
-    let plan = if results.run.full { "full plan" } else { "default plan" };
+    let (m, run) = (&results.machine, &results.run);
+    let plan = if run.full { "full plan" } else { "default plan" };
+    let [memory, file] = [m.memory_bytes, run.file_bytes].map(|bytes| text::bytes(bytes as f64));
     let facts = [
         ("Measured", summary::subject(results)),
-        (
-            "Machine",
-            format!("{}, {}, {}", m.cpu_model, text::many(m.cpus, "CPU", "CPUs"), text::bytes(m.memory_bytes as f64)),
-        ),
+        ("Machine", format!("{}, {}, {memory}", m.cpu_model, text::many(m.cpus, "CPU", "CPUs"))),
         ("Kernel", m.kernel.clone()),
-        ("Run", format!("{plan}, {} file, {}", text::bytes(results.run.file_bytes as f64), results.run.io_backend)),
+        ("Run", format!("{plan}, {file} file, {}", run.io_backend)),
         ("Started", text::moment(&results.started)),
     ];
-    let facts: String =
-        facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value))).collect();
+    let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
+    let facts = facts.map(fact).concat();
     format!(
         r#"<header><div class="brand">Seawall lab<button id="theme" type="button" hidden>Light / dark</button></div>
 <h1>{}</h1><dl class="machine">{facts}</dl></header>"#,
@@ -131,72 +130,46 @@ fn header(results: &Results) -> String {
 }
 
 fn banners(results: &Results) -> String {
-    let measured = results.cells.iter().filter(|c| !c.rounds.is_empty()).count();
-    let mut out = String::new();
-    let mut banner = |text: &str| out += &format!(r#"<p class="banner">{text}</p>"#);
-    if !results.complete {
-        banner("<b>Incomplete run.</b> It was interrupted: what is here is valid, what is missing was not measured.");
-    } else if measured == 0 && results.sustain.is_none() {
-        banner("<b>Nothing was measured.</b> No cell of this run has a round.");
-    }
-    out
+    let text = if !results.complete {
+        "<b>Incomplete run.</b> It was interrupted: what is here is valid, what is missing was not measured."
+    } else if results.measured() == 0 && results.sustain.is_none() {
+        "<b>Nothing was measured.</b> No cell of this run has a round."
+    } else {
+        return String::new();
+    };
+    format!(r#"<p class="banner">{text}</p>"#)
 }
 
 fn tiles(results: &Results) -> String {
     let tiles = summary::tiles(results).map(|t| {
-        format!(
-            "<li><span>{}</span><b>{}</b><i>{}</i><small>{}</small></li>",
-            t.name,
-            escape(&t.figure),
-            t.unit,
-            escape(&t.detail)
-        )
+        let (figure, detail) = (escape(&t.figure), escape(&t.detail));
+        format!("<li><span>{}</span><b>{figure}</b><i>{}</i><small>{detail}</small></li>", t.name, t.unit)
     });
     format!(r#"<ul class="tiles" aria-label="Key figures">{}</ul>"#, tiles.concat())
 }
 
-/// A mark beside the colour: a level is never shown by colour alone.
-fn mark(level: Level) -> (&'static str, &'static str) {
-    match level {
-        Level::Warning => ("warning", "!"),
-        Level::Note => ("note", "i"),
-        Level::CannotTell => ("unsure", "≈"),
-        Level::NotTested => ("untested", "?"),
-        Level::Good => ("good", "✓"),
-    }
-}
-
 /// The verdicts of one level; empty if there are none.
 fn list(said: &[Verdict], level: Level, folded: bool) -> String {
-    let (class, mark) = mark(level);
-    let cards: Vec<String> = said
-        .iter()
-        .filter(|v| v.level == level)
-        .map(|v| {
-            let link = v.experiment.map_or_else(String::new, |e| {
-                format!(r##" <a href="#{}">{}</a>"##, e.short(), definition(e).menu)
-            });
-            let icon = format!(r#"<span class="icon" aria-hidden="true">{mark}</span>"#);
-            let (headline, reason) = (escape(&capitalised(&v.sentence)), escape(&v.reason));
-            // What to act on is shown whole; the others show their reason on a click.
-            if level == Level::Warning {
-                format!(r#"<li class="{class}"><h3>{icon}{headline}</h3><p>{reason}{link}</p></li>"#)
-            } else {
-                format!(
-                    r#"<li class="{class}"><details><summary>{icon}{headline}</summary><p>{reason}{link}</p></details></li>"#
-                )
-            }
-        })
-        .collect();
-    if cards.is_empty() {
-        return String::new();
-    }
-    let title = capitalised(heading(level));
-    let cards_html = format!(r#"<ul class="cards">{}</ul>"#, cards.concat());
-    if folded {
-        format!("<details><summary>{title} ({})</summary>{cards_html}</details>", cards.len())
-    } else {
-        format!("<section><h2>{title}</h2>{cards_html}</section>")
+    let Shown { class, icon, heading, .. } = shown(level);
+    let cards = said.iter().filter(|v| v.level == level).map(|v| {
+        let link = v
+            .experiment
+            .map_or_else(String::new, |e| format!(r##" <a href="#{}">{}</a>"##, e.short(), definition(e).menu));
+        let headline =
+            format!(r#"<span class="icon" aria-hidden="true">{icon}</span>{}"#, escape(&capitalised(&v.sentence)));
+        let reason = format!("<p>{}{link}</p>", escape(&v.reason));
+        // What to act on is shown whole; the others show their reason on a click.
+        match level {
+            Level::Warning => format!(r#"<li class="{class}"><h3>{headline}</h3>{reason}</li>"#),
+            _ => format!(r#"<li class="{class}"><details><summary>{headline}</summary>{reason}</details></li>"#),
+        }
+    });
+    let cards: Vec<String> = cards.collect();
+    let (title, n, cards) = (capitalised(heading), cards.len(), cards.concat());
+    match (n, folded) {
+        (0, _) => String::new(),
+        (_, true) => format!(r#"<details><summary>{title} ({n})</summary><ul class="cards">{cards}</ul></details>"#),
+        (_, false) => format!(r#"<section><h2>{title}</h2><ul class="cards">{cards}</ul></section>"#),
     }
 }
 
@@ -210,17 +183,13 @@ fn settings(files: &[(String, String)]) -> String {
     if files.is_empty() {
         return String::new();
     }
-    let mut tabs = String::new();
-    let mut texts = String::new();
+    let (mut tabs, mut texts) = (String::new(), String::new());
     for (i, (name, text)) in files.iter().enumerate() {
-        let checked = if i == 0 { " checked" } else { "" };
-        tabs += &format!(
-            r#"<input type="radio" name="file" id="file-{i}"{checked}><label for="file-{i}">{}</label>"#,
-            escape(name)
-        );
+        let (name, text, checked) = (escape(name), escape(text), if i == 0 { " checked" } else { "" });
+        tabs +=
+            &format!(r#"<input type="radio" name="file" id="file-{i}"{checked}><label for="file-{i}">{name}</label>"#);
         texts += &format!(
-            r#"<figure><button type="button" class="copy" hidden>Copy</button><pre tabindex="0">{}</pre></figure>"#,
-            escape(text)
+            r#"<figure><button type="button" class="copy" hidden>Copy</button><pre tabindex="0">{text}</pre></figure>"#
         );
     }
     format!(
@@ -229,10 +198,10 @@ behind it.</p><div class="tabs">{tabs}{texts}</div></section>"#
     )
 }
 
-fn section(id: &str, title: &str, question: &str, panels: &[Option<Panel>]) -> String {
-    let panels: String = panels.iter().flatten().map(plot::panel).collect();
+fn section(id: &str, title: &str, question: &str, panels: &[Panel]) -> String {
+    let panels: String = panels.iter().map(plot::panel).collect();
     if panels.is_empty() {
-        return String::new();
+        return panels;
     }
     format!(
         r#"<section id="{id}"><h2>{title}</h2><p class="question">{question}</p><div class="panels">{panels}</div></section>"#
@@ -241,40 +210,31 @@ fn section(id: &str, title: &str, question: &str, panels: &[Option<Panel>]) -> S
 
 /// The evidence of an experiment, and its publication; empty if nothing was measured.
 fn experiment(results: &Results, experiment: Experiment) -> String {
-    let mut shown: Vec<Option<Panel>> = panels(results, experiment).into_iter().map(Some).collect();
-    let Some(source) = source(experiment) else {
-        let d = definition(experiment);
-        return section(experiment.short(), d.title, d.question, &shown);
-    };
-    if shown.is_empty() {
-        return String::new();
+    let mut shown = panels(results, experiment);
+    let (short, d) = (experiment.short(), definition(experiment));
+    let mut title = d.title.to_owned();
+    if let Some(source) = source(experiment).filter(|_| !shown.is_empty()) {
+        let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
+        let figures = published_table(experiment, &note);
+        // Relations are published without rates: then only the words are shown.
+        shown.extend(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
+        title = format!("{} · {title}", short.to_uppercase());
     }
-    let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
-    let figures = published_table(experiment, &note);
-    // Relations are published without rates: then only the words are shown.
-    shown.push(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
-    let d = definition(experiment);
-    let title = format!("{} · {}", experiment.short().to_uppercase(), d.title);
-    section(experiment.short(), &title, d.question, &shown)
+    section(short, &title, d.question, &shown)
 }
 
 /// The published rates, by threads where they were published so.
 fn published_table(experiment: Experiment, note: &str) -> Option<Panel> {
-    const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
     let figures = published(experiment);
-    if figures.iter().all(|p| p.threads.is_none_or(|t| t == 1)) {
-        let rows = figures.iter().map(|p| vec![p.what.to_owned(), text::count(p.rate)]).collect();
-        return Panel::table("Published", note, &["", "per second"], rows);
-    }
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for p in figures {
-        if rows.last().is_none_or(|row| row[0] != p.what) {
-            let rate = |t| figures.iter().find(|f| f.what == p.what && f.threads == Some(t)).map(|f| f.rate);
-            let rates = THREADS.map(|t| text::or_missing(rate(t), text::count));
-            rows.push([p.what.to_owned()].into_iter().chain(rates).collect());
-        }
-    }
-    Panel::table("Published", note, &["per second, by threads", "1", "2", "4", "8", "16"], rows)
+    let row = |p: &Published, n: usize| {
+        let rates = (0..n).map(|i| text::or_missing(p.rates.get(i), |rate| text::count(*rate)));
+        std::iter::once(p.what.to_owned()).chain(rates).collect()
+    };
+    let (head, n): (&[_], _) = match figures.iter().any(|p| p.rates.len() > 1) {
+        true => (&["per second, by threads", "1", "2", "4", "8", "16"], Published::THREADS.len()),
+        false => (&["", "per second"], 1),
+    };
+    Panel::table("Published", note, head, figures.iter().map(|p| row(p, n)).collect())
 }
 
 /// The cells whose latency and steadiness are shown.
@@ -327,25 +287,18 @@ fn percentiles(results: &Results) -> Option<Panel> {
 /// How far rounds, and tenths of a second within them, differ.
 fn steadiness(results: &Results) -> Option<Panel> {
     let rows = chosen(results).into_iter().filter_map(|(cell, name)| {
-        let rates = cell.rates();
-        let edge = |values: &[f64], pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).map(text::count);
+        let edge = |rates: &[f64], pick: fn(f64, f64) -> f64| {
+            text::or_missing(rates.iter().copied().reduce(pick), text::count)
+        };
         // The last tenth of a round is left out unless the round filled it.
-        let tenths: Vec<f64> = cell
-            .rounds
-            .iter()
-            .filter(|r| r.seconds.is_finite())
-            .flat_map(|r| r.per_tenth.iter().take((r.seconds * 10.0 + 1e-6).max(0.0) as usize))
-            .map(|n| f64::from(*n) * 10.0)
-            .collect();
-        let shown = |v: Option<String>| text::or_missing(v, |v| v);
-        Some(vec![
-            name.to_owned(),
-            text::count(cell.rate()?.median),
-            shown(edge(&rates, f64::min)),
-            shown(edge(&rates, f64::max)),
-            shown(edge(&tenths, f64::min)),
-            shown(edge(&tenths, f64::max)),
-        ])
+        let rounds = cell.rounds.iter().filter(|r| r.seconds.is_finite());
+        let tenths = rounds.flat_map(|r| r.per_tenth.iter().take((r.seconds * 10.0 + 1e-6).max(0.0) as usize));
+        let tenths: Vec<f64> = tenths.map(|n| f64::from(*n) * 10.0).collect();
+        let mut row = vec![name.to_owned(), text::count(cell.rate()?.median)];
+        for rates in [cell.rates(), tenths] {
+            row.extend([edge(&rates, f64::min), edge(&rates, f64::max)]);
+        }
+        Some(row)
     });
     Panel::table(
         "Rate within and between rounds",
@@ -358,20 +311,16 @@ fn steadiness(results: &Results) -> Option<Panel> {
 fn sustained(results: &Results) -> Option<Panel> {
     let run = results.sustain.as_ref()?;
     let size = run.per_second.len().div_ceil(400).max(1);
-    let mean = |chunk: &[u32]| chunk.iter().map(|n| f64::from(*n)).sum::<f64>() / chunk.len() as f64;
-    let least = |chunk: &[u32]| f64::from(chunk.iter().copied().min().unwrap_or(0));
-    let most = |chunk: &[u32]| f64::from(chunk.iter().copied().max().unwrap_or(0));
     let points = run.per_second.chunks(size).enumerate().map(|(i, chunk)| {
-        let x = ((i * size) as f64 + chunk.len() as f64 / 2.0) / 60.0;
-        Point { x, y: mean(chunk), low: least(chunk), high: most(chunk) }
+        let rates = || chunk.iter().map(|n| f64::from(*n));
+        let seconds = chunk.len() as f64;
+        let (x, y) = (((i * size) as f64 + seconds / 2.0) / 60.0, rates().sum::<f64>() / seconds);
+        Point { x, y, low: rates().fold(f64::INFINITY, f64::min), high: rates().fold(0.0, f64::max) }
     });
     let minutes = run.per_second.len() as f64 / 60.0;
     let clock = |s: u32| format!("{}:{:02}", s / 60, s % 60);
-    let found: Vec<String> = run
-        .plateaus
-        .iter()
-        .map(|p| format!("{}/s from {} to {}", text::count(p.rate), clock(p.from_s), clock(p.to_s)))
-        .collect();
+    let stretch = |p: &Plateau| format!("{}/s from {} to {}", text::count(p.rate), clock(p.from_s), clock(p.to_s));
+    let found: Vec<String> = run.plateaus.iter().map(stretch).collect();
     Panel::lines(
         format!("Sustained: {}, operations per second", run.title),
         format!("Vertical lines: slowest to fastest second. Steady stretches: {}.", found.join("; ")),
@@ -386,45 +335,38 @@ fn sustained(results: &Results) -> Option<Panel> {
 }
 
 fn every_cell(results: &Results) -> String {
-    let tables: String = Experiment::ALL
-        .into_iter()
-        .filter_map(|e| {
-            Some(format!("<h3>{}</h3>{}", escape(definition(e).menu), plot::table(&table::cells(results, e)?)))
-        })
-        .collect();
+    let table = |e: Experiment| {
+        Some(format!("<h3>{}</h3>{}", escape(definition(e).menu), plot::table(&table::cells(results, e)?)))
+    };
+    let (tables, note) = (Experiment::ALL.into_iter().filter_map(table).collect::<String>(), table::CELLS_NOTE);
     if tables.is_empty() {
         return tables;
     }
-    format!(
-        r#"<details id="cells"><summary>Every cell</summary><p class="question">{}</p>{tables}</details>"#,
-        table::CELLS_NOTE
-    )
+    format!(r#"<details id="cells"><summary>Every cell</summary><p class="question">{note}</p>{tables}</details>"#)
 }
 
 fn probe(results: &Results) -> String {
-    let rows: String = explain(&results.probe)
-        .into_iter()
-        .map(|e| format!("<tr><th>{}</th><td>{}</td><td>{}</td></tr>", e.name, escape(&e.value), escape(&e.meaning)))
-        .collect();
+    let rows = explain(&results.probe).into_iter().map(|e| {
+        let (value, meaning) = (escape(&e.value), escape(&e.meaning));
+        format!("<tr><th>{}</th><td>{value}</td><td>{meaning}</td></tr>", e.name)
+    });
     format!(
         r#"<details id="probe"><summary>What the disk and the file system say of themselves</summary><div class="scroll">
-<table class="facts"><tbody>{rows}</tbody></table></div></details>"#
+<table class="facts"><tbody>{}</tbody></table></div></details>"#,
+        rows.collect::<String>()
     )
 }
 
 fn skipped(results: &Results) -> String {
-    if results.skipped.is_empty() {
+    let (n, rows) = (results.skipped.len(), results.skipped.iter());
+    if n == 0 {
         return String::new();
     }
-    let rows: String = results
-        .skipped
-        .iter()
-        .map(|s| format!("<tr><th>{}</th><td>{}</td></tr>", escape(&s.title), escape(&s.reason)))
-        .collect();
+    let rows = rows.map(|s| format!("<tr><th>{}</th><td>{}</td></tr>", escape(&s.title), escape(&s.reason)));
+    let rows: String = rows.collect();
     format!(
-        r#"<details><summary>Not measured here ({})</summary><div class="scroll"><table class="facts"><tbody>{rows}
-</tbody></table></div></details>"#,
-        results.skipped.len()
+        r#"<details><summary>Not measured here ({n})</summary><div class="scroll"><table class="facts"><tbody>{rows}
+</tbody></table></div></details>"#
     )
 }
 

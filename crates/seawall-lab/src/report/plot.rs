@@ -9,29 +9,25 @@ use crate::text::escape;
 
 /// A panel; its table or plot is never empty.
 pub(super) fn panel(panel: &Panel) -> String {
+    let title = escape(&panel.title);
     let body = match &panel.body {
         Body::Table(t) => table(t),
         Body::Bars(bars) => self::bars(bars),
-        Body::Lines(lines) => self::lines(lines, &panel.title),
+        Body::Lines(lines) => self::lines(lines, &title),
     };
-    let note =
-        if panel.note.is_empty() { String::new() } else { format!(r#"<p class="sub">{}</p>"#, escape(&panel.note)) };
-    format!(r#"<figure class="panel"><h3>{}</h3>{body}{note}</figure>"#, escape(&panel.title))
+    let note = if panel.note.is_empty() { "" } else { &format!(r#"<p class="sub">{}</p>"#, escape(&panel.note)) };
+    format!(r#"<figure class="panel"><h3>{title}</h3>{body}{note}</figure>"#)
 }
 
 pub(super) fn table(table: &Table) -> String {
     let figure = |text: &str| if text.chars().count() > 40 { "" } else { r#" class="n""# };
-    let row = |cells: &[String]| -> String {
+    let row = |cells: &Vec<String>| {
         let rest = cells.iter().skip(1).map(|c| format!("<td{}>{}</td>", figure(c), escape(c)));
         format!("<tr><th>{}</th>{}</tr>", escape(&cells[0]), rest.collect::<String>())
     };
-    let rows: String = table.rows.iter().map(|r| row(r)).collect();
-    let head: String = table
-        .head
-        .iter()
-        .enumerate()
-        .map(|(i, h)| format!("<th{}>{}</th>", if i > 0 { r#" class="n""# } else { "" }, escape(h)))
-        .collect();
+    let rows: String = table.rows.iter().map(row).collect();
+    let rest = table.head.iter().skip(1).map(|h| format!(r#"<th class="n">{}</th>"#, escape(h)));
+    let head = format!("<th>{}</th>{}", escape(table.head[0]), rest.collect::<String>());
     format!(r#"<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#)
 }
 
@@ -41,20 +37,15 @@ fn bars(bars: &[Bar]) -> String {
     let share = |v: f64| if v.is_finite() { (v / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
     let mut out = String::from(r#"<div class="bars">"#);
     for b in bars {
-        let (low, high) = (share(b.interval.0), share(b.interval.1));
+        let [value, low, high] = [b.value, b.interval.0, b.interval.1].map(share);
+        let (name, figure, series, width) = (escape(&b.label), escape(&b.text), b.series % 8, (high - low).max(0.2));
         out += &format!(
-            r#"<span class="name">{}</span><span class="track"><i class="s{}" style="width:{:.1}%"></i><b style="left:{low:.1}%;width:{:.1}%"></b></span><span class="figure">{}</span>"#,
-            escape(&b.label),
-            b.series % 8,
-            share(b.value),
-            (high - low).max(0.2),
-            escape(&b.text)
+            r#"<span class="name">{name}</span><span class="track"><i class="s{series}" style="width:{value:.1}%"></i><b style="left:{low:.1}%;width:{width:.1}%"></b></span><span class="figure">{figure}</span>"#
         );
         if let Some((value, text)) = &b.published {
+            let (value, text) = (share(*value), escape(text));
             out += &format!(
-                r#"<span class="name"></span><span class="track old"><i style="width:{:.1}%"></i></span><span class="figure old">{}</span>"#,
-                share(*value),
-                escape(text)
+                r#"<span class="name"></span><span class="track old"><i style="width:{value:.1}%"></i></span><span class="figure old">{text}</span>"#
             );
         }
     }
@@ -82,43 +73,33 @@ fn lines(plot: &Lines, label: &str) -> String {
         1.0 - part.clamp(0.0, 1.0)
     };
     let at = |px: f64, py: f64| format!("{:.1} {:.1}", x(px) * 1000.0, y(py) * HEIGHT);
-    let mut svg = String::new();
-    let mut ticks = String::new();
-    for t in &y_ticks {
-        svg += &format!(r#"<path class="grid" d="M0 {0:.1}H1000"/>"#, y(*t) * HEIGHT);
-        ticks += &format!(r#"<span class="y" style="top:{:.1}%">{}</span>"#, y(*t) * 100.0, escape(&(plot.y_tick)(*t)));
+    let (mut svg, mut ticks, mut legend) = (String::new(), String::new(), String::new());
+    for t in y_ticks {
+        svg += &format!(r#"<path class="grid" d="M0 {:.1}H1000"/>"#, y(t) * HEIGHT);
+        ticks += &format!(r#"<span class="y" style="top:{:.1}%">{}</span>"#, y(t) * 100.0, escape(&(plot.y_tick)(t)));
     }
     for (t, name) in &plot.x_ticks {
         ticks += &format!(r#"<span class="x" style="left:{:.1}%">{}</span>"#, x(*t) * 100.0, escape(name));
     }
-    let mut legend = String::new();
     for (i, line) in plot.lines.iter().enumerate() {
+        let (series, name) = (i % 8, escape(&line.name));
         let path: Vec<String> = line.points.iter().map(|p| at(p.x, p.y)).collect();
-        let whiskers: String = line
-            .points
-            .iter()
-            .filter(|p| p.high > p.low)
-            .map(|p| format!("M{}L{}", at(p.x, p.low), at(p.x, p.high)))
-            .collect();
-        svg += &format!(
-            r#"<path class="whisker s{0}" d="{whiskers}"/><path class="line s{0}" d="M{1}"/>"#,
-            i % 8,
-            path.join("L")
-        );
-        if !line.name.is_empty() {
+        let wide = line.points.iter().filter(|p| p.high > p.low);
+        let whiskers: String = wide.map(|p| format!("M{}L{}", at(p.x, p.low), at(p.x, p.high))).collect();
+        let path = path.join("L");
+        svg +=
+            &format!(r#"<path class="whisker s{series}" d="{whiskers}"/><path class="line s{series}" d="M{path}"/>"#);
+        if !name.is_empty() {
             legend += &format!(
-                r#"<li><svg viewBox="0 0 30 8" width="30" height="8" aria-hidden="true"><path class="line s{}" d="M0 4H30"/></svg>{}</li>"#,
-                i % 8,
-                escape(&line.name)
+                r#"<li><svg viewBox="0 0 30 8" width="30" height="8" aria-hidden="true"><path class="line s{series}" d="M0 4H30"/></svg>{name}</li>"#
             );
         }
     }
     let legend = if legend.is_empty() { legend } else { format!(r#"<ul class="legend">{legend}</ul>"#) };
+    let axis = escape(&plot.x_title);
     format!(
-        r#"{legend}<div class="plot"><svg viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{}">{svg}</svg>{ticks}</div>
-<p class="axis">{}</p>"#,
-        escape(label),
-        escape(&plot.x_title)
+        r#"{legend}<div class="plot"><svg viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}">{svg}</svg>{ticks}</div>
+<p class="axis">{axis}</p>"#
     )
 }
 

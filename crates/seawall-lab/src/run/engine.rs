@@ -13,13 +13,11 @@
 
 use super::error::{EngineError, LabError};
 use super::options::{Limits, Progress};
-use super::work::{Turns, Until};
+use super::work::on_threads;
 use crate::cell::CellSpec;
 use crate::results::Round;
-use crate::run::record::Recorder;
 use seawall_io::{Disk as _, OpenHow, OsDisk};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -178,45 +176,18 @@ pub trait Worker {
 
 /// One round on a prepared database; observations of the machine are added by the caller.
 pub(super) fn round(spec: &CellSpec, ready: &dyn Ready, limits: &Limits, stop: &AtomicBool) -> Result<Round, LabError> {
-    let start = Instant::now();
-    let until = Until::new(start, limits, spec.threads, stop);
-    let pace = limits.rate.map(|rate| Mutex::new(seawall_io::Pace::new(rate)));
     let before = ready.issued();
-    let results: Vec<Result<Recorder, LabError>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..spec.threads)
-            .map(|thread| {
-                let turns = Turns { until: &until, pace: pace.as_ref() };
-                scope.spawn(move || work(ready, thread, &turns))
-            })
-            .collect();
-        threads.into_iter().map(super::work::joined).collect()
-    });
-    let elapsed = start.elapsed();
-    let records = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut round = Recorder::round(records, elapsed, limits.rate.is_some()).ok_or(LabError::Interrupted)?;
+    let mut round = on_threads(spec, limits, stop, |thread, turns| {
+        let mut worker = ready.worker(thread)?;
+        turns.repeat(|_| {
+            let started = Instant::now();
+            Ok(worker.operation()?.then_some(started))
+        })
+    })?;
     let after = ready.issued();
     round.writes_issued = after.writes.saturating_sub(before.writes);
     round.syncs_issued = after.syncs.saturating_sub(before.syncs);
     Ok(round)
-}
-
-fn work(ready: &dyn Ready, thread: u32, turns: &Turns<'_>) -> Result<Recorder, LabError> {
-    let mut record = Recorder::new(turns.until.start);
-    let mut worker = ready.worker(thread)?;
-    loop {
-        if !turns.paced(record.operations()) {
-            return Ok(record);
-        }
-        let started = Instant::now();
-        if !worker.operation()? {
-            return Ok(record);
-        }
-        let end = Instant::now();
-        record.add(end - started, end);
-        if turns.until.over(end, record.operations()) {
-            return Ok(record);
-        }
-    }
 }
 
 /// What the page cache holds of the files in `dir`; `None` when the kernel cannot report it.

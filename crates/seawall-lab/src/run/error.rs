@@ -2,8 +2,8 @@
 
 use super::options::FILE_BYTES_MIN;
 use crate::results::Results;
-use seawall_io::{BackendUnavailable, IoError};
-use std::path::PathBuf;
+use seawall_io::{BackendUnavailable, IoError, Op};
+use std::path::{Path, PathBuf};
 
 /// Why a run could not start or continue.
 ///
@@ -91,6 +91,18 @@ pub enum LabError {
         /// The cause.
         cause: Box<LabError>,
     },
+}
+
+/// Checks that `needed` of the `free` bytes below `path` can be used above the reserve.
+pub(super) fn check_space(path: &Path, free: u64, needed: u64, reserve: u64) -> Result<(), LabError> {
+    let available = free.saturating_sub(reserve);
+    let space = LabError::NoSpace { path: path.into(), needed, available, reserve };
+    if available < needed { Err(space) } else { Ok(()) }
+}
+
+/// The error of creating a directory.
+pub(super) fn directory_error(dir: &Path, error: &std::io::Error) -> LabError {
+    IoError::os(Op::Directory, dir, error.raw_os_error().unwrap_or(5)).into()
 }
 
 /// Why the engine did not run a cell.

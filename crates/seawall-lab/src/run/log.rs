@@ -13,10 +13,9 @@
 //! 3. The mutex is not held across a write or a sync.
 
 use super::LabError;
-use super::prepare::Prepared;
+use super::prepare::{Prepared, write_how, write_whole};
 use crate::cell::{Access, CellSpec, LogShape, Sync};
-use seawall_io::{AlignedBuf, Disk, IoError, OsDisk, SyncHow, WriteHow};
-use std::io::IoSlice;
+use seawall_io::{AlignedBuf, Disk as _, IoError, OsDisk, SyncHow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -57,26 +56,15 @@ struct Writer {
 
 impl<'a> GroupLog<'a> {
     pub(super) fn new(spec: &'a CellSpec, file: &'a Prepared) -> Self {
-        let shape =
-            spec.log.unwrap_or(LogShape { records_per_commit: 1, record_bytes: spec.block_bytes, merged: true });
-        let writer = Writer {
-            at: 0,
-            buf: AlignedBuf::zeroed(GROUP_BYTES_MAX + 2 * spec.block_bytes as usize),
-            tail: 0,
-            group: Vec::new(),
-        };
+        let one = LogShape { records_per_commit: 1, record_bytes: spec.block_bytes, merged: true };
+        let buf = AlignedBuf::zeroed(GROUP_BYTES_MAX + 2 * spec.block_bytes as usize);
+        let writer = Some(Writer { at: 0, buf, tail: 0, group: Vec::new() });
         Self {
             disk: OsDisk::synchronous(),
             file,
             spec,
-            shape,
-            state: Mutex::new(State {
-                pending: Vec::new(),
-                appended: 0,
-                durable: 0,
-                writer: Some(writer),
-                failed: None,
-            }),
+            shape: spec.log.unwrap_or(one),
+            state: Mutex::new(State { pending: Vec::new(), appended: 0, durable: 0, writer, failed: None }),
             changed: Condvar::new(),
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
@@ -98,9 +86,10 @@ impl<'a> GroupLog<'a> {
 
     /// Appends `records` and returns when they are durable.
     pub(super) fn commit(&self, records: &[u8]) -> Result<(), LabError> {
+        let wait = |state| self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
         while state.pending.len() + records.len() > GROUP_BYTES_MAX && state.failed.is_none() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(state);
         }
         state.pending.extend_from_slice(records);
         state.appended += records.len() as u64;
@@ -112,23 +101,22 @@ impl<'a> GroupLog<'a> {
             if state.durable >= mine {
                 return Ok(());
             }
-            match state.writer.take() {
-                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(mut writer) => {
-                    std::mem::swap(&mut writer.group, &mut state.pending);
-                    let end = state.appended;
-                    drop(state);
-                    let written = self.write(&mut writer);
-                    writer.group.clear();
-                    state = self.state();
-                    state.writer = Some(writer);
-                    match written {
-                        Ok(()) => state.durable = end,
-                        Err(e) => state.failed = Some(e),
-                    }
-                    self.changed.notify_all();
-                }
+            let Some(mut writer) = state.writer.take() else {
+                state = wait(state);
+                continue;
+            };
+            std::mem::swap(&mut writer.group, &mut state.pending);
+            let end = state.appended;
+            drop(state);
+            let written = self.write(&mut writer);
+            writer.group.clear();
+            state = self.state();
+            state.writer = Some(writer);
+            match written {
+                Ok(()) => state.durable = end,
+                Err(e) => state.failed = Some(e),
             }
+            self.changed.notify_all();
         }
     }
 
@@ -147,36 +135,20 @@ impl<'a> GroupLog<'a> {
         Ok(())
     }
 
-    fn put(&self, at: u64, mut bytes: &[u8]) -> Result<(), IoError> {
-        let how =
-            WriteHow { dsync: self.spec.sync == Sync::RwfDsync, dontcache: self.spec.access == Access::DontCache };
-        let mut at = at;
-        while !bytes.is_empty() {
-            let n = self.disk.write_at(&self.file.file, at, &[IoSlice::new(bytes)], how)?;
-            if n == 0 {
-                return Err(IoError::new(
-                    seawall_io::Op::Write,
-                    self.file.file.path(),
-                    seawall_io::IoErrorKind::NoProgress,
-                ));
-            }
-            at += n as u64;
-            bytes = &bytes[n..];
-        }
+    fn put(&self, at: u64, bytes: &[u8]) -> Result<(), IoError> {
+        write_whole(&self.disk, &self.file.file, at, bytes, write_how(self.spec))?;
         self.writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn write_merged(&self, writer: &mut Writer) -> Result<u64, IoError> {
         let block = self.spec.block_bytes as usize;
+        if writer.at + (writer.group.len() + block) as u64 > self.file.span {
+            (writer.at, writer.tail) = (0, 0);
+        }
         let len = writer.tail + writer.group.len();
         let padded = len.next_multiple_of(block);
         let start = writer.at - writer.tail as u64;
-        if start + padded as u64 > self.file.span {
-            writer.at = 0;
-            writer.tail = 0;
-            return self.write_merged(writer);
-        }
         writer.buf[writer.tail..len].copy_from_slice(&writer.group);
         writer.buf[len..padded].fill(0);
         self.put(start, &writer.buf[..padded])?;
@@ -187,15 +159,14 @@ impl<'a> GroupLog<'a> {
     }
 
     fn write_split(&self, writer: &mut Writer) -> Result<u64, IoError> {
-        let record = self.shape.record_bytes as usize;
-        if writer.at + writer.group.len() as u64 > self.file.span {
+        let group = writer.group.len();
+        if writer.at + group as u64 > self.file.span {
             writer.at = 0;
         }
         let start = writer.at;
-        let group = writer.group.len();
         writer.buf[..group].copy_from_slice(&writer.group);
-        for at in (0..group).step_by(record) {
-            self.put(start + at as u64, &writer.buf[at..(at + record).min(group)])?;
+        for (i, record) in writer.buf[..group].chunks(self.shape.record_bytes as usize).enumerate() {
+            self.put(start + i as u64 * u64::from(self.shape.record_bytes), record)?;
         }
         writer.at += group as u64;
         Ok(start)

@@ -18,27 +18,24 @@ use std::time::Instant;
 /// ```
 #[must_use]
 pub fn this_machine() -> Machine {
-    let cpu_model = fs::read_to_string("/proc/cpuinfo")
-        .ok()
-        .and_then(|text| {
-            text.lines()
-                .find(|l| l.starts_with("model name"))
-                .and_then(|l| l.split_once(':'))
-                .map(|(_, v)| v.trim().to_owned())
-        })
-        .unwrap_or_else(|| "unknown".into());
-    let memory_bytes = fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .map_or(0, |kib| kib << 10);
+    let model = |text: &str| {
+        let (_, model) = text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?;
+        Some(model.trim().to_owned())
+    };
+    let kib = |text: &str| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok();
     let uname = rustix::system::uname();
     Machine {
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        cpu_model,
-        memory_bytes,
+        cpu_model: parsed("/proc/cpuinfo", model).unwrap_or_else(|| "unknown".into()),
+        memory_bytes: parsed("/proc/meminfo", kib).map_or(0, |kib| kib << 10),
         kernel: uname.release().to_string_lossy().into_owned(),
         host: uname.nodename().to_string_lossy().into_owned(),
     }
+}
+
+/// What `parse` finds in a file of the kernel; `None` also if it cannot be read.
+fn parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    parse(&fs::read_to_string(path).ok()?)
 }
 
 /// Counters of one device since boot; `None` when `/proc/diskstats` has no row for it.
@@ -48,7 +45,7 @@ pub fn this_machine() -> Machine {
 /// ```
 #[must_use]
 pub fn device_counters(name: &str) -> Option<DeviceDelta> {
-    parse_diskstats(&fs::read_to_string("/proc/diskstats").ok()?, name)
+    parsed("/proc/diskstats", |text| parse_diskstats(text, name))
 }
 
 /// Fields by Documentation/admin-guide/iostats.rst; a sector there is always 512 bytes.
@@ -110,49 +107,28 @@ impl ForeignReading {
     /// Reads all of `/proc`: some milliseconds.
     #[must_use]
     pub fn take() -> Self {
-        let busy_ticks = fs::read_to_string("/proc/stat")
-            .ok()
-            .and_then(|text| {
-                let fields: Vec<u64> =
-                    text.lines().next()?.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
-                Some([0, 1, 2, 7].iter().filter_map(|&i| fields.get(i)).sum())
-            })
-            .unwrap_or(0);
-        let own = std::process::id();
-        let mut reading =
-            Self { at: Instant::now(), busy_ticks, own_ticks: 0, kernel_ticks: 0, io_bytes: Some(BTreeMap::new()) };
-        let mut unseen = 0_u32;
-        let mut seen = 0_u32;
-        let pids = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok());
-        for pid in pids {
-            let Some((kernel, ticks)) =
-                fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|text| parse_stat(&text))
-            else {
-                continue;
-            };
-            if pid == own {
+        let busy_ticks = parsed("/proc/stat", |text| {
+            let fields = text.lines().next()?.split_whitespace().skip(1);
+            let fields: Vec<u64> = fields.filter_map(|f| f.parse().ok()).collect();
+            Some([0, 1, 2, 7].iter().filter_map(|&i| fields.get(i)).sum())
+        });
+        let (at, busy_ticks) = (Instant::now(), busy_ticks.unwrap_or(0));
+        let mut reading = Self { at, busy_ticks, own_ticks: 0, kernel_ticks: 0, io_bytes: None };
+        let (mut seen, mut unseen) = (BTreeMap::new(), 0);
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        for pid in entries.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok()) {
+            let Some((kernel, ticks)) = parsed(&format!("/proc/{pid}/stat"), parse_stat) else { continue };
+            if pid == std::process::id() {
                 reading.own_ticks = ticks;
             } else if kernel {
                 reading.kernel_ticks += ticks;
+            } else if let Some(bytes) = parsed(&format!("/proc/{pid}/io"), parse_io) {
+                seen.insert(pid, bytes);
             } else {
-                match fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_io(&text)) {
-                    Some(bytes) => {
-                        seen += 1;
-                        if let Some(all) = &mut reading.io_bytes {
-                            all.insert(pid, bytes);
-                        }
-                    }
-                    None => unseen += 1,
-                }
+                unseen += 1;
             }
         }
-        if unseen > seen {
-            reading.io_bytes = None;
-        }
+        reading.io_bytes = (unseen <= seen.len()).then_some(seen);
         reading
     }
 
@@ -166,14 +142,10 @@ impl ForeignReading {
         let foreign = gone(now.busy_ticks, self.busy_ticks)
             - gone(now.own_ticks, self.own_ticks)
             - gone(now.kernel_ticks, self.kernel_ticks);
-        let io = match (&self.io_bytes, &now.io_bytes) {
-            (Some(before), Some(after)) => Some(
-                after.iter().map(|(pid, bytes)| bytes.saturating_sub(*before.get(pid).unwrap_or(&0))).sum::<u64>()
-                    as f64
-                    / seconds,
-            ),
-            _ => None,
-        };
+        let io = self.io_bytes.as_ref().zip(now.io_bytes.as_ref()).map(|(before, after)| {
+            let moved = after.iter().map(|(pid, bytes)| bytes.saturating_sub(*before.get(pid).unwrap_or(&0)));
+            moved.sum::<u64>() as f64 / seconds
+        });
         ((foreign / per_second / seconds).max(0.0), io)
     }
 }

@@ -30,9 +30,10 @@ mod sustained;
 mod work;
 
 use crate::cell::{CellSpec, Preparation};
-use crate::results::{CellResult, EngineRun, FORMAT, Results, Round, RunSettings, Skipped};
+use crate::results::{CellResult, EngineRun, FORMAT, Results, Round, RunSettings};
 pub use engine::{Engine, EngineSizes, EngineWork, Issued, ROW_BYTES, Ready, TREE_TO_POOL, Worker};
 pub use error::{EngineError, LabError};
+use error::{check_space, directory_error};
 pub use machine::{ForeignReading, device_counters, device_delta, this_machine};
 pub use observe::{Observation, observe, pause};
 pub use options::{FILE_BYTES_MIN, LabOptions, Limits, Progress, Silent};
@@ -101,11 +102,7 @@ impl Lab {
         let probe = probe(&options.path)?;
         let device = probe.device.known().map(|d| d.name.clone());
         let lab = Self { options, probe, backend, device };
-        let (needed, reserve) = (lab.bytes_needed(), lab.options.reserve_bytes);
-        let available = lab.probe.free_bytes.saturating_sub(reserve);
-        if available < needed {
-            return Err(LabError::NoSpace { path: lab.probe.path, needed, available, reserve });
-        }
+        check_space(&lab.probe.path, lab.probe.free_bytes, lab.bytes_needed(), lab.options.reserve_bytes)?;
         Ok(lab)
     }
 
@@ -125,18 +122,15 @@ impl Lab {
     /// engine's databases.
     #[must_use]
     pub fn bytes_needed(&self) -> u64 {
-        let engine = if self.options.needs_engine() { self.engine_sizes().disk_bytes() } else { 0 };
+        let sizes = EngineSizes::of(self.options.file_bytes);
+        let engine = if self.options.needs_engine() { sizes.disk_bytes() } else { 0 };
         self.options.file_bytes + self.round_bytes().max(engine)
-    }
-
-    fn engine_sizes(&self) -> EngineSizes {
-        EngineSizes::of(self.options.file_bytes)
     }
 
     /// The most bytes that one round takes beside the big file: one growing as large, and the fill beside it.
     fn round_bytes(&self) -> u64 {
-        let waiting =
-            self.options.plan().iter().filter(|c| c.preparation == Preparation::ZeroFilledWait).count() as u64;
+        let waits = |cell: &&CellSpec| cell.preparation == Preparation::ZeroFilledWait;
+        let waiting = self.options.plan().iter().filter(waits).count() as u64;
         self.options.file_bytes + (192 << 20) + waiting * prepare::FRESH_BYTES
     }
 
@@ -198,13 +192,15 @@ impl Lab {
             base_bytes: self.options.file_bytes,
             seed: self.options.seed,
             filled_ahead: Mutex::default(),
+            stop,
             disk,
         };
-        progress.begin("writing the scratch file", self.options.file_bytes >> 20);
-        preparer.make_base(stop, |bytes| progress.at(bytes >> 20, "MiB written"))?;
+        let bytes = self.options.file_bytes;
+        progress.begin("writing the scratch file", bytes >> 20);
+        preparer.write_file(&preparer.base, bytes, |bytes| progress.at(bytes >> 20, "MiB written"))?;
         let ended = match self.options.sustain {
-            Some(duration) => self.sustain(&preparer, duration, &mut results, progress, stop),
-            None => self.phases(&preparer, engine, &mut results, progress, stop),
+            Some(duration) => self.sustain(&preparer, duration, &mut results, progress),
+            None => self.phases(&preparer, engine, &mut results, progress),
         };
         results.cells.retain(|c| !c.rounds.is_empty());
         let empty = results.cells.is_empty() && results.sustain.is_none();
@@ -247,42 +243,38 @@ impl Lab {
     /// The disk's cells, then the engine's.
     fn phases(
         &self,
-        preparer: &Preparer,
+        preparer: &Preparer<'_>,
         engine: Option<&mut dyn Engine>,
         results: &mut Results,
         progress: &mut dyn Progress,
-        stop: &AtomicBool,
     ) -> Result<(), LabError> {
+        const NO_ENGINE: &str = "this program runs the lab without the engine; `seawall lab` has it";
         for spec in self.options.plan() {
-            let lacking = (spec.engine.is_some() && engine.is_none())
-                .then(|| "this program runs the lab without the engine; `seawall lab` has it".to_owned());
+            let lacking = (spec.engine.is_some() && engine.is_none()).then(|| NO_ENGINE.to_owned());
             match lacking.or_else(|| unavailable(&spec, &self.probe)) {
-                Some(reason) => results.skipped.push(Skipped { id: spec.id(), title: spec.title(), reason }),
+                Some(reason) => results.skip(&spec, reason),
                 None => results.cells.push(CellResult { id: spec.id(), spec, rounds: Vec::new() }),
             }
         }
-        let specs = |results: &Results, engine: bool| -> Vec<CellSpec> {
-            results.cells.iter().map(|c| c.spec).filter(|spec| spec.engine.is_some() == engine).collect()
-        };
-        if !specs(results, false).is_empty() {
-            let mut one = |spec: &CellSpec, seed: u64| self.one_round(preparer, spec, seed, stop);
-            self.rounds(preparer, false, &mut one, results, progress, stop)?;
+        let specs = results.cells.iter().map(|c| c.spec);
+        let (cells, disk): (Vec<CellSpec>, Vec<CellSpec>) = specs.partition(|spec| spec.engine.is_some());
+        if !disk.is_empty() {
+            let mut one = |spec: &CellSpec, seed: u64| self.one_round(preparer, spec, seed);
+            self.rounds(preparer, false, &mut one, results, progress)?;
         }
-        let cells = specs(results, true);
         let Some(engine) = engine.filter(|_| !cells.is_empty()) else { return Ok(()) };
         let seawall_toml = crate::settings::recommend(results).to_toml();
         let dir = preparer.dir.join("engine");
-        std::fs::create_dir(&dir)
-            .map_err(|e| seawall_io::IoError::os(seawall_io::Op::Directory, &dir, e.raw_os_error().unwrap_or(5)))?;
-        let (sizes, seed) = (self.engine_sizes(), self.options.seed);
+        std::fs::create_dir(&dir).map_err(|e| directory_error(&dir, &e))?;
+        let (sizes, seed, stop) = (EngineSizes::of(self.options.file_bytes), self.options.seed, preparer.stop);
         let work = EngineWork { dir: &dir, specs: &cells, sizes, seed, seawall_toml: &seawall_toml, stop };
         engine.make(&work, progress)?;
         let EngineSizes { tree_bytes, range_rows, rows, warehouses, customers, .. } = sizes;
         let pool_bytes = sizes.pool_bytes();
         results.engine =
             Some(EngineRun { tree_bytes, pool_bytes, range_rows, rows, warehouses, customers, seawall_toml });
-        let mut one = |spec: &CellSpec, seed: u64| self.engine_round(preparer, engine, spec, seed, stop);
-        self.rounds(preparer, true, &mut one, results, progress, stop)
+        let mut one = |spec: &CellSpec, seed: u64| self.engine_round(preparer, engine, spec, seed);
+        self.rounds(preparer, true, &mut one, results, progress)
     }
 }
 

@@ -86,10 +86,8 @@ pub fn observe(
     mut each: impl FnMut(&Observation),
 ) -> bool {
     let start = Instant::now();
-    let (mut last, mut before) = match device_counters(device) {
-        Some(counters) => (start, counters),
-        None => return false,
-    };
+    let Some(mut before) = device_counters(device) else { return false };
+    let mut last = start;
     while !stop.load(Ordering::Relaxed) && duration.is_none_or(|d| start.elapsed() < d) {
         pause(duration.map_or(interval, |d| interval.min(d.saturating_sub(start.elapsed()))), stop);
         let Some(after) = device_counters(device) else { return false };

@@ -9,10 +9,10 @@ use super::LabError;
 use crate::cell::{Access, Beside, CellSpec, Pattern, Preparation, Sync};
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use seawall_io::probe::Finding;
+use seawall_io::probe::{DirectIo, Finding, Probe};
 use seawall_io::{
-    AlignedBuf, Allocate, Create, Disk, FileClass, Fill, FillOptions, Handle, IoError, IoErrorKind, OpenHow, OsDisk,
-    SyncHow, SystemClock, WriteHow,
+    AlignedBuf, Allocate, Create, Disk as _, FileClass, Fill, FillOptions, Handle, IoError, IoErrorKind, Op, OpenHow,
+    OsDisk, SyncHow, SystemClock, WriteHow,
 };
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -34,6 +34,8 @@ const FILL_BYTES_PER_S: f64 = 400e6;
 /// The rate of the fill that runs beside a measurement.
 pub(super) const BESIDE_FILL_BYTES_PER_S: f64 = 50e6;
 const CHUNK: usize = 1 << 20;
+const NO_DIRECT: &str = "this file system refuses direct I/O";
+const NO_FALLOCATE: &str = "this file system has no fallocate";
 
 /// A cell's prepared file.
 #[derive(Debug)]
@@ -44,8 +46,6 @@ pub(super) struct Prepared {
     pub(super) span: u64,
     /// When the span is used up, operations continue from its start; else the round ends there.
     pub(super) circular: bool,
-    /// First byte that operations touch.
-    pub(super) from: u64,
     remove: Option<(Arc<OsDisk>, PathBuf)>,
 }
 
@@ -62,32 +62,28 @@ impl Drop for Prepared {
 impl Prepared {
     /// An existing file, opened as `spec` requires and used unchanged.
     pub(super) fn existing(disk: &OsDisk, path: &Path, spec: &CellSpec) -> Result<Self, LabError> {
-        let how = OpenHow {
-            write: true,
-            create: Create::No,
-            direct: spec.access == Access::Direct,
-            dsync: spec.sync == Sync::ODsync,
-        };
-        let file = disk.open(path, how)?;
+        let file = disk.open(path, open_how(spec))?;
         let span = disk.len(&file)?;
-        Ok(Self { file, span, circular: true, from: 0, remove: None })
+        Ok(Self { file, span, circular: true, remove: None })
     }
 
     #[cfg(test)]
     /// A file used unchanged; `span` bytes of it are used once.
     pub(super) fn for_test(file: Handle, span: u64) -> Self {
-        Self { file, span, circular: false, from: 0, remove: None }
+        Self { file, span, circular: false, remove: None }
     }
 }
 
 /// Prepares files in one directory.
 #[derive(Debug)]
-pub(super) struct Preparer {
+pub(super) struct Preparer<'a> {
     pub(super) disk: Arc<OsDisk>,
     pub(super) dir: PathBuf,
     pub(super) base: PathBuf,
     pub(super) base_bytes: u64,
     pub(super) seed: u64,
+    /// Set by Ctrl-C. Long preparations check it before each step, so that Ctrl-C never waits for a gigabyte.
+    pub(super) stop: &'a AtomicBool,
     /// Zero-filled files that are waiting to be measured, and since when.
     pub(super) filled_ahead: Mutex<HashMap<PathBuf, Instant>>,
 }
@@ -97,74 +93,82 @@ pub(super) fn noise(buf: &mut [u8], seed: u64) {
     Pcg64Mcg::seed_from_u64(seed).fill_bytes(buf);
 }
 
-/// Long preparations check before each step, so that Ctrl-C never waits for a gigabyte.
-fn go_on(stop: &AtomicBool) -> Result<(), LabError> {
-    if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
-}
-
-fn write_whole(disk: &dyn Disk, file: &Handle, at: u64, bytes: &[u8]) -> Result<(), IoError> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let n = disk.write_at(file, at + done as u64, &[IoSlice::new(&bytes[done..])], WriteHow::default())?;
+/// Writes `bytes` at `at`, in as many calls as the disk needs.
+pub(super) fn write_whole(
+    disk: &OsDisk,
+    file: &Handle,
+    mut at: u64,
+    mut bytes: &[u8],
+    how: WriteHow,
+) -> Result<(), IoError> {
+    while !bytes.is_empty() {
+        let n = disk.write_at(file, at, &[IoSlice::new(bytes)], how)?;
         if n == 0 {
-            return Err(IoError::new(seawall_io::Op::Write, file.path(), IoErrorKind::NoProgress));
+            return Err(IoError::new(Op::Write, file.path(), IoErrorKind::NoProgress));
         }
-        done += n;
+        at += n as u64;
+        bytes = &bytes[n..];
     }
     Ok(())
 }
 
+/// How a cell opens its file.
+fn open_how(spec: &CellSpec) -> OpenHow {
+    let (direct, dsync) = (spec.access == Access::Direct, spec.sync == Sync::ODsync);
+    OpenHow { write: true, create: Create::No, direct, dsync }
+}
+
+/// How a cell writes.
+pub(super) fn write_how(spec: &CellSpec) -> WriteHow {
+    WriteHow { dsync: spec.sync == Sync::RwfDsync, dontcache: spec.access == Access::DontCache }
+}
+
+/// How a fresh file is created.
+fn fresh() -> OpenHow {
+    OpenHow { write: true, create: Create::New, ..OpenHow::default() }
+}
+
 /// Opens a file; where direct I/O is refused, buffered (the probe has reported that, and direct cells are
 /// left out).
-fn open_any(disk: &OsDisk, path: &Path, how: OpenHow) -> Result<Handle, IoError> {
-    match disk.open(path, how) {
-        Err(e) if how.direct && e.errno() == Some(22) => {
-            let create = if how.create == Create::New { Create::IfMissing } else { how.create };
-            disk.open(path, OpenHow { direct: false, create, ..how })
-        }
+fn open_any(disk: &OsDisk, path: &Path) -> Result<Handle, IoError> {
+    match disk.open(path, OpenHow { direct: true, ..fresh() }) {
+        Err(e) if e.errno() == Some(22) => disk.open(path, OpenHow { create: Create::IfMissing, ..fresh() }),
         opened => opened,
     }
 }
 
-impl Preparer {
-    /// Writes the big file; `progress` is called with the bytes written.
-    pub(super) fn make_base(&self, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<(), LabError> {
-        self.write_file(&self.base, self.base_bytes, stop, &mut progress)
+impl Preparer<'_> {
+    /// Fails if the run was stopped.
+    fn go_on(&self) -> Result<(), LabError> {
+        if self.stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
     }
 
-    /// Writes a file whole, direct where that works, and syncs it.
-    fn write_file(
-        &self,
-        path: &Path,
-        len: u64,
-        stop: &AtomicBool,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<(), LabError> {
-        let how = OpenHow { write: true, create: Create::New, direct: true, dsync: false };
-        let file = open_any(&self.disk, path, how)?;
+    /// Writes a file whole, direct where that works, and syncs it; `progress` is called with the bytes written.
+    pub(super) fn write_file(&self, path: &Path, len: u64, mut progress: impl FnMut(u64)) -> Result<(), LabError> {
+        let file = open_any(&self.disk, path)?;
         let mut chunk = AlignedBuf::zeroed(CHUNK);
         noise(&mut chunk, self.seed);
         let mut at = 0;
         while at < len {
-            go_on(stop)?;
+            self.go_on()?;
             // Stamps every block so that no two are equal, which is much cheaper than fresh noise.
             for (i, block) in chunk.chunks_exact_mut(4096).enumerate() {
                 block[..8].copy_from_slice(&(at + i as u64).to_le_bytes());
             }
             let n = usize::try_from(len - at).map_or(CHUNK, |left| left.min(CHUNK));
-            write_whole(&*self.disk, &file, at, &chunk[..n])?;
+            write_whole(&self.disk, &file, at, &chunk[..n], WriteHow::default())?;
             at += n as u64;
             progress(at);
         }
         Ok(self.disk.sync(&file, SyncHow::All)?)
     }
 
-    fn zero_fill(&self, path: &Path, len: u64, stop: &AtomicBool) -> Result<(), LabError> {
-        let file = self.disk.open(path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+    fn zero_fill(&self, path: &Path, len: u64) -> Result<(), LabError> {
+        let file = self.disk.open(path, fresh())?;
         let zeroes = AlignedBuf::zeroed(CHUNK);
         for at in (0..len).step_by(CHUNK) {
-            go_on(stop)?;
-            write_whole(&*self.disk, &file, at, &zeroes)?;
+            self.go_on()?;
+            write_whole(&self.disk, &file, at, &zeroes, WriteHow::default())?;
         }
         Ok(())
     }
@@ -183,47 +187,45 @@ impl Preparer {
 
     /// Zero-fills the files of all these cells, so that they wait at the same time and not one after the
     /// other.
-    pub(super) fn fill_ahead(&self, specs: &[CellSpec], stop: &AtomicBool) -> Result<(), LabError> {
+    pub(super) fn fill_ahead(&self, specs: &[CellSpec]) -> Result<(), LabError> {
         for spec in specs {
             let path = self.waiting_path(spec);
-            self.zero_fill(&path, FRESH_BYTES.min(self.base_bytes), stop)?;
+            self.zero_fill(&path, FRESH_BYTES.min(self.base_bytes))?;
             self.filled_ahead().insert(path, Instant::now());
         }
         Ok(())
     }
 
     fn allocate(&self, path: &Path, how: Allocate, len: u64) -> Result<(), LabError> {
-        let file = self.disk.open(path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?;
+        let file = self.disk.open(path, fresh())?;
         let allocated = self.disk.allocate(&file, how, 0, len).and_then(|()| self.disk.sync(&file, SyncHow::All));
-        if let Err(e) = allocated {
+        allocated.map_err(|e| {
             drop(self.disk.remove(path));
-            return Err(match e.errno() {
+            match e.errno() {
                 Some(95 | 22 | 38) => LabError::Unavailable(match how {
                     Allocate::WriteZeroes => "this kernel, file system or device has no FALLOC_FL_WRITE_ZEROES".into(),
-                    Allocate::Unwritten | Allocate::KeepSize => "this file system has no fallocate".into(),
+                    Allocate::Unwritten | Allocate::KeepSize => NO_FALLOCATE.into(),
                 }),
                 _ => e.into(),
-            });
-        }
-        Ok(())
+            }
+        })
     }
 
     /// Makes the file that `spec` needs; returns its path, the bytes of it that operations may touch, and whether they
     /// continue from its start.
-    fn make(&self, spec: &CellSpec, stop: &AtomicBool) -> Result<(PathBuf, u64, bool), LabError> {
+    fn make(&self, spec: &CellSpec) -> Result<(PathBuf, u64, bool), LabError> {
         use Preparation as P;
-        let fresh = FRESH_BYTES.min(self.base_bytes);
+        let len = FRESH_BYTES.min(self.base_bytes);
         let name = |what: &str| self.dir.join(what);
-        let none = &mut |_| {};
         let empty = |path: PathBuf| -> Result<_, LabError> {
-            drop(self.disk.open(&path, OpenHow { write: true, create: Create::New, ..OpenHow::default() })?);
+            drop(self.disk.open(&path, fresh())?);
             Ok((path, self.base_bytes, false))
         };
-        let allocated = |path: PathBuf, how| self.allocate(&path, how, fresh).map(|()| (path, fresh, false));
+        let allocated = |path: PathBuf, how| self.allocate(&path, how, len).map(|()| (path, len, false));
         match (spec.pattern, spec.preparation, spec.beside) {
             (Pattern::Log, ..) => {
                 let (path, len) = (name("log"), LOG_BYTES.min(self.base_bytes));
-                self.write_file(&path, len, stop, none)?;
+                self.write_file(&path, len, |_| {})?;
                 Ok((path, len, true))
             }
             (_, _, Beside::BeyondEof) => empty(name("beyond")),
@@ -233,71 +235,62 @@ impl Preparer {
             (_, P::KeepSize, _) => allocated(name("keepsize"), Allocate::KeepSize),
             (_, P::WriteZeroes, _) => allocated(name("writezeroes"), Allocate::WriteZeroes),
             (_, P::Recycled, _) => {
-                self.write_file(&name("used"), fresh, stop, none)?;
+                self.write_file(&name("used"), len, |_| {})?;
                 self.disk.rename(&name("used"), &name("recycled"))?;
                 self.disk.sync_dir(&self.dir)?;
-                Ok((name("recycled"), fresh, true))
+                Ok((name("recycled"), len, true))
             }
             // Used once and not cyclically: an overwritten block is no longer in the state that the zero-fill
             // left.
             (_, P::ZeroFilledNow, _) => {
-                self.zero_fill(&name("zerofilled"), fresh, stop)?;
-                Ok((name("zerofilled"), fresh, false))
+                self.zero_fill(&name("zerofilled"), len)?;
+                Ok((name("zerofilled"), len, false))
             }
             (_, P::ZeroFilledWait, _) => {
+                if !self.is_filled_ahead(spec) {
+                    self.fill_ahead(&[*spec])?;
+                }
                 let path = self.waiting_path(spec);
-                let ahead = self.filled_ahead().remove(&path);
-                let filled = match ahead {
-                    Some(at) => at,
-                    None => self.zero_fill(&path, fresh, stop).map(|()| Instant::now())?,
-                };
-                while filled.elapsed() < PUBLISHED_WAIT {
-                    go_on(stop)?;
+                let filled = self.filled_ahead().remove(&path);
+                while filled.is_some_and(|filled| filled.elapsed() < PUBLISHED_WAIT) {
+                    self.go_on()?;
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                Ok((path, fresh, false))
+                Ok((path, len, false))
             }
             (_, P::Preallocated, _) => {
                 let path = name("preallocated");
                 let options =
-                    FillOptions { bytes_per_second: FILL_BYTES_PER_S, ..FillOptions::new(FileClass::Scratch, fresh) };
-                match Fill::begin(self.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
+                    FillOptions { bytes_per_second: FILL_BYTES_PER_S, ..FillOptions::new(FileClass::Scratch, len) };
+                match Fill::begin(self.disk.clone(), &path, options)?.run(&SystemClock::default(), self.stop) {
                     Err(e) if e.kind == IoErrorKind::Cancelled => return Err(LabError::Interrupted),
                     filled => drop(filled?),
                 }
-                Ok((path, fresh, true))
+                Ok((path, len, true))
             }
         }
     }
 
     /// Brings a file into the state that `spec` needs and opens it.
-    pub(super) fn prepare(&self, spec: &CellSpec, stop: &AtomicBool) -> Result<Prepared, LabError> {
-        let (path, span, circular) = self.make(spec, stop)?;
+    pub(super) fn prepare(&self, spec: &CellSpec) -> Result<Prepared, LabError> {
+        let (path, span, circular) = self.make(spec)?;
         let remove = (path != self.base).then(|| (self.disk.clone(), path.clone()));
-        let mut prepared =
-            Prepared { file: self.disk.open(&path, OpenHow::default())?, span, circular, from: 0, remove };
-        self.set_cache(spec, &path, span, stop)?;
-        let how = OpenHow {
-            write: true,
-            create: Create::No,
-            direct: spec.access == Access::Direct,
-            dsync: spec.sync == Sync::ODsync,
-        };
-        prepared.file = self.disk.open(&path, how).map_err(|e| match e.errno() {
-            Some(22) if how.direct => LabError::Unavailable("this file system refuses direct I/O".into()),
+        let mut prepared = Prepared { file: self.disk.open(&path, OpenHow::default())?, span, circular, remove };
+        self.set_cache(spec, &path, span)?;
+        prepared.file = self.disk.open(&path, open_how(spec)).map_err(|e| match e.errno() {
+            Some(22) if spec.access == Access::Direct => LabError::Unavailable(NO_DIRECT.into()),
             _ => e.into(),
         })?;
         Ok(prepared)
     }
 
     /// Brings the page cache into the state that the cell needs.
-    fn set_cache(&self, spec: &CellSpec, path: &Path, span: u64, stop: &AtomicBool) -> Result<(), LabError> {
-        let buffered = self.disk.open(path, OpenHow { write: true, ..OpenHow::default() })?;
-        let hot = matches!(spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait);
-        if hot {
+    fn set_cache(&self, spec: &CellSpec, path: &Path, span: u64) -> Result<(), LabError> {
+        if matches!(spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait) {
             // The cell measures the fill that is not yet written back.
             return Ok(());
         }
+        let buffered = self.disk.open(path, OpenHow { write: true, ..OpenHow::default() })?;
         // A server's buffered log has its file in the cache after the first cycle through it.
         let warm_log = spec.pattern == Pattern::Log && spec.access == Access::Buffered;
         let stay = warm_log || spec.beside == Beside::CachedPages;
@@ -305,7 +298,7 @@ impl Preparer {
             let mut chunk = AlignedBuf::zeroed(CHUNK);
             let mut at = 0;
             while at < span {
-                go_on(stop)?;
+                self.go_on()?;
                 match self.disk.read_at(&buffered, at, &mut chunk)? {
                     0 => break,
                     n => at += n as u64,
@@ -314,8 +307,7 @@ impl Preparer {
         }
         if !stay {
             self.disk.sync(&buffered, SyncHow::Data)?;
-            self.disk.drop_cache(&buffered, 0, 0)?;
-            return Ok(());
+            return Ok(self.disk.drop_cache(&buffered, 0, 0)?);
         }
         let resident = self.disk.cached(&buffered, span)?.resident;
         if resident < span / 10 * 9 {
@@ -327,11 +319,10 @@ impl Preparer {
 }
 
 /// Why a cell cannot be measured here, by the probe's findings; `None` when it can be tried.
-pub(super) fn unavailable(spec: &CellSpec, probe: &seawall_io::probe::Probe) -> Option<String> {
-    use seawall_io::probe::DirectIo;
+pub(super) fn unavailable(spec: &CellSpec, probe: &Probe) -> Option<String> {
     if spec.access == Access::Direct {
         if probe.direct_io == Finding::Known(DirectIo::Refused) {
-            return Some("this file system refuses direct I/O".into());
+            return Some(NO_DIRECT.into());
         }
         let needed = probe.direct_align_tried_bytes.known().copied().unwrap_or(512);
         let block = spec.log.map_or(spec.block_bytes, |l| if l.merged { spec.block_bytes } else { l.record_bytes });
@@ -339,19 +330,16 @@ pub(super) fn unavailable(spec: &CellSpec, probe: &seawall_io::probe::Probe) -> 
             return Some(format!("direct writes of {block} bytes are not allowed here: the block is {needed} bytes"));
         }
     }
-    if spec.access == Access::DontCache && probe.rwf_dontcache == Finding::Known(false) {
-        return Some("this kernel or file system has no RWF_DONTCACHE (Linux 6.14)".into());
-    }
-    if spec.sync == Sync::RwfDsync && probe.rwf_dsync == Finding::Known(false) {
-        return Some("this file system has no RWF_DSYNC".into());
-    }
-    if spec.preparation == Preparation::WriteZeroes && probe.write_zeroes == Finding::Known(false) {
-        return Some("this kernel, file system or device has no FALLOC_FL_WRITE_ZEROES (Linux 6.17)".into());
-    }
-    if matches!(spec.preparation, Preparation::Unwritten | Preparation::KeepSize)
-        && probe.fallocate == Finding::Known(false)
-    {
-        return Some("this file system has no fallocate".into());
-    }
-    None
+    let fallocate = matches!(spec.preparation, Preparation::Unwritten | Preparation::KeepSize);
+    let write_zeroes = spec.preparation == Preparation::WriteZeroes;
+    const NO_WRITE_ZEROES: &str = "this kernel, file system or device has no FALLOC_FL_WRITE_ZEROES (Linux 6.17)";
+    const NO_DONTCACHE: &str = "this kernel or file system has no RWF_DONTCACHE (Linux 6.14)";
+    let needs = [
+        (spec.access == Access::DontCache, &probe.rwf_dontcache, NO_DONTCACHE),
+        (spec.sync == Sync::RwfDsync, &probe.rwf_dsync, "this file system has no RWF_DSYNC"),
+        (write_zeroes, &probe.write_zeroes, NO_WRITE_ZEROES),
+        (fallocate, &probe.fallocate, NO_FALLOCATE),
+    ];
+    let lacking = needs.into_iter().find(|(needed, found, _)| *needed && **found == Finding::Known(false));
+    lacking.map(|(.., reason)| reason.to_owned())
 }

@@ -1,11 +1,12 @@
 //! The rounds of all cells: their order, their repetition, and what is observed around each.
 
+use super::error::check_space;
 use super::machine::{self, device_counters, device_delta};
 use super::options::{Limits, Progress};
 use super::prepare::{BESIDE_FILL_BYTES_PER_S, Preparer};
 use super::{Engine, Lab, LabError, engine, work};
 use crate::cell::{Beside, CellSpec, Pattern, Preparation};
-use crate::results::{CellResult, Foreign, Results, Round, Skipped};
+use crate::results::{CellResult, Foreign, Results, Round};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
@@ -27,16 +28,18 @@ const ENGINE_ROUND_PART: u32 = 2;
 const ENGINE_ROUND_BYTES: u64 = 64 << 20;
 /// A range query is hundreds of reads: a round continues until each thread has done this many.
 const QUERIES_MIN: u64 = 3;
+/// Measures one round of a cell, with a seed.
+type OneRound<'a> = &'a mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>;
+
 impl Lab {
     /// All rounds of the cells that measure the engine, or of those that do not.
     pub(super) fn rounds(
         &self,
-        preparer: &Preparer,
+        preparer: &Preparer<'_>,
         of_engine: bool,
-        one: &mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>,
+        one: OneRound<'_>,
         results: &mut Results,
         progress: &mut dyn Progress,
-        stop: &AtomicBool,
     ) -> Result<(), LabError> {
         let cells = results.cells.iter().filter(|c| c.spec.engine.is_some() == of_engine).count();
         let total = cells as u64 * u64::from(self.options.rounds);
@@ -51,22 +54,19 @@ impl Lab {
                 }
                 progress.at(done, &spec.title());
                 done += 1;
-                if results.skipped.iter().any(|s| s.id == id) {
+                let skipped = |id: &str| results.skipped.iter().any(|s| s.id == id);
+                if skipped(&id) {
                     continue;
                 }
                 if spec.preparation == Preparation::ZeroFilledWait && !preparer.is_filled_ahead(&spec) {
                     // Without cells found unavailable: their files would never be used up.
-                    let waits = |c: &&CellResult| {
-                        c.spec.preparation == spec.preparation && !results.skipped.iter().any(|s| s.id == c.id)
-                    };
+                    let waits = |c: &&CellResult| c.spec.preparation == spec.preparation && !skipped(&c.id);
                     let waiting: Vec<CellSpec> = results.cells.iter().filter(waits).map(|c| c.spec).collect();
-                    preparer.fill_ahead(&waiting, stop)?;
+                    preparer.fill_ahead(&waiting)?;
                 }
-                match self.quiet_round(preparer, &spec, seed, one, stop) {
+                match self.quiet_round(preparer, &spec, seed, one) {
                     Ok(round) => results.cells[index].rounds.push(round),
-                    Err(LabError::Unavailable(reason)) => {
-                        results.skipped.push(Skipped { id, title: spec.title(), reason });
-                    }
+                    Err(LabError::Unavailable(reason)) => results.skip(&spec, reason),
                     Err(e) => return Err(e),
                 }
             }
@@ -78,29 +78,32 @@ impl Lab {
     /// One round, repeated while other processes disturb it.
     fn quiet_round(
         &self,
-        preparer: &Preparer,
+        preparer: &Preparer<'_>,
         spec: &CellSpec,
         seed: u64,
-        one: &mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>,
-        stop: &AtomicBool,
+        one: OneRound<'_>,
     ) -> Result<Round, LabError> {
+        let of_engine = spec.engine.is_some();
+        let needed = if of_engine { ENGINE_ROUND_BYTES } else { self.round_bytes() };
+        let repeats_max = match spec.preparation {
+            // A file that waited 20 s cannot be created again at once.
+            Preparation::ZeroFilledWait => 0,
+            // Many cells: on a busy machine the run would take three times as long.
+            _ if of_engine => REPEATS_MAX / 2,
+            _ => REPEATS_MAX,
+        };
         let mut repeats = 0;
         loop {
-            self.check_reserve(preparer, if spec.engine.is_some() { ENGINE_ROUND_BYTES } else { self.round_bytes() })?;
+            // Other processes may have filled the disk since the run began.
+            let free = preparer.disk.free_bytes(&preparer.dir)?;
+            check_space(&self.probe.path, free, needed, self.options.reserve_bytes)?;
             let mut round = one(spec, seed ^ (u64::from(repeats) << 56))?;
-            if stop.load(Ordering::Relaxed) {
+            if preparer.stop.load(Ordering::Relaxed) {
                 return Err(LabError::Interrupted);
             }
             let foreign = &mut round.foreign;
             foreign.disturbed = foreign.cpu_cores > FOREIGN_CORES_MAX
                 || foreign.io_bytes_per_s.is_some_and(|bytes| bytes > FOREIGN_IO_MAX);
-            // A file that waited 20 s cannot be created again at once.
-            let repeats_max = match spec.preparation {
-                Preparation::ZeroFilledWait => 0,
-                // Many cells: on a busy machine the run would take three times as long.
-                _ if spec.engine.is_some() => REPEATS_MAX / 2,
-                _ => REPEATS_MAX,
-            };
             if !foreign.disturbed || repeats >= repeats_max {
                 return Ok(round);
             }
@@ -108,38 +111,12 @@ impl Lab {
         }
     }
 
-    /// Other processes may have filled the disk since the run began.
-    fn check_reserve(&self, preparer: &Preparer, needed: u64) -> Result<(), LabError> {
-        let reserve = self.options.reserve_bytes;
-        let available = preparer.disk.free_bytes(&preparer.dir)?.saturating_sub(reserve);
-        if available < needed {
-            return Err(LabError::NoSpace { path: self.probe.path.clone(), needed, available, reserve });
-        }
-        Ok(())
-    }
-
-    pub(super) fn one_round(
-        &self,
-        preparer: &Preparer,
-        spec: &CellSpec,
-        seed: u64,
-        stop: &AtomicBool,
-    ) -> Result<Round, LabError> {
-        let file = preparer.prepare(spec, stop)?;
+    pub(super) fn one_round(&self, preparer: &Preparer<'_>, spec: &CellSpec, seed: u64) -> Result<Round, LabError> {
+        let file = preparer.prepare(spec)?;
         let limits = Limits { round: self.options.round, operations_min: OPERATIONS_MIN, rate: self.options.rate };
-        let fill_stop = AtomicBool::new(false);
-        let round = self.observed(|| {
-            std::thread::scope(|scope| {
-                let fill =
-                    (spec.beside == Beside::PacedFill).then(|| scope.spawn(|| fill_beside(preparer, &fill_stop)));
-                let measured = work::round(spec, &file, &limits, self.options.backend, seed, stop);
-                fill_stop.store(true, Ordering::Relaxed);
-                match fill.map(work::joined) {
-                    Some(Err(e)) => Err(e),
-                    _ => measured,
-                }
-            })
-        })?;
+        let fill = (spec.beside == Beside::PacedFill).then_some(|stop: &AtomicBool| fill_beside(preparer, stop));
+        let measure = || work::round(spec, &file, &limits, self.options.backend, seed, preparer.stop);
+        let round = self.observed(|| work::beside(fill, measure))?;
         let len = preparer.disk.len(&file.file)?;
         Ok(Round { cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident), ..round })
     }
@@ -157,17 +134,16 @@ impl Lab {
     /// One round of a cell that measures the engine.
     pub(super) fn engine_round(
         &self,
-        preparer: &Preparer,
+        preparer: &Preparer<'_>,
         engine: &mut dyn Engine,
         spec: &CellSpec,
         seed: u64,
-        stop: &AtomicBool,
     ) -> Result<Round, LabError> {
         let ready = engine.prepare(spec, seed)?;
         let queries = spec.pattern == Pattern::RangeQuery;
         let operations_min = if queries { QUERIES_MIN * u64::from(spec.threads) } else { OPERATIONS_MIN };
         let limits = Limits { round: self.options.round / ENGINE_ROUND_PART, operations_min, rate: self.options.rate };
-        let round = self.observed(|| engine::round(spec, &*ready, &limits, stop))?;
+        let round = self.observed(|| engine::round(spec, &*ready, &limits, preparer.stop))?;
         let cached_bytes = engine::cached_bytes(&preparer.disk, &ready.dir());
         ready.finish()?;
         Ok(Round { cached_bytes, ..round })
@@ -185,7 +161,7 @@ fn pass_order(cells: &[CellResult], seed: u64) -> Vec<usize> {
 
 /// The fill that runs beside a measurement: one preallocated file after the other, rate-limited, until
 /// stopped.
-fn fill_beside(preparer: &Preparer, stop: &AtomicBool) -> Result<(), LabError> {
+fn fill_beside(preparer: &Preparer<'_>, stop: &AtomicBool) -> Result<(), LabError> {
     let path = preparer.dir.join("filled-beside");
     while !stop.load(Ordering::Relaxed) {
         let options = FillOptions {

@@ -7,6 +7,7 @@
 //! 3. Before anything is written, the space it may take is checked against the reserve.
 
 use super::LabError;
+use super::error::{check_space, directory_error};
 use seawall_io::{Create, Disk, Handle, OpenHow, OsDisk};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,10 +33,7 @@ impl Scratch {
             return Err(LabError::NotADirectory { path: parent.into() });
         }
         sweep(disk, parent);
-        let available = disk.free_bytes(parent)?.saturating_sub(reserve);
-        if available < needed {
-            return Err(LabError::NoSpace { path: parent.into(), needed, available, reserve });
-        }
+        check_space(parent, disk.free_bytes(parent)?, needed, reserve)?;
         let mut attempts = 0;
         loop {
             // No name is given twice by one process: a drop may still be removing the former directory.
@@ -44,21 +42,16 @@ impl Scratch {
             match std::fs::create_dir(&dir) {
                 Ok(()) => {}
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                Err(e) => {
-                    let errno = e.raw_os_error().unwrap_or(5);
-                    return Err(seawall_io::IoError::os(seawall_io::Op::Directory, &dir, errno).into());
-                }
+                Err(e) => return Err(directory_error(&dir, &e)),
             }
             let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
-            match disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock)) {
-                Ok(lock) => return Ok(Self { dir, _lock: lock }),
-                Err(e) => {
-                    drop(std::fs::remove_dir_all(&dir));
-                    attempts += 1;
-                    if attempts == ATTEMPTS {
-                        return Err(e.into());
-                    }
-                }
+            let locked = disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock));
+            attempts += 1;
+            match locked {
+                // Another run can have removed it between the two.
+                Ok(lock) if dir.join(LOCK).exists() => return Ok(Self { dir, _lock: lock }),
+                Err(e) if attempts == ATTEMPTS => return Err(e.into()),
+                _ => drop(std::fs::remove_dir_all(&dir)),
             }
         }
     }
@@ -68,11 +61,8 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(e) = std::fs::remove_dir_all(&self.dir) {
             // A closed standard error must not turn the clean-up into a panic.
-            drop(writeln!(
-                std::io::stderr(),
-                "seawall lab: could not remove {}: {e}; remove it by hand",
-                self.dir.display()
-            ));
+            let dir = self.dir.display();
+            drop(writeln!(std::io::stderr(), "seawall lab: could not remove {dir}: {e}; remove it by hand"));
         }
     }
 }
@@ -80,16 +70,11 @@ impl Drop for Scratch {
 /// Removes the directories of dead runs.
 fn sweep(disk: &OsDisk, parent: &Path) {
     for path in disk.list(parent).unwrap_or_default() {
-        let ours = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
-        if !ours || path.is_symlink() {
-            continue;
-        }
+        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let Some(number) = name.strip_prefix(PREFIX).filter(|_| !path.is_symlink()) else { continue };
         // Killed between creating its directory and its lock: the directory is empty, so removing it loses
         // nothing.
-        let made_by_us = path.file_name().is_some_and(|n| {
-            n.to_string_lossy().strip_prefix(PREFIX).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
-        });
-        if made_by_us && std::fs::remove_dir(&path).is_ok() {
+        if number.bytes().all(|b| b.is_ascii_digit()) && std::fs::remove_dir(&path).is_ok() {
             continue;
         }
         // Only a directory whose lock file exists and is not locked belongs to a dead run.

@@ -6,32 +6,32 @@ use super::{Lab, LabError, work};
 use crate::cell::{CellSpec, Sync};
 use crate::plan;
 use crate::results::{Results, Sustain};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sustain::plateaus;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl Lab {
     /// Constant random direct writes, one long round at a time, counted per second.
     pub(super) fn sustain(
         &self,
-        preparer: &Preparer,
+        preparer: &Preparer<'_>,
         duration: Duration,
         results: &mut Results,
         progress: &mut dyn Progress,
-        stop: &AtomicBool,
     ) -> Result<(), LabError> {
         let spec = CellSpec { queue_depth: 16, ..plan::direct_sync(1, 16 << 10, Sync::None) };
-        let file = preparer.prepare(&spec, stop)?;
-        let seconds = duration.as_secs().max(1);
-        progress.begin("sustained load", seconds);
+        let file = preparer.prepare(&spec)?;
+        progress.begin("sustained load", duration.as_secs().max(1));
         let mut per_second: Vec<u32> = Vec::new();
         let start = Instant::now();
         let limits = Limits { round: Duration::from_secs(1), operations_min: 1, rate: self.options.rate };
+        let stopped = || preparer.stop.load(Ordering::Relaxed);
         let mut ended = Ok(());
-        while start.elapsed() < duration && !stop.load(Ordering::Relaxed) {
-            let n = per_second.len() as u64;
-            match work::round(&spec, &file, &limits, self.options.backend, self.options.seed ^ n, stop) {
+        while ended.is_ok() && start.elapsed() < duration && !stopped() {
+            let seed = self.options.seed ^ per_second.len() as u64;
+            match work::round(&spec, &file, &limits, self.options.backend, seed, preparer.stop) {
                 // A second cut short by Ctrl-C would look like a drop of the rate.
-                Ok(_) if stop.load(Ordering::Relaxed) => {}
+                Ok(_) if stopped() => {}
                 Ok(round) => {
                     // A second that took five (a stalled disk) counts as five seconds with a fifth of its
                     // operations each.
@@ -40,17 +40,13 @@ impl Lab {
                     per_second.extend(std::iter::repeat_n(rate, whole as usize));
                     progress.at(per_second.len() as u64, &format!("{rate} writes/s"));
                 }
-                Err(e) => {
-                    ended = Err(e);
-                    break;
-                }
+                Err(e) => ended = Err(e),
             }
         }
         if !per_second.is_empty() {
-            let plateaus = crate::sustain::plateaus(&per_second);
-            results.sustain =
-                Some(Sustain { title: "random 16K direct writes, depth 16".into(), plateaus, per_second });
+            let (title, plateaus) = ("random 16K direct writes, depth 16".into(), plateaus(&per_second));
+            results.sustain = Some(Sustain { title, plateaus, per_second });
         }
-        if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { ended }
+        if stopped() { Err(LabError::Interrupted) } else { ended }
     }
 }

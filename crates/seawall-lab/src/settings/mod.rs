@@ -9,9 +9,11 @@
 mod seawall;
 mod server;
 
-use crate::cell::Level;
+use crate::cell::{Beside, Level, Sync};
 use crate::experiment::commit_levels::measured_gain;
 use crate::results::Results;
+use crate::stats::distinct;
+use crate::verdict::{device_words, file_system_word};
 use crate::{text, words};
 use serde::{Deserialize, Serialize};
 
@@ -151,24 +153,16 @@ impl Key {
 /// ```
 #[must_use]
 pub fn recommend(results: &Results) -> Settings {
-    let fs = crate::verdict::file_system_word(results);
-    let device = results.probe.device.known().map_or_else(
-        || "no block device".to_owned(),
-        |d| d.model.known().map_or_else(|| d.name.clone(), |m| format!("{m} ({})", d.name)),
-    );
+    let (fs, device) = (file_system_word(results), device_words(results));
+    let Results { seawall_version, machine, probe, started, .. } = results;
+    let (host, path) = (&machine.host, probe.path.display());
+    let gain = |level: Level| Some((level.number(), measured_gain(results, level)?));
     Settings {
         seawall: seawall::recommend(results),
         servers: Server::ALL.into_iter().map(|s| (s, server::recommend(results, s))).collect(),
-        level_gains: [Level::Written, Level::Deferred]
-            .into_iter()
-            .filter_map(|level| Some((level.number(), measured_gain(results, level)?)))
-            .collect(),
+        level_gains: [Level::Written, Level::Deferred].into_iter().filter_map(gain).collect(),
         measured: format!(
-            "measured by seawall lab {} on {} at {} ({fs} on {device}), {}",
-            results.seawall_version,
-            results.machine.host,
-            results.probe.path.display(),
-            results.started
+            "measured by seawall lab {seawall_version} on {host} at {path} ({fs} on {device}), {started}"
         ),
     }
 }
@@ -184,24 +178,17 @@ impl Settings {
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = comment(&format!("seawall.toml, {}", self.measured));
+        let split = |r: &'_ Recommendation| match r.key.split_once('.') {
+            Some((table, key)) => (table.to_owned(), key.to_owned()),
+            None => (String::new(), r.key.clone()),
+        };
         // Keys without a table come first: TOML would take them for members of the table above them.
-        let table = |r: &Recommendation| r.key.split_once('.').map_or("", |(t, _)| t).to_owned();
-        let mut tables: Vec<String> = Vec::new();
-        for r in &self.seawall {
-            if !tables.contains(&table(r)) {
-                tables.push(table(r));
-            }
-        }
-        tables.sort_by_key(|t| !t.is_empty());
-        for name in tables {
-            out.push('\n');
-            if !name.is_empty() {
-                out += &format!("[{name}]\n");
-            }
-            for r in self.seawall.iter().filter(|r| table(r) == name) {
-                let key = r.key.split_once('.').map_or(r.key.as_str(), |(_, k)| k);
-                out += &comment(&because(r));
-                out += &format!("{key} = {}\n", toml_value(&r.value));
+        let mut tables = distinct(self.seawall.iter().map(|r| split(r).0));
+        tables.sort_by_key(|table| !table.is_empty());
+        for table in tables {
+            out += &if table.is_empty() { "\n".to_owned() } else { format!("\n[{table}]\n") };
+            for (r, (_, key)) in self.seawall.iter().map(|r| (r, split(r))).filter(|(_, split)| split.0 == table) {
+                out += &format!("{}{key} = {}\n", because(r), toml_value(&r.value));
             }
         }
         out
@@ -231,22 +218,17 @@ impl Settings {
         let mut out = comment(&format!("{}, {}", server.title(), self.measured));
         out += &format!("\n[{}]\n", server.group());
         for r in self.server(server) {
-            out += &comment(&because(r));
-            let line = format!("{} = {}\n", r.option_name(), r.value);
             // A kept default needs no line: the file stays correct when the default improves.
-            if r.changes_default() || r.confidence == Confidence::Safety {
-                out += &line;
-            } else {
-                out += &format!("# {line}");
-            }
+            let mark = if r.changes_default() || r.confidence == Confidence::Safety { "" } else { "# " };
+            out += &format!("{}{mark}{} = {}\n", because(r), r.option_name(), r.value);
         }
         out
     }
 }
 
-/// The comment of one line: its basis, and the measurement.
+/// The comment above a line: its basis, and the measurement.
 fn because(r: &Recommendation) -> String {
-    format!("{}: {}", r.confidence.word(), r.because)
+    comment(&format!("{}: {}", r.confidence, r.because))
 }
 
 fn comment(text: &str) -> String {
@@ -255,64 +237,48 @@ fn comment(text: &str) -> String {
 
 /// A value as TOML: numbers and booleans bare, anything else a string.
 fn toml_value(value: &str) -> String {
-    if value.parse::<i64>().is_ok() || value == "true" || value == "false" {
-        value.to_owned()
-    } else {
-        toml::Value::String(value.to_owned()).to_string()
-    }
+    let bare = value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok();
+    if bare { value.to_owned() } else { toml::Value::String(value.to_owned()).to_string() }
 }
 
 /// Writes per second to plan with: the low end of the interval of many parallel 16 KiB writes, or less if a
 /// long run found a lower plateau. With the sentence that explains its origin; `Err` explains why there is
 /// none.
 pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String> {
-    use crate::cell::{Beside, Sync};
-    use crate::experiment::{direct_sync::direct_sync, parallel_direct::parallel};
+    use crate::plan::{direct_sync, parallel};
     if results.run.rate.is_some() {
         return Err("the run was held to a rate, so capacity was not measured".into());
     }
-    let cell = [
+    let specs = [
         parallel(16, Beside::Nothing),
         parallel(8, Beside::Nothing),
-        direct_sync(16, 16 * 1024, Sync::None),
+        direct_sync(16, 16 << 10, Sync::None),
         direct_sync(16, 4096, Sync::Fdatasync),
         parallel(1, Beside::Nothing),
-    ]
-    .iter()
-    .find_map(|spec| results.cell(spec));
-    let lowest = results
-        .sustain
-        .iter()
-        .flat_map(|s| crate::sustain::plateaus(&s.per_second))
-        .filter(|p| p.to_s - p.from_s >= 30 && p.rate >= 1.0)
-        .map(|p| p.rate)
-        .fold(f64::INFINITY, f64::min);
-    let Some(cell) = cell else {
+    ];
+    let sustained = results.sustain.iter().flat_map(|s| crate::sustain::plateaus(&s.per_second));
+    let lasting = sustained.filter(|p| p.to_s - p.from_s >= 30 && p.rate >= 1.0).map(|p| p.rate);
+    let lowest = lasting.fold(f64::INFINITY, f64::min);
+    let Some(cell) = specs.iter().find_map(|spec| results.cell(spec)) else {
         if lowest.is_finite() {
             return Ok((lowest, format!("{} writes per second last under sustained load", text::count(lowest))));
         }
         return Err("parallel direct writes were not measured (run parallel-direct)".into());
     };
+    let title = cell.spec.title();
     if cell.disturbed() {
-        return Err(format!("other load disturbed the measurement of capacity ({})", cell.spec.title()));
+        return Err(format!("other load disturbed the measurement of capacity ({title})"));
     }
-    let Some(rate) = cell.rate().filter(|r| r.low >= 1.0) else {
-        return Err(format!("no rate came out of {}", cell.spec.title()));
-    };
-    let mut low = rate.low;
-    let mut why = format!(
-        "{} make {} writes per second (at least {})",
-        cell.spec.title(),
-        text::count(rate.median),
-        text::count(rate.low)
-    );
-    if lowest < low {
-        low = lowest;
-        why += &format!(", but only {} last under sustained load", text::count(lowest));
+    let rate = cell.rate().filter(|r| r.low >= 1.0).ok_or_else(|| format!("no rate came out of {title}"))?;
+    let (median, low) = (text::count(rate.median), text::count(rate.low));
+    let aside = if lowest < rate.low {
+        format!(", but only {} last under sustained load", text::count(lowest))
     } else if lowest.is_infinite() {
-        why += ", over seconds; `--sustain 30m` would show whether that lasts";
-    }
-    Ok((low, why))
+        ", over seconds; `--sustain 30m` would show whether that lasts".into()
+    } else {
+        String::new()
+    };
+    Ok((rate.low.min(lowest), format!("{title} make {median} writes per second (at least {low}){aside}")))
 }
 
 /// Rounds down to two significant digits.

@@ -1,5 +1,7 @@
 //! The keys of `seawall.toml`. One function per key; each returns the default with a reason if there is no
 //! evidence.
+//!
+//! - The defaults are the engine's own; a test in a crate that has the engine compares them.
 
 use super::{Key, Recommendation, round_down, write_capacity};
 use crate::cell::{Access, Preparation, Sync};
@@ -12,28 +14,10 @@ use crate::text;
 use crate::verdict::{Answer, Pair, pair};
 use seawall_io::probe::{DirectIo, Finding, WriteCache};
 
-/// The engine's own defaults; a test in a crate that has the engine compares them.
-const IO_CAPACITY: Key = Key("io_capacity", "2000");
-const IO_CAPACITY_BURST: Key = Key("io_capacity_burst", "20000");
-const PREFETCH_DEPTH: Key = Key("prefetch_depth", "32");
-const PREALLOCATE: Key = Key("preallocate", "written");
-const TORN_PAGES: Key = Key("torn_page_protection", "doublewrite");
-const DATA_FLUSH_METHOD: Key = Key("data.flush_method", "auto");
-const LOG_FLUSH_METHOD: Key = Key("log.flush_method", "auto");
-const LOG_BLOCK: Key = Key("log.block_bytes", "4096");
-
 pub(super) fn recommend(results: &Results) -> Vec<Recommendation> {
-    let (capacity, burst) = io_capacity(results);
-    vec![
-        capacity,
-        burst,
-        prefetch_depth(results),
-        preallocate(results),
-        torn_pages(results),
-        data_flush_method(results),
-        log_flush_method(results),
-        log_block(results),
-    ]
+    let others: [fn(&Results) -> Recommendation; 6] =
+        [prefetch_depth, preallocate, torn_pages, data_flush_method, log_flush_method, log_block];
+    io_capacity(results).into_iter().chain(others.map(|key| key(results))).collect()
 }
 
 /// Whether direct I/O may be used, with the reason when not.
@@ -65,32 +49,28 @@ pub(super) fn flush_may_be_skipped(results: &Results) -> Option<Pair<'_>> {
 
 /// `RWF_DSYNC`/`O_DSYNC` against write + fdatasync, on the cells most similar to a log.
 pub(super) fn dsync_against_fdatasync(results: &Results, access: Access) -> Option<Pair<'_>> {
-    let log_like = |preparation, sync| {
-        pair(results, &extend(preparation, access, sync), &extend(preparation, access, Sync::Fdatasync))
-    };
+    let log_like =
+        |preparation, sync| pair(results, [sync, Sync::Fdatasync].map(|sync| extend(preparation, access, sync)));
+    let random = || pair(results, [Sync::RwfDsync, Sync::Fdatasync].map(|sync| direct_sync(1, 4096, sync)));
     log_like(Preparation::Preallocated, Sync::RwfDsync)
         .or_else(|| log_like(Preparation::Written, Sync::RwfDsync))
         .or_else(|| log_like(Preparation::Written, Sync::ODsync))
-        .or_else(|| {
-            (access == Access::Direct).then_some(())?;
-            pair(results, &direct_sync(1, 4096, Sync::RwfDsync), &direct_sync(1, 4096, Sync::Fdatasync))
-        })
+        .or_else(|| random().filter(|_| access == Access::Direct))
 }
 
 fn data_flush_method(results: &Results) -> Recommendation {
-    const KEY: Key = DATA_FLUSH_METHOD;
+    const KEY: Key = Key("data.flush_method", "auto");
     if let Finding::Unknown(why) = &results.probe.direct_io {
-        return KEY
-            .kept(format!("whether O_DIRECT works here is not known ({why}); the engine reports the mode in effect"));
+        let unknown = format!("whether O_DIRECT works here is not known ({why})");
+        return KEY.kept(format!("{unknown}; the engine reports the mode in effect"));
     }
     if let Err(why) = direct_works(results) {
         return KEY.probed("fsync", format!("{why}: buffered writes and fdatasync are honest about it"));
     }
-    if let Some(p) = flush_may_be_skipped(results) {
+    if let Some(times) = flush_may_be_skipped(results).map(|p| p.times()) {
         let because = format!(
-            "the drive reports a write-through cache, and leaving out the flush gains {}; growth and checkpoints are \
-             still flushed",
-            p.times()
+            "the drive reports a write-through cache, and leaving out the flush gains {times}; growth and checkpoints \
+             are still flushed"
         );
         return KEY.measured("o_direct_no_fsync", because);
     }
@@ -99,27 +79,23 @@ fn data_flush_method(results: &Results) -> Recommendation {
 }
 
 fn log_flush_method(results: &Results) -> Recommendation {
-    const KEY: Key = LOG_FLUSH_METHOD;
+    const KEY: Key = Key("log.flush_method", "auto");
     let direct = direct_works(results);
     let unknown = matches!(results.probe.direct_io, Finding::Unknown(_));
-    let prefix = direct.as_ref().err().map_or_else(String::new, |why| format!("{why}; "));
     let (access, flushed, through) = if direct.is_ok() || unknown {
         (Access::Direct, "o_direct", "o_direct_dsync")
     } else {
         (Access::Buffered, "fsync", "o_dsync")
     };
-    // Without this setting the engine tries both direct methods in the database's own directory.
-    let otherwise = |why: String| {
-        let because = format!("{prefix}{why}");
-        if access == Access::Direct { KEY.kept(because) } else { KEY.probed(flushed, because) }
-    };
-    match dsync_against_fdatasync(results, access) {
-        None => otherwise("O_DSYNC was not measured against write + fdatasync".into()),
-        Some(p) => match (p.answer, dsync_words(&p)) {
-            (Answer::More, words) => KEY.measured(through, prefix + &words),
-            (Answer::Less, words) => KEY.measured(flushed, prefix + &words),
-            (Answer::Same | Answer::Unclear, words) => otherwise(words),
-        },
+    let p = dsync_against_fdatasync(results, access);
+    let words = p.map_or_else(|| "O_DSYNC was not measured against write + fdatasync".into(), |p| dsync_words(&p));
+    let because = direct.err().map_or_else(String::new, |why| format!("{why}; ")) + &words;
+    match p.map(|p| p.answer) {
+        Some(Answer::More) => KEY.measured(through, because),
+        Some(Answer::Less) => KEY.measured(flushed, because),
+        // Without this setting the engine tries both direct methods in the database's own directory.
+        _ if access == Access::Direct => KEY.kept(because),
+        _ => KEY.probed(flushed, because),
     }
 }
 
@@ -135,45 +111,38 @@ pub(super) fn dsync_words(p: &Pair<'_>) -> String {
 /// The smallest log block that causes no read-modify-write: the physical block, never below the alignment of
 /// direct I/O.
 fn log_block(results: &Results) -> Recommendation {
-    const KEY: Key = LOG_BLOCK;
-    let physical = results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
-    let align = results
-        .probe
-        .direct_align
-        .known()
-        .map(|a| a.offset_bytes)
-        .or_else(|| results.probe.direct_align_tried_bytes.known().copied())
-        .unwrap_or(4096);
+    const KEY: Key = Key("log.block_bytes", "4096");
+    let probe = &results.probe;
+    let physical = probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
+    let align = probe.direct_align.known().map(|a| a.offset_bytes);
+    let align = align.or_else(|| probe.direct_align_tried_bytes.known().copied()).unwrap_or(4096);
     let sane = |b: u32| b.is_power_of_two() && (512..=65536).contains(&b);
     let Some(physical) = physical.filter(|b| sane(*b)) else {
         return KEY.kept("the device's physical block is not known");
     };
     let bytes = physical.max(align);
+    let writes = format!("the device writes blocks of {physical} bytes");
     if bytes > 4096 && sane(bytes) {
-        return KEY.probed(
-            &bytes.to_string(),
-            format!("the device writes blocks of {physical} bytes and takes direct writes aligned to {align}"),
-        );
+        let because = format!("{writes} and takes direct writes aligned to {align}");
+        return KEY.probed(&bytes.to_string(), because);
     }
     if physical != 512 || align > 512 {
-        return KEY.probed(
-            KEY.1,
-            format!(
-                "the device writes blocks of {physical} bytes: 4096-byte log blocks are never read back to be completed"
-            ),
-        );
+        let because = format!("{writes}: 4096-byte log blocks are never read back to be completed");
+        return KEY.probed(KEY.1, because);
     }
-    let Some(p) = pair(results, &log(16, Access::Direct, 512, true), &log(16, Access::Direct, 4096, true)) else {
+    let Some(p) = pair(results, [512, 4096].map(|block| log(16, Access::Direct, block, true))) else {
         return KEY.kept(
             "the device reports 512-byte blocks; whether it means it was not measured (`--full --only log-memory`)",
         );
     };
-    let times =
-        |times: String, more: &str, less: &str| format!("{more} commit {times} as much as {less} ({})", p.reason());
+    let (more, less, rates) = (p.times(), p.times_slower(), p.reason());
     match p.answer {
-        Answer::More => KEY.measured("512", times(p.times(), "512-byte blocks", "4096-byte ones")),
+        Answer::More => {
+            KEY.measured("512", format!("512-byte blocks commit {more} as much as 4096-byte ones ({rates})"))
+        }
         Answer::Less => {
-            KEY.measured(KEY.1, times(p.times_slower(), "4096-byte blocks", "512-byte ones, whatever the device says,"))
+            let because = format!("4096-byte blocks commit {less} as much as 512-byte ones, whatever the device says,");
+            KEY.measured(KEY.1, format!("{because} ({rates})"))
         }
         Answer::Same | Answer::Unclear => KEY.kept(p.in_words("512-byte log blocks", "4096-byte ones")),
     }
@@ -181,29 +150,24 @@ fn log_block(results: &Results) -> Recommendation {
 
 /// Half of the measured rate for steady background work, so that as much stays for reads and the log; nine
 /// tenths under pressure.
-fn io_capacity(results: &Results) -> (Recommendation, Recommendation) {
-    match write_capacity(results) {
-        Ok((low, why)) => {
-            let part = |share: f64| round_down((low * share).max(100.0)).to_string();
-            let pressed =
-                format!("nine tenths of the same when a checkpoint presses ({} writes per second)", text::count(low));
-            (
-                IO_CAPACITY.measured(&part(0.5), format!("half of it for background writes: {why}")),
-                IO_CAPACITY_BURST.measured(&part(0.9), pressed),
-            )
-        }
-        Err(why) => (IO_CAPACITY.kept(why.clone()), IO_CAPACITY_BURST.kept(why)),
-    }
+fn io_capacity(results: &Results) -> [Recommendation; 2] {
+    let (steady, burst) = (Key("io_capacity", "2000"), Key("io_capacity_burst", "20000"));
+    let (low, why) = match write_capacity(results) {
+        Ok(measured) => measured,
+        Err(why) => return [steady, burst].map(|key| key.kept(why.clone())),
+    };
+    let part = |share: f64| round_down((low * share).max(100.0)).to_string();
+    let low = text::count(low);
+    let pressed = format!("nine tenths of the same when a checkpoint presses ({low} writes per second)");
+    let half = format!("half of it for background writes: {why}");
+    [steady.measured(&part(0.5), half), burst.measured(&part(0.9), pressed)]
 }
 
 /// The smallest depth that gives nine tenths of the best measured read rate.
 fn prefetch_depth(results: &Results) -> Recommendation {
-    const KEY: Key = PREFETCH_DEPTH;
-    let measured: Vec<(u32, f64)> = DEPTHS
-        .into_iter()
-        .filter_map(|d| Some((d, results.cell(&random_read(d))?.rate()?.median)))
-        .filter(|(_, rate)| *rate > 0.0)
-        .collect();
+    const KEY: Key = Key("prefetch_depth", "32");
+    let median = |depth| Some((depth, results.cell(&random_read(depth))?.rate()?.median));
+    let measured: Vec<(u32, f64)> = DEPTHS.into_iter().filter_map(median).filter(|(_, rate)| *rate > 0.0).collect();
     let best = measured.iter().map(|(_, r)| *r).fold(0.0, f64::max);
     let (Some(&(first, slowest)), Some(&(deepest, _)), Some(&(depth, rate))) =
         (measured.first(), measured.last(), measured.iter().find(|(_, r)| *r >= 0.9 * best))
@@ -213,25 +177,22 @@ fn prefetch_depth(results: &Results) -> Recommendation {
     if deepest == first {
         return KEY.kept(format!("random reads were measured at depth {first} only"));
     }
-    match pair(results, &random_read(deepest), &random_read(first)) {
-        None => KEY.kept("random reads by depth cannot be compared"),
-        Some(p) if p.answer == Answer::More => KEY.measured(
-            &depth.to_string(),
-            format!(
-                "16K random reads: {} per second at depth {depth}, {} at depth {first} ({} from {first} to {deepest})",
-                text::count(rate),
-                text::count(slowest),
-                p.times()
-            ),
-        ),
-        Some(p) => {
-            KEY.kept(p.in_words(&format!("random reads at depth {deepest}"), &format!("those at depth {first}")))
-        }
+    let Some(p) = pair(results, [deepest, first].map(random_read)) else {
+        return KEY.kept("random reads by depth cannot be compared");
+    };
+    if p.answer != Answer::More {
+        return KEY.kept(p.in_words(&format!("random reads at depth {deepest}"), &format!("those at depth {first}")));
     }
+    let (rate, slowest, times) = (text::count(rate), text::count(slowest), p.times());
+    let because = format!(
+        "16K random reads: {rate} per second at depth {depth}, {slowest} at depth {first} ({times} from {first} to \
+         {deepest})"
+    );
+    KEY.measured(&depth.to_string(), because)
 }
 
 fn preallocate(results: &Results) -> Recommendation {
-    const KEY: Key = PREALLOCATE;
+    const KEY: Key = Key("preallocate", "written");
     if let Some(fs) = results.probe.file_system.known().filter(|fs| fs.copy_on_write.is_yes()) {
         let because = format!("{} copies on write: written blocks are given away at the first overwrite", fs.kind);
         return KEY.probed("off", because);
@@ -250,22 +211,23 @@ fn preallocate(results: &Results) -> Recommendation {
 }
 
 fn torn_pages(results: &Results) -> Recommendation {
-    const KEY: Key = TORN_PAGES;
-    match &results.probe.atomic_writes {
-        Finding::Known(limits) if limits.unit_bytes_min <= 16384 && limits.unit_bytes_max >= 16384 => KEY.probed(
-            "auto",
-            format!(
-                "statx reports untorn writes of {} to {} bytes: the engine tries them per file and keeps \
-                 doublewrite where they fail",
-                limits.unit_bytes_min, limits.unit_bytes_max
-            ),
-        ),
-        Finding::Known(limits) if limits.unit_bytes_max == 0 => KEY.safety("no write here is promised not to tear"),
-        Finding::Known(limits) => {
-            KEY.safety(format!("untorn writes of at most {} bytes do not hold a 16 KiB page", limits.unit_bytes_max))
-        }
-        Finding::Unknown(why) => KEY.safety(format!("no proof that a 16 KiB write cannot tear ({why})")),
+    const KEY: Key = Key("torn_page_protection", "doublewrite");
+    let limits = match &results.probe.atomic_writes {
+        Finding::Known(limits) => limits,
+        Finding::Unknown(why) => return KEY.safety(format!("no proof that a 16 KiB write cannot tear ({why})")),
+    };
+    let (min, max) = (limits.unit_bytes_min, limits.unit_bytes_max);
+    if min <= 16384 && max >= 16384 {
+        let because = format!(
+            "statx reports untorn writes of {min} to {max} bytes: the engine tries them per file and keeps doublewrite \
+             where they fail"
+        );
+        return KEY.probed("auto", because);
     }
+    KEY.safety(match max {
+        0 => "no write here is promised not to tear".into(),
+        _ => format!("untorn writes of at most {max} bytes do not hold a 16 KiB page"),
+    })
 }
 
 #[cfg(test)]

@@ -20,41 +20,39 @@ use crate::experiment::log_memory::{THREADS, direct_and_buffered, log};
 use crate::results::Results;
 use crate::text;
 use crate::verdict::{Answer, pair};
-use seawall_io::probe::{DirectIo, Finding};
+use crate::words;
 use serde::{Deserialize, Serialize};
 
 /// InnoDB writes at this pace even without pressure; a higher rate flushes dirty pages that would be changed
 /// again soon.
 const IO_CAPACITY_MAX: f64 = 10_000.0;
 
-/// A series of servers with the same variables and defaults.
-///
-/// ```
-/// use seawall_lab::settings::Server;
-/// assert!(Server::ALL.iter().all(|&server| Server::parse(server.word()) == Some(server)));
-/// assert_eq!(Server::MySql84.group(), "mysqld");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Server {
-    /// MariaDB 10.11.
-    #[serde(rename = "mariadb-10")]
-    MariaDb10,
-    /// MariaDB 11.0 and later.
-    #[serde(rename = "mariadb-11")]
-    MariaDb11,
-    /// MySQL 8.0.
-    #[serde(rename = "mysql-8.0")]
-    MySql80,
-    /// MySQL 8.4 and 9.
-    #[serde(rename = "mysql-8.4")]
-    MySql84,
+words! {
+    /// A series of servers with the same variables and defaults. Its word is its name on a command line.
+    ///
+    /// ```
+    /// use seawall_lab::settings::Server;
+    /// assert!(Server::ALL.iter().all(|&server| Server::parse(server.word()) == Some(server)));
+    /// assert_eq!(Server::MySql84.group(), "mysqld");
+    /// ```
+    #[derive(Serialize, Deserialize)]
+    pub enum Server {
+        /// MariaDB 10.11.
+        #[serde(rename = "mariadb-10")]
+        MariaDb10 = "mariadb-10",
+        /// MariaDB 11.0 and later.
+        #[serde(rename = "mariadb-11")]
+        MariaDb11 = "mariadb-11",
+        /// MySQL 8.0.
+        #[serde(rename = "mysql-8.0")]
+        MySql80 = "mysql-8.0",
+        /// MySQL 8.4 and 9.
+        #[serde(rename = "mysql-8.4")]
+        MySql84 = "mysql-8.4",
+    }
 }
 
 impl Server {
-    /// Every series with advice.
-    pub const ALL: [Self; 4] = [Self::MariaDb10, Self::MariaDb11, Self::MySql80, Self::MySql84];
-
     /// `MariaDB 10.11`, ...
     #[must_use]
     pub fn title(self) -> &'static str {
@@ -63,17 +61,6 @@ impl Server {
             Self::MariaDb11 => "MariaDB 11 and later",
             Self::MySql80 => "MySQL 8.0",
             Self::MySql84 => "MySQL 8.4 and later",
-        }
-    }
-
-    /// The name on a command line: `mariadb-10`, `mariadb-11`, `mysql-8.0`, `mysql-8.4`.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::MariaDb10 => "mariadb-10",
-            Self::MariaDb11 => "mariadb-11",
-            Self::MySql80 => "mysql-8.0",
-            Self::MySql84 => "mysql-8.4",
         }
     }
 
@@ -93,14 +80,12 @@ impl Server {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_ascii_lowercase();
         let (name, version) = text.split_once(['-', ' ']).unwrap_or((&text, ""));
-        let mut numbers = version.split('.').map(str::parse::<u32>);
-        let major = match numbers.next() {
-            Some(Ok(n)) => Some(n),
-            _ if version.is_empty() => None,
-            _ => return None,
-        };
-        let minor = numbers.next().and_then(Result::ok);
-        match (name, major, minor) {
+        let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+        let major = numbers.next().flatten();
+        if major.is_none() && !version.is_empty() {
+            return None;
+        }
+        match (name, major, numbers.next().flatten()) {
             ("mariadb", None | Some(11..), _) => Some(Self::MariaDb11),
             ("mariadb", Some(10), None | Some(11)) => Some(Self::MariaDb10),
             ("mysql", Some(8), Some(0)) => Some(Self::MySql80),
@@ -137,10 +122,8 @@ pub(super) fn recommend(results: &Results, server: Server) -> Vec<Recommendation
     list.extend(a.io_capacity());
     list.push(a.flush_neighbors());
     list.extend(a.io_threads());
-    list.push(
-        Key("innodb_doublewrite", "ON")
-            .safety("no proof that a 16 KiB page cannot be torn by a power cut on this drive and file system"),
-    );
+    let torn = "no proof that a 16 KiB page cannot be torn by a power cut on this drive and file system";
+    list.push(Key("innodb_doublewrite", "ON").safety(torn));
     list
 }
 
@@ -154,15 +137,23 @@ fn loose(recommendation: Recommendation) -> Recommendation {
     Recommendation { loose: true, ..recommendation }
 }
 
-const WORKS: &str = "direct I/O works and leaves nothing in the page cache";
+/// A default that the server computes itself.
+fn computed(value: u32, recommendation: Recommendation) -> Recommendation {
+    Recommendation { value: value.to_string(), default: value.to_string(), ..recommendation }
+}
 
 impl Advice<'_> {
     /// Why direct I/O cannot be used, if the probe proved that.
     fn direct_refused(&self) -> Option<String> {
-        match &self.results.probe.direct_io {
-            Finding::Known(DirectIo::Yes) | Finding::Unknown(_) => None,
-            Finding::Known(_) => direct_works(self.results).err(),
-        }
+        let known = self.results.probe.direct_io.known().is_some();
+        direct_works(self.results).err().filter(|_| known)
+    }
+
+    /// What is known of direct I/O.
+    fn direct_words(&self) -> String {
+        direct_works(self.results)
+            .err()
+            .unwrap_or_else(|| "direct I/O works and leaves nothing in the page cache".into())
     }
 
     fn mariadb_flush_method(&self) -> Recommendation {
@@ -181,27 +172,24 @@ impl Advice<'_> {
             }
             _ => String::new(),
         };
-        KEY.probed(KEY.1, direct_works(self.results).err().unwrap_or_else(|| WORKS.into()) + &dsync)
+        KEY.probed(KEY.1, self.direct_words() + &dsync)
     }
 
     fn data_buffering(&self) -> Recommendation {
-        const KEY: Key = Key("innodb_data_file_buffering", "OFF");
-        match self.direct_refused() {
-            Some(why) => KEY.probed("ON", why),
-            None => KEY.probed("OFF", direct_works(self.results).err().unwrap_or_else(|| WORKS.into())),
-        }
+        let value = if self.direct_refused().is_some() { "ON" } else { "OFF" };
+        Key("innodb_data_file_buffering", "OFF").probed(value, self.direct_words())
     }
 
     fn log_write_through(&self) -> Recommendation {
         const KEY: Key = Key("innodb_log_file_write_through", "OFF");
         let access = if self.direct_refused().is_some() { Access::Buffered } else { Access::Direct };
-        match dsync_against_fdatasync(self.results, access) {
-            Some(p) => match p.answer {
-                Answer::More => KEY.measured("ON", dsync_words(&p)),
-                Answer::Less => KEY.measured("OFF", dsync_words(&p)),
-                Answer::Same | Answer::Unclear => KEY.kept(dsync_words(&p)),
-            },
-            None => KEY.kept("O_DSYNC was not measured against write + fdatasync"),
+        let Some(p) = dsync_against_fdatasync(self.results, access) else {
+            return KEY.kept("O_DSYNC was not measured against write + fdatasync");
+        };
+        match p.answer {
+            Answer::More => KEY.measured("ON", dsync_words(&p)),
+            Answer::Less => KEY.measured("OFF", dsync_words(&p)),
+            Answer::Same | Answer::Unclear => KEY.kept(dsync_words(&p)),
         }
     }
 
@@ -213,25 +201,21 @@ impl Advice<'_> {
     fn mysql_flush_method(&self) -> Recommendation {
         let key = Key("innodb_flush_method", if self.server == Server::MySql80 { "fsync" } else { "O_DIRECT" });
         match direct_works(self.results) {
-            Ok(()) => {
-                let mut because =
-                    "direct I/O works: data is not held twice in memory (the redo log and the binlog stay \
-                                   buffered in MySQL)"
-                        .to_owned();
-                if let Some(p) = flush_may_be_skipped(self.results) {
-                    because += &format!(
-                        "; the drive reports a write-through cache and leaving out the flush gains {}, but \
-                         O_DIRECT_NO_FSYNC is not advised: it also leaves out the file system's commit that pages \
-                         in holes (page compression), in fallocated space and in reflinked files need before a \
-                         checkpoint may pass them",
-                        p.times()
-                    );
-                }
-                key.probed("O_DIRECT", because)
-            }
-            Err(why) if self.direct_refused().is_some() => key.probed("fsync", why),
-            Err(why) => key.kept(why),
+            Ok(()) => {}
+            Err(why) if self.direct_refused().is_some() => return key.probed("fsync", why),
+            Err(why) => return key.kept(why),
         }
+        let skipped = flush_may_be_skipped(self.results).map_or_else(String::new, |p| {
+            format!(
+                "; the drive reports a write-through cache and leaving out the flush gains {}, but O_DIRECT_NO_FSYNC \
+                 is not advised: it also leaves out the file system's commit that pages in holes (page compression), \
+                 in fallocated space and in reflinked files need before a checkpoint may pass them",
+                p.times()
+            )
+        });
+        let works = "direct I/O works: data is not held twice in memory (the redo log and the binlog stay buffered in \
+                     MySQL)";
+        key.probed("O_DIRECT", format!("{works}{skipped}"))
     }
 
     fn log_buffering(&self) -> Recommendation {
@@ -239,28 +223,20 @@ impl Advice<'_> {
         if let Some(why) = self.direct_refused() {
             return KEY.probed("ON", why);
         }
-        let pairs: Vec<_> = THREADS
-            .into_iter()
-            .filter_map(|t| {
-                let [direct, buffered] = direct_and_buffered(t);
-                pair(self.results, &direct, &buffered).map(|p| (t, p))
-            })
-            .collect();
+        let pairs = THREADS.into_iter().filter_map(|t| Some((t, pair(self.results, direct_and_buffered(t))?)));
+        let pairs: Vec<_> = pairs.collect();
         if pairs.is_empty() {
             return KEY.kept("a direct log was not measured against a buffered one (run log-memory)");
         }
-        let seen: Vec<String> = pairs
-            .iter()
-            .map(|(t, p)| {
-                let word = match p.answer {
-                    Answer::More => "direct faster",
-                    Answer::Less => "direct slower",
-                    Answer::Same | Answer::Unclear => "cannot tell",
-                };
-                format!("{} {} ({word})", text::many(*t, "thread", "threads"), text::ratio(p.ratio.median))
-            })
-            .collect();
-        let seen = format!("direct log against buffered: {}", seen.join(", "));
+        let seen = pairs.iter().map(|(threads, p)| {
+            let word = match p.answer {
+                Answer::More => "direct faster",
+                Answer::Less => "direct slower",
+                Answer::Same | Answer::Unclear => "cannot tell",
+            };
+            format!("{} {} ({word})", text::many(*threads, "thread", "threads"), p.times())
+        });
+        let seen = format!("direct log against buffered: {}", seen.collect::<Vec<_>>().join(", "));
         // Buffering justifies its memory only if it wins clearly, at every measured thread count.
         if pairs.iter().all(|(_, p)| p.answer == Answer::Less && p.ratio.median < 0.9) {
             KEY.measured("ON", format!("{seen}; costs page cache up to the size of the redo log"))
@@ -280,17 +256,14 @@ impl Advice<'_> {
 
     fn extend_and_initialize(&self) -> Recommendation {
         const KEY: Key = Key("innodb_extend_and_initialize", "ON");
+        const WRITE: &str = "writing into fallocated blocks";
         let advice = match overwrite_against(self.results, Preparation::Unwritten) {
-            Some(p) if p.answer == Answer::More => KEY.measured(
-                "ON",
-                format!(
-                    "writing into fallocated blocks costs {} overwriting: let new pages be written with zeroes \
-                     ahead of use",
-                    p.times()
-                ),
-            ),
-            Some(p) => KEY.kept(p.in_words("overwriting", "writing into fallocated blocks")),
-            None => KEY.kept("writing into fallocated blocks was not measured"),
+            Some(p) if p.answer == Answer::More => {
+                let costs = format!("{WRITE} costs {} overwriting", p.times());
+                KEY.measured("ON", format!("{costs}: let new pages be written with zeroes ahead of use"))
+            }
+            Some(p) => KEY.kept(p.in_words("overwriting", WRITE)),
+            None => KEY.kept(format!("{WRITE} was not measured")),
         };
         if self.server == Server::MySql80 { loose(advice) } else { advice }
     }
@@ -302,21 +275,19 @@ impl Advice<'_> {
     /// The server itself uses at least the physical block; only a device that understates it needs a setting.
     fn mariadb_write_ahead_size(&self) -> Recommendation {
         const KEY: Key = Key("innodb_log_write_ahead_size", "512");
-        let better = pair(self.results, &log(16, Access::Direct, 4096, true), &log(16, Access::Direct, 512, true))
-            .filter(|p| p.answer == Answer::More);
-        loose(match (self.physical_block(), better) {
-            (Some(512) | None, Some(p)) => KEY.measured(
-                "4096",
-                format!(
-                    "4096-byte log writes commit {} as much as 512-byte ones, whatever block the device reports \
-                     (10.11.9, 11.4.3 and later)",
-                    p.times()
-                ),
-            ),
+        let better = pair(self.results, [4096, 512].map(|block| log(16, Access::Direct, block, true)));
+        loose(match (self.physical_block(), better.filter(|p| p.answer == Answer::More)) {
+            (Some(512) | None, Some(p)) => {
+                let times = p.times();
+                let because = format!(
+                    "4096-byte log writes commit {times} as much as 512-byte ones, whatever block the device reports \
+                     (10.11.9, 11.4.3 and later)"
+                );
+                KEY.measured("4096", because)
+            }
             (Some(physical), _) => {
                 let because = format!("the server takes the physical block by itself ({physical} bytes reported)");
-                let size = physical.clamp(512, 4096).to_string();
-                Recommendation { value: size.clone(), default: size, ..KEY.kept(because) }
+                computed(physical.clamp(512, 4096), KEY.kept(because))
             }
             (None, None) => KEY.kept("the physical block is not known and log blocks were not compared"),
         })
@@ -324,15 +295,14 @@ impl Advice<'_> {
 
     fn mysql_write_ahead_size(&self) -> Recommendation {
         const KEY: Key = Key("innodb_log_write_ahead_size", "8192");
+        const COVERS: &str = "it covers the page cache's 4096-byte pages";
         match self.physical_block() {
-            Some(bytes @ 8193..=16384) => KEY.probed(
-                "16384",
-                format!("the device writes blocks of {bytes} bytes: smaller log writes are read back to be completed"),
-            ),
-            Some(bytes) => KEY.kept(format!(
-                "it covers the page cache's 4096-byte pages and the device's {bytes}-byte blocks: no read-back"
-            )),
-            None => KEY.kept("it covers the page cache's 4096-byte pages; the device's block is not known"),
+            Some(bytes @ 8193..=16384) => {
+                let writes = format!("the device writes blocks of {bytes} bytes");
+                KEY.probed("16384", format!("{writes}: smaller log writes are read back to be completed"))
+            }
+            Some(bytes) => KEY.kept(format!("{COVERS} and the device's {bytes}-byte blocks: no read-back")),
+            None => KEY.kept(format!("{COVERS}; the device's block is not known")),
         }
     }
 
@@ -341,21 +311,19 @@ impl Advice<'_> {
     fn io_capacity(&self) -> [Recommendation; 2] {
         let (steady, burst) = if self.server == Server::MySql84 { ("10000", "20000") } else { ("200", "2000") };
         let (steady, burst) = (Key("innodb_io_capacity", steady), Key("innodb_io_capacity_max", burst));
-        match write_capacity(self.results) {
-            Ok((low, why)) => {
-                let quarter = round_down((low * 0.25).clamp(100.0, IO_CAPACITY_MAX));
-                let half = round_down((low * 0.5).clamp(200.0, 4.0 * IO_CAPACITY_MAX)).max(quarter);
-                let because = format!(
-                    "a quarter of the writes, at most {} (each page is written twice, and foreground work needs the \
-                     rest): {why}",
-                    text::count(IO_CAPACITY_MAX)
-                );
-                let pressed =
-                    format!("half of the same {} writes per second, for when the redo log fills", text::count(low));
-                [steady.measured(&quarter.to_string(), because), burst.measured(&half.to_string(), pressed)]
-            }
-            Err(why) => [steady.kept(why.clone()), burst.kept(why)],
-        }
+        let (low, why) = match write_capacity(self.results) {
+            Ok(measured) => measured,
+            Err(why) => return [steady, burst].map(|key| key.kept(why.clone())),
+        };
+        let quarter = round_down((low * 0.25).clamp(100.0, IO_CAPACITY_MAX));
+        let half = round_down((low * 0.5).clamp(200.0, 4.0 * IO_CAPACITY_MAX)).max(quarter);
+        let (low, most) = (text::count(low), text::count(IO_CAPACITY_MAX));
+        let because = format!(
+            "a quarter of the writes, at most {most} (each page is written twice, and foreground work needs the rest): \
+             {why}"
+        );
+        let pressed = format!("half of the same {low} writes per second, for when the redo log fills");
+        [steady.measured(&quarter.to_string(), because), burst.measured(&half.to_string(), pressed)]
     }
 
     fn flush_neighbors(&self) -> Recommendation {
@@ -373,21 +341,17 @@ impl Advice<'_> {
     fn io_threads(&self) -> [Recommendation; 2] {
         let deep = |d| Some((d, self.results.cell(&random_read(d))?.rate()?.median));
         let because = match [64, 32, 16].into_iter().find_map(deep) {
-            Some((depth, rate)) => format!(
-                "{depth} requests in flight reach {} reads per second, and a thread keeps up to 256 in flight with \
-                 native AIO",
-                text::count(rate)
-            ),
+            Some((depth, rate)) => {
+                let reach = format!("{depth} requests in flight reach {} reads per second", text::count(rate));
+                format!("{reach}, and a thread keeps up to 256 in flight with native AIO")
+            }
             None => "reads at depth were not measured".into(),
         };
+        let [reads, writes] =
+            [Key("innodb_read_io_threads", "4"), Key("innodb_write_io_threads", "4")].map(|k| k.kept(because.clone()));
         // MySQL 8.4 sets read threads to half the processors, at least 4.
-        let read = match self.server {
-            Server::MySql84 => (self.results.machine.cpus / 2).clamp(4, 64).to_string(),
-            Server::MariaDb10 | Server::MariaDb11 | Server::MySql80 => "4".into(),
-        };
-        let reads = Key("innodb_read_io_threads", "4").kept(because.clone());
-        let writes = Key("innodb_write_io_threads", "4").kept(because);
-        [Recommendation { value: read.clone(), default: read, ..reads }, writes]
+        let half = (self.results.machine.cpus / 2).clamp(4, 64);
+        [if self.server == Server::MySql84 { computed(half, reads) } else { reads }, writes]
     }
 }
 
@@ -398,7 +362,7 @@ mod tests {
     use crate::plan;
     use crate::sample::{self, cell};
     use crate::settings::Confidence;
-    use seawall_io::probe::{BlockDevice, WriteCache};
+    use seawall_io::probe::{BlockDevice, DirectIo, Finding, WriteCache};
 
     fn device(results: &mut Results) -> &mut BlockDevice {
         match &mut results.probe.device {

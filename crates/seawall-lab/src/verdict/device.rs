@@ -3,7 +3,8 @@
 //! - Direct I/O is judged by the contents of the page cache, not by an accepted flag.
 //! - "Rotating" is the kernel's information; a read rate that no disk can reach overrules it.
 
-use super::{Level, Writer};
+use super::Level::{CannotTell, Good, Note, Warning};
+use super::Writer;
 use crate::cell::{Access, Beside, Preparation};
 use crate::experiment::baseline::{random_read, too_fast_to_rotate};
 use crate::results::{CellResult, Results};
@@ -25,30 +26,28 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
     let fs = match &results.probe.file_system {
         Finding::Known(fs) => fs,
         Finding::Unknown(why) => {
-            w.add("file-system", Level::CannotTell, "cannot tell which file system this is", why.clone(), &[]);
-            return;
+            let sentence = "cannot tell which file system this is";
+            return w.add("file-system", CannotTell, sentence, why.clone(), &[]);
         }
     };
     let kind = &fs.kind;
-    let mut reason =
-        format!("{} is {kind} mounted at {} ({})", results.probe.path.display(), fs.mount_point.display(), fs.options);
+    let (path, mount) = (results.probe.path.display(), fs.mount_point.display());
+    let mut reason = format!("{path} is {kind} mounted at {mount} ({})", fs.options);
     let (level, sentence) = match &fs.copy_on_write {
         _ if in_memory(kind) => {
-            (Level::Warning, format!("{kind} is memory: nothing here survives a restart, nor describes a disk"))
+            (Warning, format!("{kind} is memory: nothing here survives a restart, nor describes a disk"))
         }
         Finding::Known(true) => {
             reason = format!(
                 "preallocated space is given away at the first overwrite (on btrfs, `chattr +C` on the empty \
                  directory, or another file system for the log); {reason}"
             );
-            (Level::Warning, format!("{kind} copies on write: preallocation promises nothing"))
+            (Warning, format!("{kind} copies on write: preallocation promises nothing"))
         }
-        Finding::Known(false) => {
-            (Level::Good, format!("{kind} overwrites in place: space that is written stays allocated"))
-        }
+        Finding::Known(false) => (Good, format!("{kind} overwrites in place: space that is written stays allocated")),
         Finding::Unknown(why) => {
             reason = format!("{reason}; {why}");
-            (Level::CannotTell, format!("cannot tell whether {kind} overwrites in place"))
+            (CannotTell, format!("cannot tell whether {kind} overwrites in place"))
         }
     };
     w.add("file-system", level, sentence, reason, &[]);
@@ -56,15 +55,13 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
 
 /// A direct cell that still left a large part of its writes in the page cache.
 fn direct_cell_in_cache(results: &Results) -> Option<(&CellResult, u64)> {
-    results
-        .cells
-        .iter()
-        .filter(|c| c.spec.access == Access::Direct && c.spec.beside != Beside::CachedPages)
-        // Their file was filled through the page cache on purpose.
-        .filter(|c| !matches!(c.spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait))
-        .filter_map(|c| Some((c, c.cached_bytes_max()?)))
-        .filter(|(_, cached)| *cached > (16 << 20).min((results.run.file_bytes / 10).max(1 << 20)))
-        .max_by_key(|(_, cached)| *cached)
+    let direct = results.cells.iter().filter(|c| {
+        // The file of these preparations was filled through the page cache on purpose.
+        let filled = matches!(c.spec.preparation, Preparation::ZeroFilledNow | Preparation::ZeroFilledWait);
+        c.spec.access == Access::Direct && c.spec.beside != Beside::CachedPages && !filled
+    });
+    let most = (16 << 20).min((results.run.file_bytes / 10).max(1 << 20));
+    super::most_cached(direct).filter(|(_, cached)| *cached > most)
 }
 
 fn direct_io(results: &Results, w: &mut Writer<'_>) {
@@ -72,32 +69,26 @@ fn direct_io(results: &Results, w: &mut Writer<'_>) {
     let cached = direct_cell_in_cache(results);
     let cells: Vec<&CellResult> = cached.iter().map(|(cell, _)| *cell).collect();
     let (level, sentence, reason) = match (&results.probe.direct_io, cached) {
-        (Finding::Known(DirectIo::SilentlyBuffered), _) => (
-            Level::Warning,
-            format!("this {name} accepts O_DIRECT and buffers anyway"),
-            "a trial write with O_DIRECT left its pages in the page cache: memory holds the data twice, and every cell \
-             called direct here was not"
-                .to_owned(),
-        ),
-        (Finding::Known(DirectIo::Refused), _) => (
-            Level::Warning,
-            format!("this {name} refuses O_DIRECT"),
-            "a trial open or write failed: an engine here works through the page cache, which holds the data \
-             twice".into(),
-        ),
+        (Finding::Known(DirectIo::SilentlyBuffered), _) => {
+            let reason = "a trial write with O_DIRECT left its pages in the page cache: memory holds the data twice, \
+                          and every cell called direct here was not";
+            (Warning, format!("this {name} accepts O_DIRECT and buffers anyway"), reason.into())
+        }
+        (Finding::Known(DirectIo::Refused), _) => {
+            let reason = "a trial open or write failed: an engine here works through the page cache, which holds the \
+                          data twice";
+            (Warning, format!("this {name} refuses O_DIRECT"), reason.into())
+        }
         (Finding::Known(DirectIo::Yes), Some((cell, bytes))) => {
             let size = text::bytes(bytes as f64);
             let sentence = format!("O_DIRECT passed the trial, yet {size} of page cache appeared under load");
-            (Level::Warning, sentence, format!("{}: {size} cached", cell.spec.title()))
+            (Warning, sentence, format!("{}: {size} cached", cell.spec.title()))
         }
-        (Finding::Known(DirectIo::Yes), None) => (
-            Level::Good,
-            "direct I/O works and leaves nothing in the page cache".into(),
-            "a trial write with O_DIRECT left no pages behind".into(),
-        ),
-        (Finding::Unknown(why), _) => {
-            (Level::CannotTell, "cannot tell whether direct I/O works here".into(), why.clone())
+        (Finding::Known(DirectIo::Yes), None) => {
+            let sentence = "direct I/O works and leaves nothing in the page cache";
+            (Good, sentence.into(), "a trial write with O_DIRECT left no pages behind".into())
         }
+        (Finding::Unknown(why), _) => (CannotTell, "cannot tell whether direct I/O works here".into(), why.clone()),
     };
     w.add("direct-io", level, sentence, reason, &cells);
 }
@@ -106,32 +97,30 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
     let Finding::Known(device) = &results.probe.device else { return };
     let name = &device.name;
     let model = device.model.known().map_or_else(|| name.clone(), |m| format!("{name} ({m})"));
-    let mut cells = Vec::new();
-    let (level, sentence, reason) = match (&device.rotational, too_fast_to_rotate(results)) {
-        (Finding::Known(true), Some(rate)) => {
-            cells.extend(results.cell(&random_read(1)));
-            (
-                Level::Note,
-                format!("{name} claims to rotate, but {} random reads/s: virtual or mislabelled", text::count(rate)),
-                "rotational = 1; a disk makes 80 to 250 random reads per second, and settings made for disks would \
-                 hurt",
-            )
-        }
-        (Finding::Known(true), None) => (
-            Level::Note,
-            format!("{name} is a rotating disk: each random access costs a seek"),
-            "rotational = 1; sequential work and few, big requests pay",
+    let too_fast = too_fast_to_rotate(results);
+    let (level, sentence, reason) = match (&device.rotational, too_fast) {
+        (Finding::Known(true), Some(rate)) => (
+            Note,
+            format!("{name} claims to rotate, but {} random reads/s: virtual or mislabelled", text::count(rate)),
+            "rotational = 1; a disk makes 80 to 250 random reads per second, and settings made for disks would hurt",
         ),
-        (Finding::Known(false), _) => {
-            (Level::Good, format!("{name} is solid state: random access costs no seek"), "rotational = 0")
+        (Finding::Known(true), None) => {
+            let sentence = format!("{name} is a rotating disk: each random access costs a seek");
+            (Note, sentence, "rotational = 1; sequential work and few, big requests pay")
         }
-        (Finding::Unknown(why), _) => (Level::CannotTell, format!("cannot tell whether {name} rotates"), why.as_str()),
+        (Finding::Known(false), _) => {
+            (Good, format!("{name} is solid state: random access costs no seek"), "rotational = 0")
+        }
+        (Finding::Unknown(why), _) => (CannotTell, format!("cannot tell whether {name} rotates"), why.as_str()),
     };
+    let contradicts = device.rotational.is_yes() && too_fast.is_some();
+    let cells: Vec<_> = results.cell(&random_read(1)).into_iter().filter(|_| contradicts).collect();
     w.add("rotational", level, sentence, format!("{model}: {reason}"), &cells);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Level;
     use super::super::testing::said;
     use super::*;
     use crate::{plan, sample};

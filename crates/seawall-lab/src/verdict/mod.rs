@@ -84,6 +84,7 @@ pub(crate) enum Answer {
 }
 
 /// Two measured cells and how their rates compare.
+#[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
     pub(crate) a: &'a CellResult,
     pub(crate) b: &'a CellResult,
@@ -95,24 +96,19 @@ pub(crate) struct Pair<'a> {
 }
 
 /// Compares two cells; `None` unless both were measured.
-pub(crate) fn pair<'a>(results: &'a Results, a: &CellSpec, b: &CellSpec) -> Option<Pair<'a>> {
-    let comparison = results.compare(a, b);
+pub(crate) fn pair(results: &Results, [a, b]: [CellSpec; 2]) -> Option<Pair<'_>> {
+    let comparison = results.compare(&a, &b);
     let ratio = comparison.ratio()?;
     let limited = results.run.rate.is_some();
+    let close = ratio.samples >= ROUNDS_MIN && ratio.low >= 0.9 && ratio.high <= 1.1;
     let answer = match comparison {
         // First: a real difference under 10% needs no action either.
-        _ if ratio.samples >= ROUNDS_MIN && ratio.low >= 0.9 && ratio.high <= 1.1 => {
-            if limited {
-                Answer::Unclear
-            } else {
-                Answer::Same
-            }
-        }
-        Comparison::Higher(_) => Answer::More,
-        Comparison::Lower(_) => Answer::Less,
+        _ if close && !limited => Answer::Same,
+        Comparison::Higher(_) if !close => Answer::More,
+        Comparison::Lower(_) if !close => Answer::Less,
         _ => Answer::Unclear,
     };
-    Some(Pair { a: results.cell(a)?, b: results.cell(b)?, answer, ratio, limited })
+    Some(Pair { a: results.cell(&a)?, b: results.cell(&b)?, answer, ratio, limited })
 }
 
 impl<'a> Pair<'a> {
@@ -138,31 +134,24 @@ impl<'a> Pair<'a> {
 
     /// Why there is no answer.
     fn why_unclear(&self) -> String {
+        let Estimate { low, high, samples, .. } = self.ratio;
         if self.limited {
             "the run was held to a rate that both may have met".into()
-        } else if self.ratio.samples < ROUNDS_MIN {
-            format!("only {}", text::many(self.ratio.samples as u32, "round", "rounds"))
+        } else if samples < ROUNDS_MIN {
+            format!("only {}", text::many(samples as u32, "round", "rounds"))
         } else {
-            let (low, high) = (text::ratio(self.ratio.low), text::ratio(self.ratio.high));
-            format!("the difference is inside the noise ({low} to {high})")
+            format!("the difference is inside the noise ({} to {})", text::ratio(low), text::ratio(high))
         }
     }
 
     /// Both rates, the ratio and its interval.
     pub(crate) fn reason(&self) -> String {
-        let mut out = format!(
-            "{}; {}; ratio {} ({} to {} over {})",
-            cell_rate(self.a),
-            cell_rate(self.b),
-            text::ratio(self.ratio.median),
-            text::ratio(self.ratio.low),
-            text::ratio(self.ratio.high),
-            text::many(self.ratio.samples as u32, "round", "rounds")
-        );
-        if self.a.disturbed() || self.b.disturbed() {
-            out.push_str("; other load disturbed some of these rounds");
-        }
-        out
+        let (a, b) = (cell_rate(self.a), cell_rate(self.b));
+        let [ratio, low, high] = [self.ratio.median, self.ratio.low, self.ratio.high].map(text::ratio);
+        let rounds = text::many(self.ratio.samples as u32, "round", "rounds");
+        let disturbed = self.a.disturbed() || self.b.disturbed();
+        let aside = if disturbed { "; other load disturbed some of these rounds" } else { "" };
+        format!("{a}; {b}; ratio {ratio} ({low} to {high} over {rounds}){aside}")
     }
 
     pub(crate) fn cells(&self) -> [&'a CellResult; 2] {
@@ -179,6 +168,11 @@ pub(crate) fn cell_rate(cell: &CellResult) -> String {
 /// Median latency, ns.
 pub(crate) fn p50_ns(cell: &CellResult) -> Option<f64> {
     cell.latency_ns(0.5).map(|ns| ns as f64)
+}
+
+/// The cell that held the most page cache, and how many bytes.
+pub(crate) fn most_cached<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Option<(&'a CellResult, u64)> {
+    cells.filter_map(|c| Some((c, c.cached_bytes_max()?))).max_by_key(|(_, bytes)| *bytes)
 }
 
 /// Collects verdicts of one experiment.
@@ -207,26 +201,28 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// Begins the verdict on a pair, which [`Judging::same`] writes; `names` are what is compared, for the case
-    /// that it cannot be told.
+    /// Begins the verdict on a pair, which [`Judging::same`] writes unless there is no pair; `names` are what is
+    /// compared, for the case that it cannot be told.
     pub(crate) fn compare<'w, 'p>(
         &'w mut self,
         subject: impl Into<String>,
-        pair: &'p Pair<'p>,
+        pair: impl Into<Option<Pair<'p>>>,
         names: (&str, &str),
     ) -> Judging<'w, 'a, 'p> {
-        let unclear = (pair.answer == Answer::Unclear).then(|| pair.why_unclear());
+        let pair = pair.into();
+        let unclear = pair.filter(|p| p.answer == Answer::Unclear).map(|p| p.why_unclear());
         let said = (Level::CannotTell, format!("cannot tell {} from {}", names.0, names.1));
         Judging { writer: self, subject: subject.into(), pair, unclear, said, because: String::new() }
     }
 }
 
-/// A verdict on a pair in the making: a level and a sentence for each answer.
+/// A verdict on a pair in the making: a level and a sentence for each answer. `{}` in a sentence stands for how
+/// many times faster, or slower, `a` is.
 #[must_use = "`same` writes the verdict"]
 pub(crate) struct Judging<'w, 'a, 'p> {
     writer: &'w mut Writer<'a>,
     subject: String,
-    pair: &'p Pair<'p>,
+    pair: Option<Pair<'p>>,
     /// Why it cannot be told.
     unclear: Option<String>,
     said: (Level, String),
@@ -257,8 +253,9 @@ impl Judging<'_, '_, '_> {
     }
 
     fn answer(mut self, answer: Answer, level: Level, sentence: impl Into<String>) -> Self {
-        if self.unclear.is_none() && self.pair.answer == answer {
-            self.said = (level, sentence.into());
+        if let Some(p) = self.pair.filter(|p| self.unclear.is_none() && p.answer == answer) {
+            let times = if answer == Answer::Less { p.times_slower() } else { p.times() };
+            self.said = (level, sentence.into().replace("{}", &times));
         }
         self
     }
@@ -266,6 +263,7 @@ impl Judging<'_, '_, '_> {
     /// If they are the same. Writes the verdict.
     pub(crate) fn same(self, level: Level, sentence: impl Into<String>) {
         let Self { writer, subject, pair, unclear, said, because } = self.answer(Answer::Same, level, sentence);
+        let Some(pair) = pair else { return };
         let same = (pair.answer == Answer::Same).then(|| "any difference is under 10%".to_owned());
         let because = Some(because).filter(|because| !because.is_empty());
         let reason: Vec<String> = [unclear.or(same), Some(pair.reason()), because].into_iter().flatten().collect();
@@ -276,6 +274,14 @@ impl Judging<'_, '_, '_> {
 /// The file system's name for sentences: `ext4`, or `file system` when unknown.
 pub(crate) fn file_system_word(results: &Results) -> &str {
     results.probe.file_system.known().map_or("file system", |fs| fs.kind.as_str())
+}
+
+/// The device's model and name, such as `Imaginary SSD 1TB (nvme0n1)`.
+pub(crate) fn device_words(results: &Results) -> String {
+    results.probe.device.known().map_or_else(
+        || "no block device".to_owned(),
+        |d| d.model.known().map_or_else(|| d.name.clone(), |m| format!("{m} ({})", d.name)),
+    )
 }
 
 #[cfg(test)]
@@ -316,7 +322,7 @@ mod tests {
     fn small_limited_and_disturbed_differences() {
         let (a, b) = (plan::random_read(1), plan::random_read(2));
         let run = |times: f64| sample::results(vec![sample::cell(a, 1e4 * times), sample::cell(b, 1e4)]);
-        let answer = |r: &Results| pair(r, &a, &b).unwrap().answer;
+        let answer = |r: &Results| pair(r, [a, b]).unwrap().answer;
         // Real, but needs no action.
         assert_eq!(answer(&run(1.05)), Answer::Same);
         assert_eq!(answer(&run(1.2)), Answer::More);
@@ -325,7 +331,7 @@ mod tests {
         let mut limited = run(1.0);
         limited.run.rate = Some(1e4);
         assert_eq!(answer(&limited), Answer::Unclear);
-        assert!(pair(&limited, &a, &b).unwrap().in_words("a", "b").contains("held to a rate"));
+        assert!(pair(&limited, [a, b]).unwrap().in_words("a", "b").contains("held to a rate"));
         limited = run(0.5);
         limited.run.rate = Some(1e4);
         assert_eq!(answer(&limited), Answer::Less);
@@ -339,6 +345,6 @@ mod tests {
         // A round without a rate takes its partner with it, and does not shift the others.
         let mut r = run(2.0);
         r.cells[0].rounds[0].seconds = 0.0;
-        assert_eq!(pair(&r, &a, &b).unwrap().ratio.samples, 5);
+        assert_eq!(pair(&r, [a, b]).unwrap().ratio.samples, 5);
     }
 }

@@ -1,164 +1,109 @@
 //! Verdicts about the run itself: complete, undisturbed, long enough, tested by a power cut.
 
-use super::{Level, Writer};
-use crate::results::Results;
+use super::Level::{CannotTell, Good, NotTested, Note, Warning};
+use super::Writer;
+use crate::results::{Plateau, Results};
 use crate::sustain::{self, Shape};
 use crate::text;
 
 pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
     durability(results, w);
-    if results.complete {
-        if !results.cells.is_empty() {
-            w.add("complete", Level::Good, "every planned cell was tried", cells_planned(results), &[]);
-        }
-    } else {
-        w.add(
-            "complete",
-            Level::Warning,
-            "the run was interrupted: the verdicts rest on the cells measured so far",
-            cells_planned(results),
-            &[],
-        );
+    let skipped = results.skipped.len();
+    let planned = format!("{} cells measured, {skipped} skipped; {}", results.measured(), results.run.command);
+    if !results.complete {
+        let sentence = "the run was interrupted: the verdicts rest on the cells measured so far";
+        w.add("complete", Warning, sentence, planned, &[]);
+    } else if !results.cells.is_empty() {
+        w.add("complete", Good, "every planned cell was tried", planned, &[]);
     }
-    if !results.skipped.is_empty() {
+    if skipped > 0 {
         let mut reason: Vec<String> =
             results.skipped.iter().take(4).map(|s| format!("{}: {}", s.title, s.reason)).collect();
-        if results.skipped.len() > 4 {
-            reason.push(format!("and {} more", results.skipped.len() - 4));
+        if skipped > 4 {
+            reason.push(format!("and {} more", skipped - 4));
         }
-        let n = results.skipped.len();
-        let sentence = if n == 1 {
-            "one cell could not be measured here".to_owned()
-        } else {
-            format!("{n} cells could not be measured here")
-        };
-        w.add("skipped", Level::Note, sentence, reason.join("; "), &[]);
+        let cells = if skipped == 1 { "one cell".to_owned() } else { format!("{skipped} cells") };
+        w.add("skipped", Note, format!("{cells} could not be measured here"), reason.join("; "), &[]);
     }
     disturbance(results, w);
-    if let Some(rate) = results.run.rate {
-        w.add(
-            "rate-limited",
-            Level::Note,
-            format!("the run was held to {} operations per second", text::count(rate)),
-            format!("--rate {}: rates are the limit's, not the drive's", text::count(rate)),
-            &[],
-        );
+    if let Some(rate) = results.run.rate.map(text::count) {
+        let reason = format!("--rate {rate}: rates are the limit's, not the drive's");
+        w.add("rate-limited", Note, format!("the run was held to {rate} operations per second"), reason, &[]);
     }
     if let Some(s) = &results.sustain {
         let plateaus = sustain::plateaus(&s.per_second);
         let (shape, sentence) = sustain::sentence(&plateaus);
         let level = match shape {
-            Shape::Held | Shape::Rising => Level::Good,
-            Shape::Capped | Shape::Uneven => Level::Warning,
-            Shape::TooShort => Level::CannotTell,
+            Shape::Held | Shape::Rising => Good,
+            Shape::Capped | Shape::Uneven => Warning,
+            Shape::TooShort => CannotTell,
         };
-        let steps: Vec<String> = plateaus
-            .iter()
-            .take(6)
-            .map(|p| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate)))
-            .collect();
+        let step = |p: &Plateau| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate));
+        let steps: Vec<String> = plateaus.iter().take(6).map(step).collect();
         let reason = format!("{}, {} s: {}", s.title, s.per_second.len(), steps.join(", "));
         w.add("sustain", level, sentence, reason, &[]);
     }
 }
 
 fn durability(results: &Results, w: &mut Writer<'_>) {
-    let Some(seen) = &results.witness else {
-        w.add(
-            "durability",
-            Level::NotTested,
-            "durability under power loss: not tested",
+    let (level, outcome, reason) = match &results.witness {
+        None => (
+            NotTested,
+            "not tested".to_owned(),
             "the only proof is pulling the plug: run `seawall witness serve` on another machine, `seawall witness \
-             run` here",
-            &[],
-        );
-        return;
+             run` here"
+                .to_owned(),
+        ),
+        Some(seen) => {
+            let [n, lost, torn] = [seen.acknowledged, seen.lost, seen.torn].map(|n| text::count(n as f64));
+            let reason = format!(
+                "{n} acknowledged before the cut; {} lost, {} torn, {} out of order; verified {}",
+                seen.lost, seen.torn, seen.reordered, seen.verified
+            );
+            if seen.acknowledged == 0 {
+                let reason = format!("no write was acknowledged before the cut; {reason}");
+                (CannotTell, "cannot tell".into(), reason)
+            } else if seen.lost + seen.torn > 0 {
+                let outcome = format!("FAILED, of {n} acknowledged writes {lost} were lost, {torn} torn");
+                (Warning, outcome, format!("do not keep a database here; {reason}"))
+            } else {
+                (Good, format!("all {n} acknowledged writes survived a power cut"), reason)
+            }
+        }
     };
-    let n = text::count(seen.acknowledged as f64);
-    let reason = format!(
-        "{n} acknowledged before the cut; {} lost, {} torn, {} out of order; verified {}",
-        seen.lost, seen.torn, seen.reordered, seen.verified
-    );
-    if seen.acknowledged == 0 {
-        let reason = format!("no write was acknowledged before the cut; {reason}");
-        w.add("durability", Level::CannotTell, "durability under power loss: cannot tell", reason, &[]);
-    } else if seen.lost + seen.torn > 0 {
-        w.add(
-            "durability",
-            Level::Warning,
-            format!(
-                "durability under power loss: FAILED, of {n} acknowledged writes {} were lost, {} torn",
-                text::count(seen.lost as f64),
-                text::count(seen.torn as f64)
-            ),
-            format!("do not keep a database here; {reason}"),
-            &[],
-        );
-    } else {
-        w.add(
-            "durability",
-            Level::Good,
-            format!("durability under power loss: all {n} acknowledged writes survived a power cut"),
-            reason,
-            &[],
-        );
-    }
+    w.add("durability", level, format!("durability under power loss: {outcome}"), reason, &[]);
 }
 
 fn disturbance(results: &Results, w: &mut Writer<'_>) {
-    let cells: Vec<_> = results.cells.iter().filter(|c| c.disturbed()).collect();
-    let measured = results.cells.iter().filter(|c| !c.rounds.is_empty()).count();
+    let measured = results.measured();
     if measured == 0 {
         return;
     }
-    if cells.is_empty() {
-        let unseen = results.cells.iter().flat_map(|c| &c.rounds).any(|r| r.foreign.io_bytes_per_s.is_none());
-        if unseen {
-            w.add(
-                "disturbed",
-                Level::CannotTell,
-                "nothing else loaded the processors; cannot tell about the disk",
-                format!(
-                    "other processes' I/O is hidden from this user (run as root); no round of {measured} cells \
-                         was above the limit for foreign CPU"
-                ),
-                &[],
-            );
-            return;
-        }
-        w.add(
-            "disturbed",
-            Level::Good,
-            "nothing else loaded the machine while it was measured",
-            format!("no round of {measured} cells was above the limit for foreign CPU and I/O"),
-            &[],
-        );
-        return;
-    }
-    let rounds = cells.iter().flat_map(|c| &c.rounds).filter(|r| r.foreign.disturbed);
-    let (mut cpu, mut io) = (0.0_f64, 0.0_f64);
-    for round in rounds {
-        cpu = cpu.max(round.foreign.cpu_cores);
-        io = io.max(round.foreign.io_bytes_per_s.unwrap_or(0.0));
-    }
-    w.add(
-        "disturbed",
-        Level::Warning,
-        format!("other load disturbed {} of {measured} cells: measure again on a quiet machine", cells.len()),
-        format!("even after repeating them; up to {cpu:.2} cores and {}/s of foreign I/O", text::bytes(io)),
-        &cells,
-    );
-}
-
-fn cells_planned(results: &Results) -> String {
-    let measured = results.cells.iter().filter(|c| !c.rounds.is_empty()).count();
-    format!("{measured} cells measured, {} skipped; {}", results.skipped.len(), results.run.command)
+    let rounds = || results.cells.iter().flat_map(|c| &c.rounds).map(|r| r.foreign);
+    let cells: Vec<_> = results.cells.iter().filter(|c| c.disturbed()).collect();
+    let (level, sentence, reason) = if !cells.is_empty() {
+        let disturbed = || rounds().filter(|foreign| foreign.disturbed);
+        let cpu = disturbed().map(|foreign| foreign.cpu_cores).fold(0.0, f64::max);
+        let io = text::bytes(disturbed().filter_map(|foreign| foreign.io_bytes_per_s).fold(0.0, f64::max));
+        let (n, busy) = (cells.len(), format!("up to {cpu:.2} cores and {io}/s of foreign I/O"));
+        let sentence = format!("other load disturbed {n} of {measured} cells: measure again on a quiet machine");
+        (Warning, sentence, format!("even after repeating them; {busy}"))
+    } else if rounds().any(|foreign| foreign.io_bytes_per_s.is_none()) {
+        let sentence = "nothing else loaded the processors; cannot tell about the disk";
+        let hidden = "other processes' I/O is hidden from this user (run as root)";
+        let reason = format!("{hidden}; no round of {measured} cells was above the limit for foreign CPU");
+        (CannotTell, sentence.into(), reason)
+    } else {
+        let reason = format!("no round of {measured} cells was above the limit for foreign CPU and I/O");
+        (Good, "nothing else loaded the machine while it was measured".into(), reason)
+    };
+    w.add("disturbed", level, sentence, reason, &cells);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Level;
     use super::super::testing::{said, verdict};
-    use super::*;
     use crate::results::{Skipped, Sustain, WitnessOutcome};
     use crate::{plan, sample};
 
