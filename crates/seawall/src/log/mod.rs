@@ -450,7 +450,8 @@ impl Log {
                     return Ok(Err(NoRoom::Buffer));
                 }
                 Err(Full::Limit(after)) => {
-                    if let Some(no_room) = self.segments.make_room(after, self.ring.head(), &self.led.0.counters)? {
+                    let (head, counters) = (self.ring.head(), &self.led.0.counters);
+                    if let Some(no_room) = self.segments.make_room(need, after, head, counters)? {
                         return Ok(Err(no_room));
                     }
                 }

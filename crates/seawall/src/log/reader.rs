@@ -291,11 +291,24 @@ impl LogReader {
             return Ok(false);
         }
         let taken = self.entries_of(&ring)?;
+        let written = ring.written;
         drop(ring);
-        if taken.is_empty() {
+        let first = taken.first_chunk().map(|bytes| Header::entry_bytes_of(*bytes));
+        let Some(first_bytes) = first else { return Ok(false) };
+        if self.at + first_bytes <= written {
+            log::warn!(
+                "the log's files end at {}, and were written up to {written} before: the power was cut, or they were put \
+                 back from an older copy. What the file of log_ring_dir has beyond is left out",
+                Lsn(self.at)
+            );
             return Ok(false);
         }
         let (start, end) = (self.at, self.at + taken.len() as u64);
+        log::info!(
+            "commits at Written: {} bytes from {} on are taken from the file of log_ring_dir",
+            end - start,
+            Lsn(start)
+        );
         let block = self.block_bytes.max(BUFFER_ALIGN);
         let (floor, blocks_end) = (start & !(block as u64 - 1), end.next_multiple_of(block as u64));
         let mut bytes = AlignedBuf::zeroed((blocks_end - floor) as usize);

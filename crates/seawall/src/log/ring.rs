@@ -65,9 +65,12 @@ struct Room {
 pub(super) enum RingMemory {
     /// In memory of this process.
     Own(AlignedBuf),
-    /// In a file (`ring_file.rs`).
+    /// In a file (`ring_file.rs`), and behind it a page that says up to where the segments have it.
     Shared(SharedMemory),
 }
+
+/// That page, bytes; it begins with the position, little-endian.
+pub(super) const MARK_BYTES: usize = 4096;
 
 impl RingMemory {
     pub(super) fn own(bytes: usize) -> Self {
@@ -80,6 +83,8 @@ pub(super) struct Ring {
     /// The ring's bytes, inside `_owner`, of which nothing else is used again: all access is through this pointer.
     memory: NonNull<u8>,
     _owner: RingMemory,
+    /// Whether [`MARK_BYTES`] are behind them.
+    has_mark: bool,
     /// A power of two.
     bytes: u64,
     /// A power of two, at most `bytes`.
@@ -177,9 +182,9 @@ impl Ring {
     /// # Panics
     /// When the sizes are not powers of two that fit each other, or `prefix` is not as long as `at` requires.
     pub(super) fn new(mut owner: RingMemory, block: usize, at: u64, prefix: &[u8]) -> (Self, GroupReader) {
-        let (memory, bytes) = match &mut owner {
-            RingMemory::Own(buf) => (NonNull::new(buf.as_mut_ptr()), buf.len()),
-            RingMemory::Shared(shared) => (Some(shared.start()), shared.len()),
+        let (memory, bytes, has_mark) = match &mut owner {
+            RingMemory::Own(buf) => (NonNull::new(buf.as_mut_ptr()), buf.len(), false),
+            RingMemory::Shared(shared) => (Some(shared.start()), shared.len() - MARK_BYTES, true),
         };
         let memory = memory.expect("an allocation is not at address zero");
         assert!(bytes.is_power_of_two() && block.is_power_of_two() && bytes >= block && bytes >= BUFFER_ALIGN);
@@ -190,6 +195,7 @@ impl Ring {
         let ring = Self {
             memory,
             _owner: owner,
+            has_mark,
             bytes: bytes as u64,
             block: block as u64,
             slots: Slots::new(at),
@@ -202,7 +208,18 @@ impl Ring {
         };
         // SAFETY: nothing else knows the ring yet; a prefix is shorter than a block.
         unsafe { ring.put(floor, prefix) };
+        ring.mark(at);
         (ring, reader)
+    }
+
+    /// Notes behind a ring in a file that the segments have everything before `written`.
+    fn mark(&self, written: u64) {
+        if self.has_mark {
+            // SAFETY: behind the ring's bytes, which are a multiple of 8 from the beginning of a page, `MARK_BYTES` are
+            // mapped as long as `_owner` lives; nothing else touches them.
+            let mark = unsafe { AtomicU64::from_ptr(self.memory.as_ptr().add(self.bytes as usize).cast()) };
+            mark.store(written.to_le(), Ordering::Release);
+        }
     }
 
     fn floor(&self, lsn: u64) -> u64 {
@@ -454,6 +471,8 @@ impl Ring {
     /// The last group is written: its room can be reused.
     pub(super) fn advance(&self, reader: &mut GroupReader) {
         assert_eq!(reader.ring, self.memory, "a reader belongs to one ring");
+        // Before the room can be used again.
+        self.mark(reader.taken);
         self.written.0.store(reader.taken, Ordering::SeqCst);
         self.wake_waiting();
     }

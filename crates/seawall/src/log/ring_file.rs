@@ -23,9 +23,13 @@
 //! 6. Each opening makes a file of its own under a name that no file has, before it points there, and fills it after
 //!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is
 //!    mapped.
-//! 7. A file that was removed while it is mapped ends with the process: from then on commits at `Written` wait for a
+//! 7. Behind the ring the file has a page with [`Log::written`](super::Log::written) ([`MARK_BYTES`]). Segments that end
+//!    before it, but for an entry across that position, have lost what they had: they were put back from an older copy,
+//!    or the power was cut. The ring is not theirs then, and nothing is taken from it.
+//! 8. A file that was removed while it is mapped ends with the process: from then on commits at `Written` wait for a
 //!    write ([`RingFile::look`]).
 
+use super::ring::MARK_BYTES;
 use super::{LogConfig, MTR_BYTES_MAX, segment_file};
 use crate::error::{Error, Result, while_locked};
 use seawall_io::{Cause, Create, Disk, File, FileClass, FileIdentity, FileOptions, FlushMethod, IoError, SharedMemory};
@@ -64,6 +68,8 @@ pub(super) struct RingFile {
 #[derive(Debug)]
 pub(super) struct OldRing {
     bytes: Vec<u8>,
+    /// What the segments had (7).
+    pub(super) written: u64,
 }
 
 /// What [`POINTER`] says.
@@ -155,11 +161,11 @@ impl OldRing {
             locked => locked?,
         }
         // A death while it was made can leave any length.
-        let len = file.len() as usize;
+        let len = (file.len() as usize).saturating_sub(MARK_BYTES);
         if !len.is_power_of_two() || len < 4 * MTR_BYTES_MAX {
             return Ok(None);
         }
-        let mut bytes = vec![0; len];
+        let mut bytes = vec![0; len + MARK_BYTES];
         file.read_at(0, &mut bytes, Cause::Recovery).inspect_err(|_| {
             log::warn!(
                 "{} may have the only copy of commits at Written of the last flush_interval. If it stays unreadable, \
@@ -167,7 +173,9 @@ impl OldRing {
                 pointer.path.display()
             );
         })?;
-        Ok(Some(Self { bytes }))
+        let mark = bytes.split_off(len);
+        let written = mark.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Ok(Some(Self { bytes, written }))
     }
 
     /// Bytes.
@@ -267,12 +275,16 @@ impl RingFile {
         let is = numbers_of(pointer.identity().map_err(refuse)?);
         let numbers = format!("{is} {:x} ", file.identity().map_err(refuse)?.inode);
         pointer.write_at(0, &[numbers.as_bytes(), relative.as_os_str().as_bytes()].concat(), Cause::Other)?;
+        // Else a power cut could leave neither pointer, and a file that no opening knows.
+        pointer.sync(Cause::Other)?;
         disk.rename(&new, &config.dir.join(POINTER))?;
-        let zeroes = vec![0; CHUNK.min(config.buffer_bytes)];
-        for at in (0..config.buffer_bytes).step_by(zeroes.len()) {
-            file.write_at(at as u64, &zeroes, Cause::Preallocate)?;
+        disk.sync_dir(&config.dir)?;
+        let len = config.buffer_bytes + MARK_BYTES;
+        let zeroes = vec![0; CHUNK.min(len)];
+        for at in (0..len).step_by(zeroes.len()) {
+            file.write_at(at as u64, &zeroes[..zeroes.len().min(len - at)], Cause::Preallocate)?;
         }
-        file.map_shared(config.buffer_bytes).map_err(refuse)
+        file.map_shared(len).map_err(refuse)
     }
 
     /// Whether the file was there when it was last looked for.

@@ -454,9 +454,9 @@ impl Segments {
         self.shelf.count()
     }
 
-    /// An admission up to `after` exceeded the limit: makes the file it needs, or returns what has to happen
-    /// first. `None`: try again.
-    pub(super) fn make_room(&self, after: u64, head: u64, counters: &Counters) -> Result<Option<NoRoom>> {
+    /// An admission of `need` bytes up to `after` exceeded the limit: makes the file it needs, or returns what has to
+    /// happen first. `None`: try again.
+    pub(super) fn make_room(&self, need: u64, after: u64, head: u64, counters: &Counters) -> Result<Option<NoRoom>> {
         let mut counted = false;
         loop {
             let state = self.state.lock();
@@ -467,9 +467,9 @@ impl Segments {
             let checkpoint = |lsn: u64| NoRoom::Checkpoint(Lsn(lsn.min(head)));
             let ring = state.checkpoint + state.capacity() - self.bytes;
             if after > ring {
-                // Not even a checkpoint at the head would do: the existing files cannot hold such a
-                // mini-transaction.
-                if after.saturating_sub(head) > state.capacity() - self.bytes {
+                // Not even a checkpoint at the head would do, when nothing else is admitted: the existing files cannot
+                // hold such a mini-transaction. (What is admitted before it ends without its help.)
+                if need > state.capacity() - self.bytes {
                     let path = path_of(&self.dir, state.next_number());
                     let kept_free_bytes = self.shelf.how().reserve_bytes;
                     return Err(Error::NoSpace { path, needed_bytes: self.bytes, kept_free_bytes });

@@ -276,3 +276,19 @@ fn the_reserve_is_for_what_the_log_cannot_do_without() {
     work(&log, 10, false).unwrap();
     assert!(files(&log) > 3);
 }
+
+/// Room that other threads have and have not used yet is not a full disk.
+#[test]
+fn room_that_others_hold_is_waited_for() {
+    let capacity = (64 << 10) + 4 * MTR_BYTES_MAX as u64;
+    let machine = Machine { buffer_bytes: 16 * MTR_BYTES_MAX, ..Machine::new(40) };
+    let (_process, log) = machine.create();
+    log.set_capacity(capacity).unwrap();
+    let held: Vec<_> = (0..3).map(|_| log.try_admit(MTR_BYTES_MAX).unwrap().unwrap()).collect();
+    match log.try_admit(MTR_BYTES_MAX) {
+        Ok(Err(NoRoom::Checkpoint(lsn))) => assert!(lsn <= log.head()),
+        other => panic!("{other:?}"),
+    }
+    drop(held);
+    assert!(log.try_admit(MTR_BYTES_MAX).unwrap().is_ok());
+}

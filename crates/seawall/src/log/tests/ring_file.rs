@@ -243,6 +243,52 @@ fn a_copy_leaves_the_ring_to_the_original() {
     assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2, (0..20).map(|i| body(i, 60)).collect::<Vec<_>>());
 }
 
+/// Files from before what the ring has seen written: what came after them stays away, the ring's entries too (7).
+#[test]
+fn files_put_back_from_an_older_copy_do_not_get_what_came_after_them() {
+    let machine = machine(16);
+    let (process, log) = machine.create();
+    written(&log, 0..10);
+    log.flush_to(log.head()).unwrap();
+    copy_to("/old", &machine.disk);
+    written(&log, 10..20);
+    log.flush_to(log.head()).unwrap();
+    written(&log, 20..30);
+    process.crash_by(SimDisk::process_crash);
+    let open = |dir: &str| {
+        let config = LogConfig { dir: dir.into(), ..machine.config(2) };
+        let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
+        let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
+        reader.with_ring(&disk, &config).unwrap();
+        let mut bodies = 0;
+        while let Some(entry) = reader.next().unwrap() {
+            bodies += usize::from(!entry.body.is_empty());
+        }
+        bodies
+    };
+    assert_eq!(open("/old"), 10);
+    assert_eq!(open(DIR), 30);
+}
+
+/// A power cut right after an opening leaves no file that no opening knows.
+#[test]
+fn a_power_cut_leaves_no_ring_behind() {
+    let machine = Machine { ring_dir: Some(DIR.into()), ..machine(17) };
+    let (process, log) = machine.create();
+    written(&log, 0..10);
+    process.crash_by(SimDisk::process_crash);
+    for seed in 0..20 {
+        let machine = machine.fork(seed);
+        let (process, log, _) = machine.reopen(FIRST_LSN, 2).unwrap();
+        drop(log);
+        process.crash_by(SimDisk::power_cut);
+        let (_process, _log, _) = machine.reopen(FIRST_LSN, 3).unwrap();
+        let rings = machine.disk.list(DIR.as_ref()).unwrap();
+        let rings: Vec<_> = rings.iter().filter(|path| path.extension().is_some_and(|e| e == "ring")).collect();
+        assert_eq!(rings.len(), 1, "{rings:?}");
+    }
+}
+
 /// Another file has the name of the ring: it is neither taken nor removed (5).
 #[test]
 fn a_file_of_the_same_name_is_not_the_ring() {
@@ -283,7 +329,7 @@ fn an_unreadable_segment_beside_the_ring_loses_nothing() {
     }
 }
 
-/// The file loses its name while it is mapped (7).
+/// The file loses its name while it is mapped (8).
 #[test]
 fn a_ring_that_was_removed_is_not_relied_on() {
     let machine = machine(12);
