@@ -215,9 +215,10 @@ impl Ring {
     /// Notes behind a ring in a file that the segments have everything before `written`.
     fn mark(&self, written: u64) {
         if self.has_mark {
-            // SAFETY: behind the ring's bytes, which are a multiple of 8 from the beginning of a page, `MARK_BYTES` are
-            // mapped as long as `_owner` lives; nothing else touches them.
-            let mark = unsafe { AtomicU64::from_ptr(self.memory.as_ptr().add(self.bytes as usize).cast()) };
+            // SAFETY: behind the ring's bytes `MARK_BYTES` are mapped as long as `_owner` lives.
+            let mark = unsafe { self.memory.as_ptr().add(self.bytes as usize) };
+            // SAFETY: a multiple of 8 from the beginning of a page; nothing else touches these bytes.
+            let mark = unsafe { AtomicU64::from_ptr(mark.cast()) };
             mark.store(written.to_le(), Ordering::Release);
         }
     }
