@@ -434,8 +434,14 @@ bool Row_codec::init(TABLE *table, const Layouts &layouts) {
       auto field = fields.find(number);
       Column column{};
       if (field != fields.end()) {
-        column.field = field->second;
+        Field *is = column.field = field->second;
         missing.erase(number);
+        bool is_blob = is->flags & BLOB_FLAG;
+        column.optional = how_to_pass_over(is, &column.dropped) && !is_blob && !is_indexed(table, is);
+        column.same = !is_blob && (column.dropped.fixed || is->real_type() == MYSQL_TYPE_VARCHAR);
+        column.index = is->field_index;
+        column.at = is->offset(table->record[0]);
+        column.room = is->pack_length();
       } else {
         auto dropped = layouts.dropped.find(number);
         if (dropped == layouts.dropped.end()) return false;
@@ -499,19 +505,18 @@ static bool read_length(Field_blob *field, const uchar **from, const uchar *end,
   return field->get_length(to) > APART_FROM;
 }
 
-static bool pass_over(const Layouts::Dropped &dropped, bool apart, const uchar **from, const uchar *end) {
-  size_t len = dropped.fixed;
+/* The bytes of a column at `from`; SIZE_MAX if there are not so many. */
+static inline size_t bytes_of(const Layouts::Dropped &how, bool apart, const uchar *from, const uchar *end) {
+  size_t left = end - from, len = how.fixed;
   if (len == 0) {
-    if ((size_t)(end - *from) < dropped.prefix) return false;
-    for (uint32_t i = 0; i < dropped.prefix && !apart; i++) len |= (size_t)(*from)[i] << (8 * i);
-    *from += dropped.prefix;
+    if (left < how.prefix) return SIZE_MAX;
+    for (uint32_t i = 0; i < how.prefix && !apart; i++) len |= (size_t)from[i] << (8 * i);
+    len += how.prefix;
   }
-  if ((size_t)(end - *from) < len) return false;
-  *from += len;
-  return true;
+  return len <= left ? len : SIZE_MAX;
 }
 
-bool Row_codec::decode(const uchar *from, size_t len, uchar *record) const {
+bool Row_codec::decode(const uchar *from, size_t len, uchar *record, const MY_BITMAP *wanted) const {
   my_ptrdiff_t offset = record - m_table->record[0];
   const uchar *end = from + len;
   if (len < 1 || *from == 0 || *from > m_layouts.size()) return false;
@@ -527,15 +532,24 @@ bool Row_codec::decode(const uchar *from, size_t len, uchar *record) const {
     memcpy(record + at, m_table->s->default_values + at, field->pack_length_in_rec());
   };
   for (const Column &column : layout.columns) {
-    bool apart = is_set(column.apart_bit), read;
+    bool passed = !column.field || (column.optional && wanted && !bitmap_is_set(wanted, column.index));
     if (is_set(column.null_bit)) {
-      if (column.field) set_null(column.field);
+      if (!passed) set_null(column.field);
       continue;
     }
-    if (!column.field) read = pass_over(column.dropped, apart, &from, end);
-    else if (apart) read = read_length(static_cast<Field_blob *>(column.field), &from, end, offset);
-    else read = read_column(column.field, &from, end, offset);
-    if (!read) return false;
+    bool apart = is_set(column.apart_bit);
+    if (passed || column.same) {
+      size_t bytes = bytes_of(column.dropped, apart, from, end);
+      if (bytes == SIZE_MAX) return false;
+      if (!passed) {
+        if (bytes > column.room) return false;
+        if (column.null_bit >= 0) column.field->set_notnull(offset);
+        memcpy(record + column.at, from, bytes);
+      }
+      from += bytes;
+    } else if (!(apart ? read_length(static_cast<Field_blob *>(column.field), &from, end, offset) : read_column(column.field, &from, end, offset))) {
+      return false;
+    }
   }
   for (const auto &missing : layout.missing) {
     const std::string &bytes = missing.second.bytes;
@@ -567,6 +581,7 @@ bool how_to_pass_over(const Field *field, Layouts::Dropped *how) {
   case MYSQL_TYPE_ENUM:
   case MYSQL_TYPE_SET: how->fixed = field->pack_length(); return true;
   case MYSQL_TYPE_VARCHAR: how->prefix = static_cast<const Field_varstring *>(field)->length_bytes; return true;
+  case MYSQL_TYPE_STRING: how->prefix = field->field_length > 255 ? 2 : 1; return true;
   case MYSQL_TYPE_TINY_BLOB:
   case MYSQL_TYPE_BLOB:
   case MYSQL_TYPE_MEDIUM_BLOB:

@@ -121,8 +121,9 @@ public:
   bool init(TABLE *table, const Layouts &layouts);
   void encode(const uchar *record, Bytes *to) const;
   /* Returns false if the bytes are not a row of this table. BLOBs in `record` point into `from`, or into the codec;
-     those that are stored apart are unread. */
-  bool decode(const uchar *from, size_t len, uchar *record) const;
+     those that are stored apart are unread. Columns that are neither `wanted` nor in an index may be left as they are;
+     null: all are wanted. */
+  bool decode(const uchar *from, size_t len, uchar *record, const MY_BITMAP *wanted = nullptr) const;
   bool has_blobs() const { return m_blobs; }
   const std::vector<Long_column> &long_columns() const { return m_long; }
 
@@ -131,7 +132,10 @@ private:
     Field *field; /* null: it was dropped */
     int null_bit;  /* -1: never NULL */
     int apart_bit; /* -1: never stored apart */
-    Layouts::Dropped dropped;
+    Layouts::Dropped dropped; /* how it is passed over */
+    bool optional; /* it may be left as it is in a record that does not want it */
+    bool same;     /* a row has the bytes of the record, as many as a value has */
+    uint index, at, room; /* its number, its place in a record, and its bytes there */
   };
   struct Layout {
     std::vector<Column> columns;

@@ -51,3 +51,26 @@ start transaction;
 insert into p values (2, 2);
 rollback;
 select * from p;
+
+-- Statements that read some of the columns, of all types, in all layouts.
+create table some (id int primary key, a char(100), b varchar(300), c tinyint, d decimal(20,5), e char(10) not null default 'e', f double, g bit(11), h enum('x','y','z'),
+  i set('a','b','c'), j time(3), k datetime(6), l timestamp(2) null, m year, n date, o bigint unsigned, p blob, q json, r binary(7), s inet6, t uuid, u float, v mediumint) default charset utf8mb4;
+insert into some select seq, if(seq % 5, repeat('ä', seq % 100), null), if(seq % 7, repeat('ö', seq % 300), null), seq % 100, seq / 7, concat('e', seq % 9), seq / 3, seq, 1 + seq % 3, seq % 8,
+  sec_to_time(seq + 0.125), '2020-01-01' + interval seq second, if(seq % 4, '2020-01-01' + interval seq minute, null), 1901 + seq % 200, '2020-01-01' + interval seq day, seq * 1000000007,
+  repeat('p', seq % 200), json_array(seq), left(seq, 7), concat('::', hex(seq)), concat('00000000-0000-0000-0000-', lpad(hex(seq), 12, '0')), seq / 9, -seq from seq_1_to_600;
+select c, r from some where id between 3 and 9;
+select e, left(b, 3), h, s from some where id in (5, 7, 35);
+select sum(c), sum(d), min(e), max(f), bit_or(g), max(h), min(i), max(j), min(k), max(l), min(m), max(n), sum(o), sum(length(p)), max(q), min(r), max(s), min(t), sum(u), sum(v) from some;
+select a from some where b is null and id < 40;
+select length(a), t from some where v < -590 order by k desc;
+select x.e, y.r from some x join some y on y.id = x.id + 1 where x.c = 50 order by x.id;
+select e, count(*), sum(v) from some group by e order by e;
+alter table some drop column a, add column a int default 5 first, drop column r, algorithm = instant;
+insert into some (id, b, e) values (1000, 'b', 'new');
+select id, e, a, s from some where id in (1, 5, 600, 1000);
+select a, v, t, n from some where id in (1, 5, 600, 1000);
+update some set e = 'changed' where id in (5, 1000);
+select sum(c), sum(d), min(e), max(f), bit_or(g), max(h), min(i), max(j), min(k), max(l), min(m), max(n), sum(o), sum(length(p)), max(q), max(s), min(t), sum(u), sum(v), sum(length(b)), sum(a) from some;
+alter table some drop column e, drop column t, drop column s, algorithm = instant;
+select b, h, j from some where id in (2, 7, 1000);
+check table some;
