@@ -614,9 +614,9 @@ impl Log {
     /// Changes how the log is flushed, while it is in use. Commits wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when earlier writes cannot be made durable. With [`Error::Io`] nothing is lost;
-    /// some segments may already be flushed the new way, which is safe: each file knows what its own writes
-    /// need.
+    /// [`Error::Poisoned`] when earlier writes cannot be made durable. With [`Error::Io`] nothing is lost, and segments
+    /// are flushed as before; an open one that could not be changed back is flushed the new way, which is safe: each
+    /// file knows what its own writes need.
     pub fn set_method(&self, method: FlushMethod) -> Result<()> {
         self.health.check()?;
         self.while_no_thread_writes(|| self.segments.set_method(method))

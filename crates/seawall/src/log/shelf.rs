@@ -3,7 +3,7 @@
 //! 1. A segment is open at most once, and one thread at a time opens it: a second descriptor would conflict
 //!    with the lock of the first.
 //! 2. Beyond [`KEPT`] open segments, the least recently used ones that are not in use are closed. The writer
-//!    uses a segment until its writes are flushed (`writer.rs`, `Pen::dirty`), so no descriptor is closed
+//!    uses a segment until its writes are flushed (`writer.rs`, `LeaderState::dirty`), so no descriptor is closed
 //!    that could still report a failed write (trap 18).
 //! 3. A segment that is not open is not locked itself (trap 7), but protected: the control file is locked as
 //!    long as the database is open; no write to the segment is in flight, because the log is written by
@@ -130,11 +130,24 @@ impl Shelf {
     /// Changes how segments are flushed: open ones and those opened later. No thread may be writing to them.
     ///
     /// # Errors
-    /// As [`File::set_method`]: a fatal error means that earlier writes may be lost.
+    /// As [`File::set_method`]: a fatal error means that earlier writes may be lost. After another error segments are
+    /// flushed as before, but for an open one that cannot be changed back either.
     pub(super) fn set_method(&self, method: FlushMethod) -> seawall_io::Result<()> {
-        self.how.lock().method = method;
-        let files: Vec<Arc<File>> = self.open.lock().files.iter().map(|(_, file)| file.clone()).collect();
-        files.iter().try_for_each(|file| file.set_method(method).map(drop))
+        let before = std::mem::replace(&mut self.how.lock().method, method);
+        let files: Vec<Arc<File>> = {
+            let mut open = self.open.lock();
+            // One that is being opened may have begun with the method before.
+            while !open.opening.is_empty() {
+                self.opened.wait(&mut open);
+            }
+            open.files.iter().map(|(_, file)| file.clone()).collect()
+        };
+        let changed = files.iter().try_for_each(|file| file.set_method(method).map(drop));
+        if changed.is_err() {
+            self.how.lock().method = before;
+            files.iter().for_each(|file| drop(file.set_method(before)));
+        }
+        changed
     }
 
     pub(super) fn set_reserve(&self, bytes: u64) {

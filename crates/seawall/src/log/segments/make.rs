@@ -1,6 +1,6 @@
 //! Making segments: background work keeps some ready, and an admission makes the one that it needs.
 
-use super::{Broken, Job, SEGMENTS_MIN, Segments, State};
+use super::{Broken, Job, SEGMENTS_MIN, Segments, State, window};
 use crate::error::{Error, Result};
 use crate::log::segment_file::{no_space, path_of};
 use crate::log::shelf::is_not_now;
@@ -191,9 +191,12 @@ impl Segments {
             let files_max = (state.capacity_bytes / self.bytes).max(SEGMENTS_MIN);
             let ahead = state.open_end.saturating_sub(promised / self.bytes + 1);
             let is_there = !state.spares.is_empty() || state.open_end < state.next_number();
+            // Log that is promised and not written yet has its open files: no more of them before it is written.
+            let many = state.open_end >= state.writing + window(self.bytes);
+            let short = ahead < AHEAD && !many;
             if matches!(state.job, Job::Busy) {
                 Need::Nothing
-            } else if ahead < AHEAD && !matches!(state.job, Job::Idle) {
+            } else if short && !matches!(state.job, Job::Idle) {
                 // A job in progress continues, paced as long as there is a file ahead.
                 if ahead > 0 && matches!(state.job, Job::Filling(..)) {
                     if now < state.due {
@@ -203,7 +206,7 @@ impl Segments {
                     state.due = now + delay;
                 }
                 Need::Make
-            } else if ahead < AHEAD && (is_there || state.total() < files_max) {
+            } else if short && (is_there || state.total() < files_max) {
                 let full = state.full_since.is_some_and(|since| now.saturating_sub(since) < FULL_AGAIN);
                 if full && !is_there { Need::Nothing } else { Need::Make }
             } else {

@@ -292,3 +292,37 @@ fn room_that_others_hold_is_waited_for() {
     drop(held);
     assert!(log.try_admit(MTR_BYTES_MAX).unwrap().is_ok());
 }
+
+/// Background work makes files for log that is promised, which can be far beyond what is written.
+#[test]
+fn few_segments_are_open_while_nothing_is_written() {
+    let machine = Machine { buffer_bytes: 16 << 20, ..Machine::new(42) };
+    let (_process, log) = machine.create();
+    let mut most = 0;
+    for i in 0..100 {
+        append(&log, &body(i, 60_000));
+        tend_all(&log);
+        most = most.max(log.segments.open_count());
+    }
+    assert!(most <= 26, "{most} segments were open at once");
+}
+
+/// The method of flushing is changed for all segments or, after an error, for none.
+#[test]
+fn a_method_that_cannot_be_set_is_not_in_effect() {
+    let machine = Machine::new(41);
+    let (_process, log) = machine.create();
+    work(&log, 5, false).unwrap();
+    assert!(log.segments.open_count() > 1);
+    machine.disk.inject(Fault::new(FaultKind::Errno(EMFILE)).on(Op::Open).nth(2).once());
+    let error = log.set_method(FlushMethod::Fsync).unwrap_err();
+    assert!(matches!(&error, Error::Io(e) if e.errno() == Some(EMFILE)), "{error}");
+    let before = log.head().0 / machine.segment_bytes;
+    while log.head().0 / machine.segment_bytes < before + 4 {
+        work(&log, 1, true).unwrap();
+        assert_eq!(log.mode().requested, FlushMethod::ODirect, "at {}", log.head());
+    }
+    log.set_method(FlushMethod::Fsync).unwrap();
+    work(&log, 9, true).unwrap();
+    assert_eq!(log.mode().requested, FlushMethod::Fsync);
+}
