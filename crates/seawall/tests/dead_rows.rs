@@ -397,3 +397,69 @@ fn a_queue_loses_nothing_and_gives_nothing_twice() {
         assert_eq!(db.check().unwrap(), []);
     }
 }
+
+/// A cursor stands before dead rows while compaction moves its leaf: its copy says nothing of the leaf that is there now.
+#[test]
+fn a_moved_leaf_is_not_taken_for_the_copy_of_a_cursor() {
+    const ROWS: u32 = 6_000;
+    for locking in [false, true] {
+        let db = unpurged();
+        let tree = db.create_tree("t").unwrap();
+        for row in (0..ROWS).map(|row| row * 2_477 % ROWS) {
+            db.transact(|tx| tx.put(&tree, &row.to_be_bytes(), b"twenty bytes of value")).unwrap();
+        }
+        let starts: Vec<u32> = (100..ROWS - 100).step_by(200).collect();
+        db.transact(|tx| {
+            for row in starts.iter().flat_map(|start| start + 1..=start + 40) {
+                tx.delete(&tree, &row.to_be_bytes())?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        let reader = db.begin().unwrap();
+        let mut cursors = Vec::new();
+        for start in &starts {
+            let mut cursor = reader.cursor(&tree, CursorOptions::default());
+            assert!(cursor.seek(Seek::AtLeast(&start.to_be_bytes())).unwrap());
+            cursors.push(cursor);
+        }
+        let done = db.compact(&tree).unwrap().done;
+        assert!(done.moved > 20, "{done:?}");
+        db.transact(|tx| starts.iter().try_for_each(|start| tx.insert(&tree, &(start + 20).to_be_bytes(), b"new")))
+            .unwrap();
+        for (cursor, start) in cursors.iter_mut().zip(&starts) {
+            assert!(cursor.next().unwrap());
+            assert_eq!(cursor.key(), (start + 41).to_be_bytes(), "deleted in its snapshot, and inserted after it");
+        }
+        let tx = db.begin().unwrap();
+        let lock = locking.then_some(LockMode::Shared);
+        for start in &starts {
+            let mut cursor = tx.cursor(&tree, CursorOptions { lock, ..CursorOptions::default() });
+            assert!(cursor.seek(Seek::After(&start.to_be_bytes())).unwrap());
+            assert_eq!(cursor.key(), (start + 20).to_be_bytes(), "locking {locking}, from {start}");
+        }
+        let (key, end) = (starts[0].to_be_bytes(), (starts[0] + 41).to_be_bytes());
+        assert_eq!(tx.range(&tree, &key[..]..&end[..]).count(), 2);
+    }
+}
+
+/// A transaction at read committed has several views: what one of them finds dead beside the transaction's own deletions
+/// can be alive in an older one.
+#[test]
+fn dead_rows_beside_ones_own_are_not_passed_over_by_an_older_view() {
+    let db = unpurged();
+    let tree = db.create_tree("t").unwrap();
+    fill(&db, &tree, 300);
+    let mut tx = begin(&db, LEVELS[0]);
+    tx.delete(&tree, &201u32.to_be_bytes()).unwrap();
+    let mut kept = tx.cursor(&tree, CursorOptions::default());
+    assert!(kept.seek(Seek::AtLeast(&99u32.to_be_bytes())).unwrap());
+    db.transact(|tx| (100..=200u32).try_for_each(|row| tx.delete(&tree, &row.to_be_bytes()).map(drop))).unwrap();
+    let mut newer = tx.cursor(&tree, CursorOptions::default());
+    assert!(newer.seek(Seek::AtLeast(&100u32.to_be_bytes())).unwrap());
+    assert_eq!(newer.key(), 202u32.to_be_bytes());
+    for row in 100..=200u32 {
+        assert!(kept.seek(Seek::AtLeast(&row.to_be_bytes())).unwrap());
+        assert_eq!(kept.key(), row.to_be_bytes(), "in the view of the cursor");
+    }
+}

@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use seawall::{
-    Access, Background, BackupAnswer, BackupOptions, CursorOptions, Database, Env, Error, Isolation, Options,
-    RangeOrder, Seek, Task, TemporaryOptions, Transaction, Tree, TxOptions, Xid,
+    Access, Background, BackupAnswer, BackupOptions, BuildOptions, CursorOptions, Database, Env, Error, Isolation,
+    Options, RangeOrder, Seek, Task, TemporaryOptions, Transaction, Tree, TxOptions, Xid,
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,6 +182,14 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
         assert!(cursor.seek(Seek::First).unwrap());
         let mut range = reader.iter(&tree);
         assert!(range.next().unwrap().is_ok());
+        let deleting: *mut Transaction = Box::into_raw(Box::new(db.begin().unwrap()));
+        // SAFETY: as above.
+        let mut deleter = unsafe { &mut *deleting }.cursor_mut(&tree, CursorOptions::default());
+        assert!(deleter.seek(Seek::First).unwrap());
+        let building: *mut Transaction = Box::into_raw(Box::new(db.begin().unwrap()));
+        // SAFETY: as above.
+        let mut builder = unsafe { &mut *building }.tree_builder("built", BuildOptions::default()).unwrap();
+        (0..3_000u32).for_each(|row| builder.push(&row.to_be_bytes(), &[7; 100]).unwrap());
         // A transaction ended since has made these read views stale: the last drop would take the lock of the
         // active set.
         db.transact(|tx| tx.put(&tree, b"later", b"v")).unwrap();
@@ -190,12 +198,18 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
         let mut handles = Some((db, tree, ends, live, commit, polled));
         // Moved into the child's copy of the handles, and back out of the parent's.
         let (mut cursor, mut range) = (Some(cursor), Some(range));
+        let (mut deleter, mut builder) = (Some(deleter), Some(builder));
         in_child(dir.path(), &mut handles, |(db, tree, ends, live, commit, mut polled)| {
             let (mut cursor, mut range) = (cursor.take().unwrap(), range.take().unwrap());
             refuses(&db, &tree);
             is_refused("cursor", cursor.next());
             is_refused("cursor", cursor.value().map(<[u8]>::to_vec));
             is_refused("range", range.next().unwrap());
+            let (mut deleter, mut builder) = (deleter.take().unwrap(), builder.take().unwrap());
+            is_refused("cursor delete", deleter.delete());
+            (3_000..9_000u32).for_each(|row| is_refused("push", builder.push(&row.to_be_bytes(), &[7; 100])));
+            is_refused("finish", builder.finish());
+            drop(deleter);
             is_refused("poll", polled.poll().unwrap());
             is_refused("wait", polled.wait());
             drop(commit);
@@ -204,8 +218,10 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
             for (tx, end) in ends.into_iter().zip(0..) {
                 transaction_refuses(tx, &tree, end);
             }
-            // SAFETY: the cursor and the range are gone.
-            drop(unsafe { Box::from_raw(owned) });
+            for tx in [owned, deleting, building] {
+                // SAFETY: their borrowers are gone.
+                drop(unsafe { Box::from_raw(tx) });
+            }
             drop((live, tree, db));
             // Its threads would wait in queues behind copies of the parent's.
             is_refused("open", Database::open_with(&path, options()));
@@ -216,9 +232,11 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
             assert!(files(&path) == before, "the child has written");
         }
 
-        drop((cursor, range));
-        // SAFETY: as in the child.
-        drop(unsafe { Box::from_raw(owned) });
+        drop((cursor, range, deleter, builder));
+        for tx in [owned, deleting, building] {
+            // SAFETY: as in the child.
+            drop(unsafe { Box::from_raw(tx) });
+        }
         let (db, tree, left, mut live, commit, polled) = handles.expect("the parent's copy");
         ends = left;
         commit.wait().unwrap();

@@ -10,6 +10,7 @@
 
 use super::Tree;
 use super::node::Node;
+use super::sample::still_in_file;
 use super::search::Toward;
 use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result, Stop};
@@ -201,9 +202,9 @@ impl Tree {
         let mut prefetcher = Prefetcher::of(wanted.iter().copied());
         for page in wanted {
             prefetcher.next_is_due(pool, usize::MAX);
-            let held = pool.retry(|| pool.shared(page))?;
+            let held = still_in_file(pool, page, pool.retry(|| pool.shared(page)))?;
             // The page may be another tree's by now: then it is ignored.
-            samples.extend(self.open_child(&held, page, 0).ok().map(|node| node.count()));
+            samples.extend(held.and_then(|held| self.open_child(&held, page, 0).ok().map(|node| node.count())));
             prefetcher.came_to(page);
         }
         Ok(())

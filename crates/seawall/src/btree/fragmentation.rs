@@ -9,6 +9,7 @@
 
 use super::edit::elidable_bytes;
 use super::node::{Node, capacity};
+use super::sample::still_in_file;
 use super::{Damaged, Tree};
 use crate::buffer::{Pool, Prefetcher};
 use crate::error::Result;
@@ -138,9 +139,9 @@ impl Tree {
                 let page = pool.shared(leaf)?;
                 let Ok(node) = self.open_child(&page, leaf, 0) else { return Ok(None) };
                 Ok(Some((used(&node, horizon)?, node.count())))
-            })?;
+            });
             prefetcher.came_to(leaf);
-            if let Some((used, entries)) = looked {
+            if let Some((used, entries)) = still_in_file(pool, leaf, looked)?.flatten() {
                 fill.leaves += 1;
                 fill.used_bytes += used;
                 fill.entries += entries;

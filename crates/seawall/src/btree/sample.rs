@@ -6,15 +6,23 @@
 //! 2. A tree with no more leaves than requested is visited whole.
 //! 3. Only the branches on the way to these leaves are read; the leaves themselves are read concurrently.
 //!    Each is copied: no latch is held while the caller examines it.
-//! 4. The tree may change meanwhile: the leaves are of several moments. A page that is another tree's by then
-//!    is left out.
+//! 4. The tree may change meanwhile: the leaves are of several moments. A page that is another tree's by then,
+//!    or has gone with the end of the file, is left out.
 
 use super::Tree;
 use super::node::Node;
 use crate::buffer::{Pool, Prefetcher};
-use crate::error::{Result, Stop};
+use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 use std::ops::Bound;
+
+/// What was read of a page that was named a moment ago; `None` if the end of the file was cut off with it meanwhile.
+pub(super) fn still_in_file<T>(pool: &Pool, page: PageId, read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(Error::Corrupt(_)) if page.0 >= pool.file_pages() => Ok(None),
+        read => read.map(Some),
+    }
+}
 
 impl Tree {
     /// Calls `visit` for up to about `count` leaves in key order, each with the number of leaves that it
@@ -48,9 +56,9 @@ impl Tree {
                 copy.clear();
                 copy.extend_from_slice(&page);
                 Ok(self.open_child(&page, leaf, 0).is_ok())
-            })?;
+            });
             prefetcher.came_to(leaf);
-            if is_ours {
+            if still_in_file(pool, leaf, is_ours)?.unwrap_or(false) {
                 visit(&Node::open(&copy)?, weight)?;
             }
         }

@@ -63,6 +63,7 @@ impl Txn {
     /// [`Error::RowsOutOfOrder`], [`Error::DuplicateRow`], [`Error::KeyTooLong`], [`Error::ValueTooLong`],
     /// [`Error::NoSpace`], [`Error::Poisoned`], reading errors; [`Error::Usage`] after any of them.
     pub fn build_push(&mut self, building: &mut Building, key: &[u8], value: &[u8]) -> Result<()> {
+        self.here()?;
         if building.failed {
             return Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()));
         }
@@ -91,6 +92,7 @@ impl Txn {
     /// # Errors
     /// As [`Txn::build_push`]; the tree is rolled back then.
     pub fn build_finish(&mut self, mut building: Building) -> Result<Arc<TreeState>> {
+        self.here()?;
         let finished = if building.failed {
             Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()))
         } else {

@@ -43,8 +43,9 @@ pub(super) enum For {
     /// Views with this serial number or a later one, and readers of the latest versions: the deletions are
     /// committed.
     Views(u64),
-    /// The transaction that made some of the deletions, and has not ended.
-    Only(TxnId),
+    /// The transaction that made some of the deletions, and has not ended: its views with this serial number or a later
+    /// one. At read committed it can have several, and the other deletions are not in the older ones.
+    Only(TxnId, u64),
     /// Its locking scans: its snapshot may be older than other deletions.
     OnlyLocking(TxnId),
 }
@@ -53,13 +54,13 @@ impl For {
     fn serves(self, sight: Sight) -> bool {
         match self {
             Self::Views(serial) => sight.view.is_none_or(|view| view >= serial),
-            Self::Only(txn) => txn == sight.me,
+            Self::Only(txn, serial) => txn == sight.me && sight.view.is_none_or(|view| view >= serial),
             Self::OnlyLocking(txn) => txn == sight.me && sight.locks,
         }
     }
 
     fn is_only(self, txn: TxnId) -> bool {
-        self == Self::Only(txn) || self == Self::OnlyLocking(txn)
+        matches!(self, Self::Only(of, _) | Self::OnlyLocking(of) if of == txn)
     }
 }
 
@@ -283,6 +284,7 @@ fn insert(runs: &mut Vec<Run>, lo: Vec<u8>, hi: Option<Vec<u8>>, serves: For) {
     let rank = |run: &Run| match (run.serves, serves) {
         (of, _) if of == serves => Some(u64::MAX),
         (For::Views(of), For::Views(serial)) if of <= serial => Some(of),
+        (For::Only(other, of), For::Only(txn, serial)) if other == txn && of <= serial => Some(of),
         _ => None,
     };
     if runs.iter().any(|run| rank(run).is_some() && run.covers(&lo, hi.as_ref())) {
@@ -314,7 +316,6 @@ fn insert(runs: &mut Vec<Run>, lo: Vec<u8>, hi: Option<Vec<u8>>, serves: For) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[derive(Debug, Clone)]
     enum Step {
@@ -328,7 +329,7 @@ mod tests {
     fn serves() -> impl Strategy<Value = For> {
         prop_oneof![
             (0..6u64).prop_map(For::Views),
-            (1..3u64).prop_map(|txn| For::Only(TxnId(txn))),
+            (1..3u64, 0..6u64).prop_map(|(txn, serial)| For::Only(TxnId(txn), serial)),
             (1..3u64).prop_map(|txn| For::OnlyLocking(TxnId(txn))),
         ]
     }
@@ -361,34 +362,26 @@ mod tests {
         fn only_what_is_dead_is_passed_over(steps in prop::collection::vec(step(), 1..60)) {
             let dead = Dead::default();
             // Keys of one byte, and the readers that each is dead for.
-            let mut known: BTreeSet<(u8, u64, u8)> = BTreeSet::new();
-            let code = |serves: For| match serves {
-                For::Views(serial) => (serial, 0),
-                For::Only(txn) => (txn.0, 1),
-                For::OnlyLocking(txn) => (txn.0, 2),
-            };
+            let mut known: Vec<(u8, For)> = Vec::new();
             for step in steps {
                 match step {
                     Step::Add(lo, hi, serves) => {
                         dead.add(vec![lo], hi.map(|hi| vec![hi]), serves);
-                        let (number, kind) = code(serves);
-                        known.extend((lo..hi.unwrap_or(u8::MAX)).map(|key| (key, number, kind)));
+                        known.extend((lo..hi.unwrap_or(u8::MAX)).map(|key| (key, serves)));
                     }
                     Step::Revive(key) => {
                         dead.revive(&[key]);
-                        known.retain(|&(at, ..)| at != key);
+                        known.retain(|&(at, _)| at != key);
                     }
                     Step::Forget(txn) => {
                         dead.forget(TxnId(txn));
-                        known.retain(|&(_, number, kind)| kind == 0 || number != txn);
+                        known.retain(|(_, serves)| !serves.is_only(TxnId(txn)));
                     }
                     Step::Committed(txn, serial) => {
                         dead.committed(TxnId(txn), serial);
-                        let of_txn = |kind: u8, number: u64| kind != 0 && number == txn;
-                        known = known
-                            .into_iter()
-                            .map(|(key, number, kind)| if of_txn(kind, number) { (key, serial, 0) } else { (key, number, kind) })
-                            .collect();
+                        for (_, serves) in known.iter_mut().filter(|(_, serves)| serves.is_only(TxnId(txn))) {
+                            *serves = For::Views(serial);
+                        }
                     }
                     Step::Ask(from, included, forward, sight) => {
                         let bound = [from];
@@ -403,11 +396,7 @@ mod tests {
                             Some(Beyond::End) => (0..from + u8::from(included)).collect(),
                         };
                         for key in passed {
-                            let is_known = known.iter().any(|&(at, number, kind)| at == key && match kind {
-                                0 => For::Views(number).serves(sight),
-                                1 => For::Only(TxnId(number)).serves(sight),
-                                _ => For::OnlyLocking(TxnId(number)).serves(sight),
-                            });
+                            let is_known = known.iter().any(|&(at, serves)| at == key && serves.serves(sight));
                             prop_assert!(is_known, "{} is not dead for {:?}", key, sight);
                         }
                     }

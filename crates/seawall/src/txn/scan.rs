@@ -298,6 +298,7 @@ impl Scan<&mut Txn> {
     /// # Errors
     /// [`Error::Usage`] when it stands on none; those of [`Txn::change`]: it still stands on the entry then.
     pub fn delete(&mut self) -> Result<bool> {
+        self.admitted()?;
         self.state.delete(self.txn)
     }
 }
@@ -437,8 +438,8 @@ impl ScanState {
                 Ok(())
             }
             _ => {
-                let why = "the transaction was rolled back to a savepoint, and what the cursor stands on may be gone \
-                    with it: seek again";
+                let why = "the transaction was rolled back to a savepoint or has given up its snapshot, and what the \
+                    cursor stands on may be gone with it: seek again";
                 Err(Error::Usage(why.into()))
             }
         }
@@ -586,13 +587,13 @@ impl ScanState {
             (entry.is_deleted() && reader.sees_entry(entry)).then_some(me != TxnId::NONE && entry.writer == me)
         };
         let (lo, hi, own) = stretch(&node, slot..slot + 1, true, is_dead)?;
-        // No page is read for this.
-        let Ok(leaf) = pool.shared(page) else { return Ok(()) };
-        if page::lsn(&leaf) == lsn {
+        // By a descent, which reads no page: a leaf that was moved leaves its former page as it is in the copy.
+        let Ok(leaf) = self.tree.at.leaf_shared(pool, self.cursor.key()) else { return Ok(()) };
+        if page::number(&leaf) == page && page::lsn(&leaf) == lsn {
             if own {
                 by.txn.note_dead_in(&self.tree);
             }
-            let serves = if own { For::Only(me) } else { For::Views(view.serial()) };
+            let serves = if own { For::Only(me, view.serial()) } else { For::Views(view.serial()) };
             self.tree.dead.add(lo, hi, serves);
         }
         Ok(())

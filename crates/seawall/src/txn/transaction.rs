@@ -342,8 +342,9 @@ impl Txn {
     pub fn begin_statement(&mut self) {
         self.owner.next_statement();
         if self.options.isolation == Isolation::ReadCommitted && self.engine.instance.is_here() {
-            let view = Arc::new(self.engine.active.view());
-            *self.view.borrow_mut() = Some(view);
+            // Cursors of the statement before hold back purge no longer.
+            self.give_up_views();
+            *self.view.get_mut() = Some(Arc::new(self.engine.active.view()));
         }
     }
 
@@ -367,6 +368,8 @@ impl Txn {
     /// belong to another view than the next.
     pub(super) fn give_up_snapshot(&mut self) {
         self.give_up_views();
+        // Purge may free the long values that the cursors have reached.
+        self.undone += 1;
         self.changes += 1;
         self.changed.fill(self.changes);
     }
