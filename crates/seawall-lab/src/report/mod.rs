@@ -13,7 +13,7 @@ mod tests;
 
 use crate::cell::{Access, Experiment, Preparation, Sync};
 use crate::evidence::{Line, Lines, Panel, Point};
-use crate::experiment::{Published, definition, published, source, verdicts};
+use crate::experiment::{Published, published, source, texts, verdicts};
 use crate::plan;
 use crate::results::{CellResult, Plateau, Results};
 use crate::settings::recommend;
@@ -152,9 +152,8 @@ fn tiles(results: &Results) -> String {
 fn list(said: &[Verdict], level: Level, folded: bool) -> String {
     let Shown { class, icon, heading, .. } = shown(level);
     let cards = said.iter().filter(|v| v.level == level).map(|v| {
-        let link = v
-            .experiment
-            .map_or_else(String::new, |e| format!(r##" <a href="#{}">{}</a>"##, e.short(), definition(e).menu));
+        let link =
+            v.experiment.map_or_else(String::new, |e| format!(r##" <a href="#{}">{}</a>"##, e.short(), texts(e).menu));
         let headline =
             format!(r#"<span class="icon" aria-hidden="true">{icon}</span>{}"#, escape(&capitalised(&v.sentence)));
         let reason = format!("<p>{}{link}</p>", escape(&v.reason));
@@ -211,8 +210,8 @@ fn section(id: &str, title: &str, question: &str, panels: &[Panel]) -> String {
 /// The evidence of an experiment, and its publication; empty if nothing was measured.
 fn experiment(results: &Results, experiment: Experiment) -> String {
     let mut shown = panels(results, experiment);
-    let (short, d) = (experiment.short(), definition(experiment));
-    let mut title = d.title.to_owned();
+    let (short, d) = (experiment.short(), texts(experiment));
+    let mut title = d.title.clone();
     if let Some(source) = source(experiment).filter(|_| !shown.is_empty()) {
         let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
         let figures = published_table(experiment, &note);
@@ -220,7 +219,7 @@ fn experiment(results: &Results, experiment: Experiment) -> String {
         shown.extend(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
         title = format!("{} · {title}", short.to_uppercase());
     }
-    section(short, &title, d.question, &shown)
+    section(short, &title, &d.question, &shown)
 }
 
 /// The published rates, by threads where they were published so.
@@ -228,7 +227,7 @@ fn published_table(experiment: Experiment, note: &str) -> Option<Panel> {
     let figures = published(experiment);
     let row = |p: &Published, n: usize| {
         let rates = (0..n).map(|i| text::or_missing(p.rates.get(i), |rate| text::count(*rate)));
-        std::iter::once(p.what.to_owned()).chain(rates).collect()
+        std::iter::once(p.what.clone()).chain(rates).collect()
     };
     let (head, n): (&[_], _) = match figures.iter().any(|p| p.rates.len() > 1) {
         true => (&["per second, by threads", "1", "2", "4", "8", "16"], Published::THREADS.len()),
@@ -335,9 +334,8 @@ fn sustained(results: &Results) -> Option<Panel> {
 }
 
 fn every_cell(results: &Results) -> String {
-    let table = |e: Experiment| {
-        Some(format!("<h3>{}</h3>{}", escape(definition(e).menu), plot::table(&table::cells(results, e)?)))
-    };
+    let table =
+        |e: Experiment| Some(format!("<h3>{}</h3>{}", escape(&texts(e).menu), plot::table(&table::cells(results, e)?)));
     let (tables, note) = (Experiment::ALL.into_iter().filter_map(table).collect::<String>(), table::CELLS_NOTE);
     if tables.is_empty() {
         return tables;
@@ -375,8 +373,8 @@ fn sources(results: &Results) -> String {
         .into_iter()
         .filter_map(|e| Some((e, source(e)?)))
         .map(|(e, s)| {
-            let address = s.address.map_or_else(String::new, |a| format!(r#" <a href="{a}">{a}</a>"#));
-            format!("<li><b>{}</b> {}.{address}</li>", e.short().to_uppercase(), escape(s.citation))
+            let address = s.address.as_ref().map_or_else(String::new, |a| format!(r#" <a href="{a}">{a}</a>"#));
+            format!("<li><b>{}</b> {}.{address}</li>", e.short().to_uppercase(), escape(&s.citation))
         })
         .collect();
     format!(
