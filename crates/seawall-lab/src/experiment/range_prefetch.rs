@@ -82,13 +82,6 @@ fn by_tree(results: &Results, w: &mut Writer<'_>) {
     }
 }
 
-fn tree_name(tree: KeyOrder) -> &'static str {
-    match tree {
-        KeyOrder::InOrder => "an ordered tree",
-        KeyOrder::Fragmented => "a fragmented tree",
-    }
-}
-
 /// 16 KiB pages that a cell read from the device a second, over the disk's random reads at depth 32.
 fn share_of_disk(results: &Results, cell: &CellResult) -> Option<f64> {
     let disk = results.cell(&random_read(32))?.rate()?.median;
@@ -111,7 +104,7 @@ fn with_device(results: &Results, p: &Pair<'_>) -> String {
 fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let specs = [Ahead::Adaptive, Ahead::None].map(|ahead| range_prefetch(tree, Access::Direct, ahead, 1));
     let Some(p) = pair(results, specs) else { return };
-    let (over, device) = (tree_name(tree), with_device(results, &p));
+    let (over, device) = (tree.words(), with_device(results, &p));
     w.compare("adaptive", p, vars![tree, over, device]);
 }
 
@@ -135,7 +128,7 @@ fn share(results: &Results, w: &mut Writer<'_>) {
 fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let specs = [Access::Direct, Access::Buffered].map(|access| range_prefetch(tree, access, Ahead::None, 1));
     let Some(p) = pair(results, specs) else { return };
-    let (over, device) = (tree_name(tree), with_device(results, &p));
+    let (over, device) = (tree.words(), with_device(results, &p));
     w.compare("direct", p, vars![tree, over, device]);
 }
 
@@ -143,7 +136,7 @@ fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>
 fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let spec = |queries| range_prefetch(tree, Access::Direct, Ahead::Adaptive, queries);
     let most = QUERIES[QUERIES.len() - 1];
-    let over = tree_name(tree);
+    let over = tree.words();
     let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.rate()?.median)));
     let by_queries = QUERIES.into_iter().filter_map(rate).collect::<Vec<_>>().join(", ");
     w.compare("parallel", pair(results, [most, 1].map(spec)), vars![tree, most, over, by_queries]);
@@ -155,7 +148,7 @@ fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let rate = |pages: u32| Some((pages, results.cell(&spec(Ahead::Window(pages)))?.rate()?.median));
     let rates: Vec<(u32, f64)> = WINDOWS.into_iter().filter_map(rate).collect();
     let Some(&(best, _)) = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-    let over = tree_name(tree);
+    let over = tree.words();
     let by_window: Vec<String> = rates.iter().map(|(pages, rate)| format!("{pages}: {}", text::count(*rate))).collect();
     let by_window = by_window.join(", ");
     let p = pair(results, [Ahead::Adaptive, Ahead::Window(best)].map(spec));
@@ -173,7 +166,7 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
     let mut panels = Vec::new();
     for tree in TREES {
-        let over = tree_name(tree);
+        let over = tree.words();
         panels.push(one_query(results, tree));
         let (mut cells, mut fixed): (Vec<Measured<'_>>, Vec<Measured<'_>>) = (Vec::new(), Vec::new());
         for cell in results.cells_of(Experiment::RangePrefetch) {
@@ -207,7 +200,7 @@ fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
         Some(if let Some(base) = base { bar.relative(base, text::ratio, published) } else { bar })
     });
     Panel::bars(
-        format!("One query at a time, {}", tree_name(tree)),
+        format!("One query at a time, {}", tree.words()),
         "Queries per second; ratios are to direct reads without prefetch.",
         bars.collect(),
     )

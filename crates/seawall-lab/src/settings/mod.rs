@@ -31,8 +31,6 @@ words! {
     /// let advice = recommend(&sample::results(vec![]));
     /// assert!(advice.seawall.iter().all(|r| r.confidence != Confidence::Measured));
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Confidence {
         /// A difference outside the noise, or a rate with its interval.
         Measured = "measured",

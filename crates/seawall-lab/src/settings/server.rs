@@ -21,7 +21,6 @@ use crate::results::Results;
 use crate::text::{self, Var, vars};
 use crate::verdict::{Answer, pair};
 use crate::words;
-use serde::{Deserialize, Serialize};
 
 /// InnoDB writes at this pace even without pressure; a higher rate flushes dirty pages that would be changed
 /// again soon.
@@ -35,20 +34,20 @@ words! {
     /// assert!(Server::ALL.iter().all(|&server| Server::parse(server.word()) == Some(server)));
     /// assert_eq!(Server::MySql84.group(), "mysqld");
     /// ```
-    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
+    #[derive(PartialOrd, Ord)]
     pub enum Server {
         /// MariaDB 10.11.
         #[serde(rename = "mariadb-10")]
-        MariaDb10 = "mariadb-10",
+        MariaDb10 = "mariadb-10" | "MariaDB 10.11",
         /// MariaDB 11.0 and later.
         #[serde(rename = "mariadb-11")]
-        MariaDb11 = "mariadb-11",
+        MariaDb11 = "mariadb-11" | "MariaDB 11 and later",
         /// MySQL 8.0.
         #[serde(rename = "mysql-8.0")]
-        MySql80 = "mysql-8.0",
+        MySql80 = "mysql-8.0" | "MySQL 8.0",
         /// MySQL 8.4 and 9.
         #[serde(rename = "mysql-8.4")]
-        MySql84 = "mysql-8.4",
+        MySql84 = "mysql-8.4" | "MySQL 8.4 and later",
     }
 }
 
@@ -56,12 +55,7 @@ impl Server {
     /// `MariaDB 10.11`, ...
     #[must_use]
     pub fn title(self) -> &'static str {
-        match self {
-            Self::MariaDb10 => "MariaDB 10.11",
-            Self::MariaDb11 => "MariaDB 11 and later",
-            Self::MySql80 => "MySQL 8.0",
-            Self::MySql84 => "MySQL 8.4 and later",
-        }
+        self.words()
     }
 
     /// Parses a name or a version, in any case: `mariadb-10.11`, `mariadb 11.8`, `mysql-8.0.36`, `mariadb`

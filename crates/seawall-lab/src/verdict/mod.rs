@@ -31,8 +31,7 @@ words! {
     /// assert_eq!(levels[0], Level::Warning, "what to act on comes first");
     /// assert_eq!(Level::CannotTell.to_string(), "cannot tell");
     /// ```
-    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(PartialOrd, Ord)]
     pub enum Level {
         /// Needs action.
         Warning = "warning",
