@@ -133,13 +133,24 @@ pub(crate) use vars;
 
 /// `template` with the value of each `{name}` in its place.
 pub(crate) fn fill(template: &str, vars: &[Var<'_>]) -> String {
+    fill_with(template, vars, |value| value)
+}
+
+/// The same for HTML: the value of `{name}` is escaped, that of `{=name}` is HTML.
+pub(crate) fn fill_html(template: &str, vars: &[Var<'_>]) -> String {
+    fill_with(template, vars, |value| escape(&value))
+}
+
+fn fill_with(template: &str, vars: &[Var<'_>], show: impl Fn(String) -> String) -> String {
     let (mut out, mut rest) = (String::new(), template);
     while let Some((before, named)) = rest.split_once('{') {
         let (name, after) = named.split_once('}').unwrap_or((named, ""));
-        let value = vars.iter().find(|(known, _)| *known == name);
+        let bare = name.strip_prefix('=').unwrap_or(name);
+        let value = vars.iter().find(|(known, _)| *known == bare).map(|(_, value)| value.to_string());
         debug_assert!(value.is_some(), "{name} has no value in: {template}");
+        let value = value.unwrap_or_default();
         out += before;
-        out += &value.map_or_else(String::new, |(_, value)| value.to_string());
+        out += &if bare == name { show(value) } else { value };
         rest = after;
     }
     out + rest

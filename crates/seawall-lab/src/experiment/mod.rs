@@ -2,8 +2,8 @@
 //! publication, published figures and words.
 //!
 //! - To add one: a variant of `Experiment` (`cell.rs`) with its stable ids, two files here, of
-//!   which one defines `EXPERIMENT`, and an arm in `definition`. The compiler demands the arm; plan, table, report, summary
-//!   and `--only` follow.
+//!   which one defines `EXPERIMENT`, and an arm in `definition`. The compiler demands the arm; plan, table,
+//!   report, summary and `--only` follow.
 //! - A file imports other experiments' cells if its verdict needs them, never this registry.
 
 pub(crate) mod append_overwrite;
