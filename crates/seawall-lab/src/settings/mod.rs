@@ -5,6 +5,7 @@
 //! - No recommendation trades durability for speed: doublewrite stays on; Seawall skips a flush only if the
 //!   drive reports no volatile cache, other servers never; the commit level is never changed.
 //! - Every line states the measurement it is based on.
+//! - The Rust files decide what was found; defaults, values and reasons by finding are in `reasons.toml`.
 
 mod seawall;
 mod server;

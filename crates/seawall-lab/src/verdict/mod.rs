@@ -1,5 +1,6 @@
 //! What a verdict is, and how two cells are compared. The verdicts themselves are in `experiment/`, one file
-//! an experiment; those about the run and the device are in this folder.
+//! an experiment; those about the run and the device are in this folder. Their words are in the TOML files beside
+//! them (`says.rs`).
 //!
 //! - A verdict is a pure function of [`Results`]; without a measured cell there is no verdict on it.
 //! - A sentence has at most 15 words; the numbers are in the reason.
