@@ -6,7 +6,8 @@
 //! - [`CellSpec::id`] is derived from the spec alone, so results of two machines can be joined by id.
 //! - Ids are stable across versions: `results.json` files are compared with `seawall lab diff` years apart.
 
-use crate::{text, words};
+use crate::text::{self, vars};
+use crate::words;
 use serde::{Deserialize, Serialize};
 
 words! {
@@ -19,8 +20,7 @@ words! {
     /// assert_eq!(short, ["base", "e1", "e2", "e3", "e4", "e5", "e6", "set"]);
     /// assert_eq!(Experiment::DirectSync.to_string(), "direct-sync");
     /// ```
-    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(PartialOrd, Ord)]
     pub enum Experiment {
         /// The device on its own: random and sequential reads and writes, on which the other verdicts rely.
         Baseline = "baseline",
@@ -83,8 +83,6 @@ words! {
     /// assert_eq!(plan::random_read(1).pattern, Pattern::RandomRead);
     /// assert_eq!(Pattern::SequentialWrite.word(), "seqwrite");
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Pattern {
         /// Random blocks read.
         RandomRead = "randread",
@@ -117,29 +115,15 @@ words! {
     /// let dontcache = CellSpec { access: Access::DontCache, ..CellSpec::new(Experiment::LogMemory) };
     /// assert!(dontcache.title().contains("RWF_DONTCACHE"));
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Access {
         /// Through the page cache.
         Buffered = "buffered",
         /// Through the page cache, pages dropped behind the writer (`posix_fadvise`).
-        Uncached = "uncached",
+        Uncached = "uncached" | "buffered, cache dropped",
         /// Through the page cache with `RWF_DONTCACHE`.
-        DontCache = "dontcache",
+        DontCache = "dontcache" | "RWF_DONTCACHE",
         /// `O_DIRECT`.
         Direct = "direct",
-    }
-}
-
-impl Access {
-    /// In words.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::Buffered => "buffered",
-            Self::Uncached => "buffered, cache dropped",
-            Self::DontCache => "RWF_DONTCACHE",
-            Self::Direct => "direct",
-        }
     }
 }
 
@@ -151,19 +135,17 @@ words! {
     /// let id = |sync| plan::direct_sync(1, 4096, sync).id();
     /// assert_eq!(id(Sync::RwfDsync), id(Sync::None).replace("nosync", "rwf-dsync"));
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Sync {
         /// Nothing.
-        None = "nosync",
+        None = "nosync" | "",
         /// `fdatasync` after the write.
-        Fdatasync = "fdatasync",
+        Fdatasync = "fdatasync" | "fdatasync {per}",
         /// `fsync` after the write.
-        Fsync = "fsync",
+        Fsync = "fsync" | "fsync {per}",
         /// `RWF_DSYNC` on the write.
-        RwfDsync = "rwf-dsync",
+        RwfDsync = "rwf-dsync" | "RWF_DSYNC {per}",
         /// The file opened with `O_DSYNC`.
-        ODsync = "o-dsync",
+        ODsync = "o-dsync" | "O_DSYNC",
     }
 }
 
@@ -175,27 +157,25 @@ words! {
     /// let fresh = plan::extend(Preparation::Unwritten, Access::Buffered, Sync::Fdatasync);
     /// assert_eq!(fresh.title(), "write 8K into fallocated space, buffered, fdatasync each, 1 thread");
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Preparation {
         /// Every block is written and synced long before.
-        Written = "overwrite",
+        Written = "overwrite" | "overwrite {size}",
         /// An empty file that grows with each write.
-        Append = "append",
+        Append = "append" | "append {size}",
         /// `posix_fallocate`: size set, extents unwritten.
-        Unwritten = "unwritten",
+        Unwritten = "unwritten" | "write {size} into fallocated space",
         /// `fallocate(KEEP_SIZE)`: blocks reserved beyond the end, size grows with each write.
-        KeepSize = "keepsize",
+        KeepSize = "keepsize" | "append {size} into reserved space",
         /// `fallocate(FALLOC_FL_WRITE_ZEROES)`: written extents without writing.
-        WriteZeroes = "writezeroes",
+        WriteZeroes = "writezeroes" | "overwrite {size} after WRITE_ZEROES",
         /// A used file, renamed and overwritten from its start, as a log segment is recycled.
-        Recycled = "recycled",
+        Recycled = "recycled" | "overwrite {size}, recycled file",
         /// Zero-filled through the page cache, overwritten at once (published case 3).
-        ZeroFilledNow = "zerofill-now",
+        ZeroFilledNow = "zerofill-now" | "overwrite {size} right after a zero-fill",
         /// Zero-filled through the page cache, overwritten after 20 s (published case 4).
-        ZeroFilledWait = "zerofill-wait",
+        ZeroFilledWait = "zerofill-wait" | "overwrite {size} 20 s after a zero-fill",
         /// Zero-filled by rate-limited direct writes and fsynced: what Seawall's preallocator does.
-        Preallocated = "preallocated",
+        Preallocated = "preallocated" | "overwrite {size}, preallocated by Seawall",
     }
 }
 
@@ -207,21 +187,19 @@ words! {
     /// assert!(plan::parallel(8, Beside::DroppedPages).id().ends_with("/dropped"));
     /// assert!(!plan::parallel(8, Beside::Nothing).id().contains("alone"), "nothing is not said");
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Beside {
         /// Nothing.
-        Nothing = "alone",
+        Nothing = "alone" | "",
         /// The file's pages are in the page cache while direct writes go to it.
-        CachedPages = "cached",
+        CachedPages = "cached" | "file's pages cached",
         /// The file's pages were cached and have been dropped.
-        DroppedPages = "dropped",
+        DroppedPages = "dropped" | "cached pages dropped first",
         /// Direct writes go beyond the end of the file.
-        BeyondEof = "beyond-eof",
+        BeyondEof = "beyond-eof" | "beyond the end of the file",
         /// Another thread overwrites the same file without pause; the cell's operations are fdatasyncs.
-        ContinuousWriter = "under-writes",
+        ContinuousWriter = "under-writes" | "another thread writing without pause",
         /// A rate-limited fill of another file runs at the same time.
-        PacedFill = "beside-fill",
+        PacedFill = "beside-fill" | "beside a rate-limited fill",
     }
 }
 
@@ -342,48 +320,23 @@ impl CellSpec {
         let size = size_word(self.block_bytes).to_uppercase();
         let merged = if self.log.is_some_and(|l| l.merged) { "merged" } else { "a write per record" };
         let operation = match (self.pattern, self.preparation) {
-            (Pattern::SequentialWrite, Preparation::Written) if self.queue_depth > 1 => {
-                format!("sequential {size} writes")
-            }
-            (Pattern::RandomRead, _) => format!("random {size} reads"),
-            (Pattern::SequentialRead, _) => format!("sequential {size} reads"),
-            (Pattern::Log, _) if self.block_bytes < 1024 => format!("log commits, {merged}, {size} B blocks"),
-            (Pattern::Log, _) => format!("log commits, {merged}, {size} blocks"),
-            (_, Preparation::Append) => format!("append {size}"),
-            (_, Preparation::Unwritten) => format!("write {size} into fallocated space"),
-            (_, Preparation::KeepSize) => format!("append {size} into reserved space"),
-            (_, Preparation::WriteZeroes) => format!("overwrite {size} after WRITE_ZEROES"),
-            (_, Preparation::Recycled) => format!("overwrite {size}, recycled file"),
-            (_, Preparation::ZeroFilledNow) => format!("overwrite {size} right after a zero-fill"),
-            (_, Preparation::ZeroFilledWait) => format!("overwrite {size} 20 s after a zero-fill"),
-            (_, Preparation::Preallocated) => format!("overwrite {size}, preallocated by Seawall"),
-            (Pattern::RandomWrite, Preparation::Written) if self.beside == Beside::BeyondEof => {
-                format!("{size} writes")
-            }
-            (Pattern::RandomWrite, Preparation::Written) => format!("random {size} writes"),
-            (Pattern::SequentialWrite, Preparation::Written) => format!("overwrite {size}"),
+            (Pattern::SequentialWrite, Preparation::Written) if self.queue_depth > 1 => "sequential {size} writes",
+            (Pattern::RandomRead, _) => "random {size} reads",
+            (Pattern::SequentialRead, _) => "sequential {size} reads",
+            (Pattern::Log, _) if self.block_bytes < 1024 => "log commits, {merged}, {size} B blocks",
+            (Pattern::Log, _) => "log commits, {merged}, {size} blocks",
+            (Pattern::RandomWrite, Preparation::Written) if self.beside == Beside::BeyondEof => "{size} writes",
+            (Pattern::RandomWrite, Preparation::Written) => "random {size} writes",
             // An engine cell without engine settings: only a file edited by hand contains one.
-            (_, Preparation::Written) => self.pattern.word().into(),
+            (pattern, Preparation::Written) if pattern != Pattern::SequentialWrite => pattern.word(),
+            _ => self.preparation.words(),
         };
         let per = if self.pattern == Pattern::Log { "per group" } else { "each" };
-        let sync = match self.sync {
-            Sync::None => None,
-            Sync::Fdatasync | Sync::Fsync => Some(format!("{} {per}", self.sync)),
-            Sync::RwfDsync => Some(format!("RWF_DSYNC {per}")),
-            Sync::ODsync => Some("O_DSYNC".into()),
-        };
-        let depth = (self.queue_depth > 1).then(|| format!("depth {}", self.queue_depth));
-        let beside = match self.beside {
-            Beside::Nothing => None,
-            Beside::CachedPages => Some("file's pages cached"),
-            Beside::DroppedPages => Some("cached pages dropped first"),
-            Beside::BeyondEof => Some("beyond the end of the file"),
-            Beside::ContinuousWriter => Some("another thread writing without pause"),
-            Beside::PacedFill => Some("beside a rate-limited fill"),
-        };
-        let (access, threads) = (self.access.words().into(), text::many(self.threads, "thread", "threads"));
-        let parts = [Some(operation), Some(access), sync, depth, Some(threads), beside.map(str::to_owned)];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        let depth = if self.queue_depth > 1 { format!("depth {}", self.queue_depth) } else { String::new() };
+        let threads = text::many(self.threads, "thread", "threads");
+        let parts = [operation, self.access.words(), self.sync.words(), &depth, &threads, self.beside.words()];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        text::fill(&parts.join(", "), vars![size, merged, per])
     }
 }
 

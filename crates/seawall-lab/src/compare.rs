@@ -21,8 +21,6 @@ words! {
     /// let within_noise = sample::results(vec![sample::cell(plan::random_read(1), 10_100.0)]);
     /// assert_eq!(compare(&before, &within_noise).rows[0].outcome, Outcome::CannotTell);
     /// ```
-    #[derive(Serialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Outcome {
         /// The second run is faster, outside both intervals.
         Faster = "B faster",

@@ -317,29 +317,24 @@ impl Requirement {
     }
 }
 
+/// Units of a rate, in operations per second.
+const RATE_UNITS: &[(&str, f64)] = &[("", 1.0), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("m", 1e6)];
+/// Units of a latency, in nanoseconds.
+const LATENCY_UNITS: &[(&str, f64)] =
+    &[("ns", 1.0), ("us", 1e3), ("\u{b5}s", 1e3), ("\u{3bc}s", 1e3), ("ms", 1e6), ("s", 1e9)];
+
 /// A number with the unit of a latency, to nanoseconds, or of a rate, to operations per second.
 fn parse_limit(value: &str, stat: Stat) -> Result<f64, RequireError> {
     let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let number = value[..end].parse::<f64>().ok().filter(|number| number.is_finite());
     let unit = value[end..].trim();
-    let (scale, wanted) = if stat == Stat::Rate {
-        let scale = match unit.strip_suffix("/s").unwrap_or(unit).trim_end() {
-            "" => Some(1.0),
-            "k" | "K" => Some(1e3),
-            "M" | "m" => Some(1e6),
-            _ => None,
-        };
-        (scale, "rate: write operations per second, such as 5000, 20k or 1.5M/s")
+    let (unit, units, wanted) = if stat == Stat::Rate {
+        let unit = unit.strip_suffix("/s").unwrap_or(unit).trim_end();
+        (unit, RATE_UNITS, "rate: write operations per second, such as 5000, 20k or 1.5M/s")
     } else {
-        let scale = match unit {
-            "ns" => Some(1.0),
-            "us" | "\u{b5}s" | "\u{3bc}s" => Some(1e3),
-            "ms" => Some(1e6),
-            "s" => Some(1e9),
-            _ => None,
-        };
-        (scale, "latency: write a number with ns, us, ms or s, such as 10ms")
+        (unit, LATENCY_UNITS, "latency: write a number with ns, us, ms or s, such as 10ms")
     };
+    let scale = units.iter().find(|(known, _)| *known == unit).map(|(_, scale)| scale);
     let limit = number.zip(scale).map(|(number, scale)| number * scale);
     limit.ok_or_else(|| RequireError::Value { value: value.into(), wanted })
 }

@@ -1,11 +1,8 @@
 //! Invented results for tests of computations on results. Nothing here is a measurement.
 
 use crate::cell::{Access, Ahead, Beside, CellSpec, FlushMethod, KeyOrder, Level, Pattern, Preparation, Sync};
-use crate::results::{
-    CellResult, DeviceDelta, EngineRun, FORMAT, Foreign, LATENCY_CONFIG, Machine, Results, Round, RunSettings,
-};
+use crate::results::{CellResult, DeviceDelta, EngineRun, Foreign, LATENCY_CONFIG, Results, Round};
 use histogram::{Histogram, SparseHistogram};
-use seawall_io::probe::{BlockDevice, DirectAlign, DirectIo, FileSystem, Finding, Probe, WriteCache};
 
 /// A round of `operations` in one second with latencies around their mean.
 #[must_use]
@@ -95,77 +92,15 @@ fn plausible(spec: &CellSpec) -> f64 {
     }
 }
 
-/// The probe of an imaginary NVMe drive under ext4.
-#[must_use]
-pub fn probe() -> Probe {
-    Probe {
-        path: "/srv/db".into(),
-        kernel: "6.12.0".into(),
-        file_system: Finding::Known(FileSystem {
-            kind: "ext4".into(),
-            mount_point: "/srv".into(),
-            options: "rw,relatime".into(),
-            copy_on_write: Finding::Known(false),
-            journal: Finding::Known(true),
-        }),
-        device: Finding::Known(BlockDevice {
-            name: "nvme0n1".into(),
-            volume: "nvme0n1p2".into(),
-            model: Finding::Known("Imaginary SSD 1TB".into()),
-            rotational: Finding::Known(false),
-            write_cache: Finding::Known(WriteCache::Back),
-            fua: Finding::Known(true),
-            logical_block_bytes: Finding::Known(512),
-            physical_block_bytes: Finding::Known(4096),
-            scheduler: Finding::Known("none".into()),
-            below: vec![],
-        }),
-        direct_io: Finding::Known(DirectIo::Yes),
-        direct_align: Finding::Known(DirectAlign { memory_bytes: 4, offset_bytes: 512 }),
-        direct_align_tried_bytes: Finding::Known(512),
-        atomic_writes: Finding::unknown("statx reports none"),
-        rwf_dsync: Finding::Known(true),
-        rwf_dontcache: Finding::Known(false),
-        fallocate: Finding::Known(true),
-        write_zeroes: Finding::Known(false),
-        cachestat: Finding::Known(true),
-        io_uring: Finding::Known(true),
-        io_uring_reason: "io_uring_setup and a trial read succeeded".into(),
-        memlock_bytes: Some(8 << 20),
-        free_bytes: 80 << 30,
-    }
+/// The machine, run and probe of an imaginary NVMe drive under ext4.
+fn invented() -> Results {
+    serde_json::from_str(include_str!("sample.json")).expect("sample.json holds results")
 }
 
 /// Results holding `cells`.
 #[must_use]
 pub fn results(cells: Vec<CellResult>) -> Results {
-    Results {
-        format: FORMAT,
-        seawall_version: "0.1.0".into(),
-        started: "2026-11-20T12:00:00Z".into(),
-        machine: Machine {
-            cpus: 2,
-            cpu_model: "Imaginary CPU".into(),
-            memory_bytes: 24 << 30,
-            kernel: "6.12.0".into(),
-            host: "db1".into(),
-        },
-        probe: probe(),
-        run: RunSettings {
-            full: false,
-            file_bytes: 1 << 30,
-            seed: 1,
-            io_backend: "io_uring (probed)".into(),
-            rate: None,
-            command: "seawall lab /srv/db".into(),
-        },
-        cells,
-        engine: None,
-        sustain: None,
-        witness: None,
-        complete: true,
-        skipped: vec![],
-    }
+    Results { cells, engine: None, ..invented() }
 }
 
 /// Results of a whole plan at plausible rates.
@@ -174,15 +109,7 @@ pub fn of_plan(plan: &[CellSpec]) -> Results {
     let mut results = results(plan.iter().map(|spec| cell(*spec, plausible(spec))).collect());
     if plan.iter().any(|spec| spec.engine.is_some()) {
         let seawall_toml = crate::settings::recommend(&results).to_toml();
-        results.engine = Some(EngineRun {
-            tree_bytes: 256 << 20,
-            pool_bytes: 32 << 20,
-            range_rows: 13_421,
-            rows: 100_000,
-            warehouses: 4,
-            customers: 300,
-            seawall_toml,
-        });
+        results.engine = invented().engine.map(|engine| EngineRun { seawall_toml, ..engine });
     }
     results
 }

@@ -4,6 +4,8 @@
 //! - A number that is not finite is shown as `?`.
 //! - [`escape`] is the only path by which text from a results file enters a page.
 
+use std::fmt::Display;
+
 /// A rate or a count: thousands grouped, decimals only for small values.
 #[must_use]
 pub fn count(value: f64) -> String {
@@ -118,6 +120,40 @@ pub fn escape(text: &str) -> String {
     // The ampersand first: the others add some.
     let kept = kept.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     kept.replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+/// A name and its value, for [`fill`].
+pub(crate) type Var<'a> = (&'a str, &'a dyn Display);
+
+/// The variables of a template: `vars![fs, times]`.
+macro_rules! vars {
+    ($($name:ident),* $(,)?) => { &[$((stringify!($name), &$name as &dyn ::std::fmt::Display)),*] };
+}
+pub(crate) use vars;
+
+/// `template` with the value of each `{name}` in its place.
+pub(crate) fn fill(template: &str, vars: &[Var<'_>]) -> String {
+    fill_with(template, vars, |value| value)
+}
+
+/// The same for HTML: the value of `{name}` is escaped, that of `{=name}` is HTML.
+pub(crate) fn fill_html(template: &str, vars: &[Var<'_>]) -> String {
+    fill_with(template, vars, |value| escape(&value))
+}
+
+fn fill_with(template: &str, vars: &[Var<'_>], show: impl Fn(String) -> String) -> String {
+    let (mut out, mut rest) = (String::new(), template);
+    while let Some((before, named)) = rest.split_once('{') {
+        let (name, after) = named.split_once('}').unwrap_or((named, ""));
+        let bare = name.strip_prefix('=').unwrap_or(name);
+        let value = vars.iter().find(|(known, _)| *known == bare).map(|(_, value)| value.to_string());
+        debug_assert!(value.is_some(), "{name} has no value in: {template}");
+        let value = value.unwrap_or_default();
+        out += before;
+        out += &if bare == name { show(value) } else { value };
+        rest = after;
+    }
+    out + rest
 }
 
 /// `text` broken into lines of at most `width` characters; the first starts with `first`, the others with

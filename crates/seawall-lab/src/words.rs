@@ -1,8 +1,11 @@
 //! Enums whose values have a word each: in ids, results and on command lines.
 //!
-//! The word is written once, beside the value. `Display` and `FromStr` use it, and an error lists them all.
+//! The word is written once, beside the value. `Display` and `FromStr` use it, and an error lists them all. Where
+//! titles and sentences say it otherwise, these words follow after a bar. In JSON stands the variant's name in
+//! kebab-case: a crate that uses the macro needs serde.
 
-/// Defines an enum whose values have a word each. It is `Debug`, `Copy`, `Eq` and `Hash`.
+/// Defines an enum whose values have a word each. It is `Debug`, `Copy`, `Eq`, `Hash`, `Serialize` and
+/// `Deserialize`.
 ///
 /// ```
 /// seawall_lab::words! {
@@ -11,17 +14,21 @@
 ///         /// In the order of their keys.
 ///         Ordered = "in-order",
 ///         /// In a random order.
-///         Random = "random",
+///         Random = "random" | "in any order",
 ///     }
 /// }
 /// assert_eq!((Order::Ordered.to_string(), "RANDOM".parse()), ("in-order".into(), Ok(Order::Random)));
+/// assert_eq!([Order::Ordered, Order::Random].map(Order::words), ["in-order", "in any order"]);
 /// assert_eq!("odd".parse::<Order>(), Err("\"odd\": use one of in-order, random".to_owned()));
 /// ```
 #[macro_export]
 macro_rules! words {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident {
+        $($(#[$vmeta:meta])* $variant:ident = $word:literal $(| $words:literal)?),+ $(,)?
+    }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(rename_all = "kebab-case")]
         $vis enum $name { $($(#[$vmeta])* $variant),+ }
 
         impl $name {
@@ -32,6 +39,13 @@ macro_rules! words {
             #[must_use]
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
+            }
+
+            /// Its words in a title or a sentence: those after the bar, else its word.
+            #[must_use]
+            #[allow(dead_code)]
+            $vis fn words(self) -> &'static str {
+                match self { $(Self::$variant => [$($words,)? $word][0]),+ }
             }
         }
 

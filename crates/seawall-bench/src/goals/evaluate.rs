@@ -12,8 +12,6 @@ use serde::Serialize;
 
 words! {
     /// The verdict on a goal.
-    #[derive(Serialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Verdict {
         /// It reached its threshold.
         Met = "met",

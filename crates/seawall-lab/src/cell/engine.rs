@@ -16,8 +16,6 @@ words! {
     /// assert_eq!(Level::Written.number(), 2);
     /// assert!(Level::Flushed.loss().starts_with("nothing"));
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Level {
         /// Until the log is flushed: `innodb_flush_log_at_trx_commit = 1`.
         Flushed = "flushed",
@@ -64,8 +62,6 @@ words! {
     /// assert_eq!(FlushMethod::ODsync.access(), Access::Buffered);
     /// assert_eq!(FlushMethod::ODirectDsync.word(), "o_direct_dsync");
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum FlushMethod {
         /// Through the page cache, `fdatasync`.
         Fsync = "fsync",
@@ -96,13 +92,11 @@ words! {
     /// use seawall_lab::cell::KeyOrder;
     /// assert_eq!(KeyOrder::Fragmented.word(), "fragmented");
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum KeyOrder {
         /// Rows put in key order: neighbours in the tree are neighbours in the file.
-        InOrder = "in-order",
+        InOrder = "in-order" | "an ordered tree",
         /// Rows put in random order: neighbours in the tree are scattered in the file.
-        Fragmented = "fragmented",
+        Fragmented = "fragmented" | "a fragmented tree",
     }
 }
 
@@ -113,8 +107,6 @@ words! {
     /// use seawall_lab::cell::Origin;
     /// assert_eq!(Origin::Recommended.word(), "recommended");
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Origin {
         /// The engine's own.
         Default = "default",

@@ -5,39 +5,21 @@
 //!   sync.
 //! - The stall of an unsynced zero-fill is one long operation: the maximum shows it, medians hide it.
 
-use super::definition::{Definition, Published, Source};
+use super::definition::Definition;
 use crate::cell::{Access, Beside, CellSpec, Experiment, Pattern, Preparation, Sync};
 use crate::evidence::{Bar, Panel};
 use crate::results::{CellResult, Results};
 use crate::stats::distinct;
-use crate::text;
-use crate::verdict::Level::{CannotTell, Good, Note, Warning};
-use crate::verdict::{Answer, Pair, Writer, file_system_word, pair};
+use crate::text::{self, vars};
+use crate::verdict::{Answer, Pair, Writer, data, file_system_word, pair};
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Append",
-    title: "What it costs to write where nothing was written before",
-    question: "Appending changes the file's size and extents, so each sync commits the file system's journal too.",
-    source: Some(Source {
-        citation: "Y. Matsunobu, \"Overwriting is much faster than appending\", 2009",
-        address: Some("http://yoshinorimatsunobu.blogspot.com/2009/05/overwriting-is-much-faster-than_28.html"),
-        setup: "8 KB writes with fdatasync, 131,072 times, ext3, RAID with battery-backed write cache",
-        caveat: "fallocate was not measured then: it reserves unwritten extents, whose first write costs what an \
-                 append costs.",
-    }),
-    figures: &FIGURES,
+pub(crate) static EXPERIMENT: Definition = Definition {
+    texts: LazyLock::new(|| data(include_str!("append_overwrite.toml"))),
     cells,
     conclude: &[append, prepared, preallocated, paced_fill, o_dsync],
     evidence,
 };
-
-const FIGURES: [Published; 5] = [
-    Published { what: "append to an empty file", rates: &[3086.0] },
-    Published { what: "overwrite a full file", rates: &[12_330.0] },
-    Published { what: "zero-fill, overwrite at once", rates: &[6569.0] },
-    Published { what: "zero-fill, wait 20 s, overwrite", rates: &[11_670.0] },
-    Published { what: "zfs, append or overwrite", rates: &[7000.0] },
-];
 
 /// Every preparation, with its name in plots, its colour, and the published figure of it.
 const PREPARATIONS: [(Preparation, &str, usize, Option<usize>); 9] = [
@@ -116,23 +98,22 @@ fn prepared(results: &Results, w: &mut Writer<'_>) {
     reserved(results, w, Preparation::KeepSize, "keep-size", "appending into reserved space");
     zero_fill(results, w, Preparation::ZeroFilledNow, "zero-fill-now", "at once");
     zero_fill(results, w, Preparation::ZeroFilledWait, "zero-fill-wait", "20 s later");
-    written(results, w, Preparation::WriteZeroes, "write-zeroes", "space prepared by WRITE_ZEROES");
-    written(results, w, Preparation::Recycled, "recycled", "a recycled file");
+    for (preparation, subject, what) in [
+        (Preparation::WriteZeroes, "write-zeroes", "space prepared by WRITE_ZEROES"),
+        (Preparation::Recycled, "recycled", "a recycled file"),
+    ] {
+        w.compare("written", overwrite_against(results, preparation), vars![subject, what]);
+    }
 }
 
 fn append(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = overwrite_against(results, Preparation::Append) else { return };
-    let name = file_system_word(results);
-    let flushes = |cell: &CellResult| cell.device_per_operation().and_then(|d| d.flushes);
-    let mut more = "published on ext3: 12,330 against 3,086 (4.0x)".to_owned();
-    if let (Some(over), Some(append)) = (flushes(p.a), flushes(p.b)) {
-        more += &format!("; device flushes per write: {append:.1} appending, {over:.1} overwriting");
-    }
-    w.compare("append", p, ("overwriting", "appending"))
-        .because(more)
-        .more(Warning, format!("appending costs {{}} overwriting on this {name}: preallocate, into written blocks"))
-        .less(Note, format!("appending is {{}} faster than overwriting on this {name}"))
-        .same(Good, format!("appending costs no more than overwriting on this {name}"));
+    let fs = file_system_word(results);
+    let [over, append] = p.cells().map(|cell| cell.device_per_operation().and_then(|d| d.flushes));
+    let flushes = over.zip(append).map_or_else(String::new, |(over, append)| {
+        format!("; device flushes per write: {append:.1} appending, {over:.1} overwriting")
+    });
+    w.compare("append", p, vars![fs, flushes]);
 }
 
 /// `fallocate` in its two forms: the blocks are allocated, but the first write must convert them to written
@@ -141,19 +122,8 @@ fn reserved(results: &Results, w: &mut Writer<'_>, preparation: Preparation, sub
     let Some(p) = overwrite_against(results, preparation) else { return };
     let no_better = overwrite_against(results, Preparation::Append)
         .is_some_and(|a| a.answer == Answer::More && p.ratio.median >= 0.8 * a.ratio.median);
-    w.compare(subject, p, ("overwriting", doing))
-        .because(if no_better { "hardly better than appending: fallocate alone does not preallocate" } else { "" })
-        .more(Warning, format!("{doing} costs {{}} overwriting: the blocks must be written"))
-        .less(Note, format!("{doing} is {{}} faster than overwriting"))
-        .same(Good, format!("{doing} is as good as overwriting"));
-}
-
-/// Preparations that should be as good as a written file.
-fn written(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, what: &str) {
-    w.compare(subject, overwrite_against(results, preparation), ("a file written before", what))
-        .more(Warning, format!("overwriting {what} is {{}} slower than a file written before"))
-        .less(Good, format!("overwriting {what} is {{}} faster than a file written before"))
-        .same(Good, format!("overwriting {what} is as good as a file written before"));
+    let no_better = if no_better { "hardly better than appending: fallocate alone does not preallocate" } else { "" };
+    w.compare("reserved", p, vars![subject, doing, no_better]);
 }
 
 fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, when: &str) {
@@ -161,70 +131,39 @@ fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, su
     let longest = p.cells().map(|cell| cell.latency_ns_max().unwrap_or(0));
     let [overwriting, stall] = longest.map(|ns| text::latency(ns as f64));
     let published = if preparation == Preparation::ZeroFilledNow { "6,569" } else { "11,670" };
-    let more = format!(
-        "longest write {stall} (overwriting: {overwriting}); pace a fill and fsync it before use; published \
-         {published} against 12,330"
-    );
+    let rates = p.reason();
+    let vars = vars![subject, when, overwriting, stall, published, rates];
     if longest[1] >= STALL_NS && p.answer != Answer::More {
-        let sentence = format!("after a zero-fill, overwriting {when}, a write stalled {stall}");
-        return w.add(subject, Warning, sentence, format!("{}; {more}", p.reason()), &p.cells());
+        return w.say("zero-fill", "stalled", vars, &p.cells());
     }
-    w.compare(subject, p, ("a file written before", &format!("one zero-filled {when}")))
-        .because(more)
-        .more(Warning, format!("overwriting {when} after a zero-fill is {{}} slower"))
-        .less(Note, format!("overwriting {when} after a zero-fill is {{}} faster"))
-        .same(Good, format!("a zero-fill does no harm to overwriting {when}"));
+    w.compare("zero-fill", p, vars);
 }
 
 fn preallocated(results: &Results, w: &mut Writer<'_>) {
-    const OURS: &str = "Seawall's preallocated file";
     let made = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
     let against = |preparation, access| pair(results, [made, extend(preparation, access, Sync::Fdatasync)]);
     // Against a written file if the full run has one with the same access, else against appending.
     let appended = [Access::Direct, Access::Buffered].into_iter().find_map(|a| against(Preparation::Append, a));
     let Some(p) = against(Preparation::Written, Access::Direct).or(appended) else { return };
     let longest = text::or_missing(p.a.latency_ns_max(), |ns| text::latency(ns as f64));
-    let because = format!("its longest write took {longest}");
-    if p.b.spec.preparation == Preparation::Written {
-        return w
-            .compare("preallocated", p, (OURS, "one written before"))
-            .because(because)
-            .more(Good, format!("{OURS} is {{}} faster than one written before"))
-            .less(Warning, format!("{OURS} is {{}} slower than one written before"))
-            .same(Good, format!("{OURS} is as good as one written before"));
-    }
     let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
-    w.compare("preallocated", p, (OURS, appending))
-        .because(because)
-        .more(Good, format!("{OURS} takes {{}} the writes of {appending}"))
-        .less(Warning, format!("{OURS} is {{}} slower than {appending} here"))
-        .same(Note, format!("{OURS} gains nothing over {appending} here"));
+    let written = p.b.spec.preparation == Preparation::Written;
+    w.compare(if written { "preallocated" } else { "preallocated-or-appending" }, p, vars![longest, appending]);
 }
 
 fn paced_fill(results: &Results, w: &mut Writer<'_>) {
     let alone = extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync);
     let Some(p) = pair(results, [beside_fill(), alone]) else { return };
-    let cost = format!("a rate-limited fill beside it costs overwriting {}", text::percent(1.0 - p.ratio.median));
-    let (level, less) = match p.ratio.median {
-        ratio if ratio < 0.8 => (Warning, "a rate-limited fill slows overwriting {}: preallocate in quiet hours"),
-        _ => (Note, cost.as_str()),
-    };
-    w.compare("beside-fill", p, ("overwriting beside a rate-limited fill", "overwriting alone"))
-        .because("published, unlimited: half")
-        .more(Note, "overwriting is {} faster beside a rate-limited fill, oddly")
-        .less(level, less)
-        .same(Good, "a rate-limited fill beside it does not hurt overwriting");
+    let share = text::percent(1.0 - p.ratio.median);
+    let much = p.answer == Answer::Less && p.ratio.median < 0.8;
+    w.compare_as("beside-fill", &p, if much { "much-less" } else { p.answer.word() }, None, vars![share]);
 }
 
 /// The log-shaped comparison of durable writes: `O_DSYNC` against fdatasync on sequential overwrites.
 fn o_dsync(results: &Results, w: &mut Writer<'_>) {
     for access in [Access::Direct, Access::Buffered] {
-        let name = access.word();
         let p = pair(results, [Sync::ODsync, Sync::Fdatasync].map(|s| extend(Preparation::Written, access, s)));
-        w.compare(format!("o-dsync-{name}"), p, (&format!("O_DSYNC for {name} log writes"), "fdatasync"))
-            .more(Note, format!("{name} log writes: O_DSYNC is {{}} faster than fdatasync"))
-            .less(Warning, format!("{name} log writes: O_DSYNC is {{}} slower than fdatasync"))
-            .same(CannotTell, format!("cannot tell O_DSYNC from fdatasync for {name} log writes"));
+        w.compare("o-dsync", p, vars![access]);
     }
 }
 
@@ -241,7 +180,8 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
                 let spec = CellSpec { beside, ..extend(preparation, access, sync) };
                 let bar = results.cell(&spec).and_then(|c| Bar::rate(c, format!("{name}{aside}"), series));
                 let figure = figure.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
-                let published = figure.map(|figure| (FIGURES[figure].rates[0], FIGURES[1].rates[0], "/s"));
+                let rate = |figure: usize| EXPERIMENT.texts.figures[figure].rates[0];
+                let published = figure.map(|figure| (rate(figure), rate(1), "/s"));
                 bars.extend(bar.map(|bar| match reference {
                     Some(reference) => bar.relative(reference, text::percent, published),
                     None => bar,

@@ -4,15 +4,12 @@ use super::definition::Definition;
 use crate::cell::{CellSpec, Experiment, Pattern};
 use crate::evidence::{Measured, Panel};
 use crate::results::{CellResult, Results};
-use crate::text;
-use crate::verdict::{Level, Writer, cell_rate};
+use crate::text::{self, vars};
+use crate::verdict::{Writer, cell_rate, data};
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Baseline",
-    title: "What the device gives on its own",
-    question: "How much faster does it read when more is asked at once, and how many MB/s does it move in order?",
-    source: None,
-    figures: &[],
+pub(crate) static EXPERIMENT: Definition = Definition {
+    texts: LazyLock::new(|| data(include_str!("baseline.toml"))),
     cells,
     conclude: &[bandwidth],
     evidence,
@@ -89,9 +86,9 @@ fn bandwidth(results: &Results, w: &mut Writer<'_>) {
     });
     let shown: Vec<String> = shown.collect();
     if !shown.is_empty() {
-        let reason: Vec<String> = cells.iter().map(|c| cell_rate(c)).collect();
-        let sentence = format!("in order the device {}", shown.join(" and "));
-        w.add("bandwidth", Level::Note, sentence, reason.join("; "), &cells);
+        let rates = cells.iter().map(|c| cell_rate(c)).collect::<Vec<_>>().join("; ");
+        let shown = shown.join(" and ");
+        w.say("bandwidth", "measured", vars![shown, rates], &cells);
     }
 }
 

@@ -5,29 +5,17 @@
 //!   beyond it.
 //! - For every gain of a level, the reason states the possible loss.
 
-use super::definition::{Definition, Source};
+use super::definition::Definition;
 use crate::cell::{CellSpec, EngineShape, Experiment, FlushMethod, Level, Pattern};
 use crate::evidence::{Bar, Panel};
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
-use crate::text;
-use crate::verdict::Level::{CannotTell, Good, Note, Warning};
-use crate::verdict::{Answer, Pair, Writer, pair};
+use crate::text::{self, vars};
+use crate::verdict::{Answer, Pair, Writer, data, pair};
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Commit levels",
-    title: "What a weaker commit gains, and what it may lose",
-    question: "The engine on this disk: three levels of commit durability, by flush method, under three loads.",
-    source: Some(Source {
-        citation: "Danti, \"MySQL (innodb) performance tuning\", 2012",
-        address: Some("https://www.ilsistemista.net/index.php/linux-a-unix/26-mysql-performance-tuning.html"),
-        setup: "InnoDB under DBT-2, sysbench simple (read-only) and sysbench complex (transactional), flush at \
-                commit 1 and 2, fdatasync, O_DSYNC and O_DIRECT",
-        caveat: "Published as percentages of level 1. Level 0 is explained there and was not measured. O_DSYNC was \
-                 found slower everywhere, in the read-only test too, which cannot be its doing: that test writes \
-                 nothing.",
-    }),
-    figures: &[],
+pub(crate) static EXPERIMENT: Definition = Definition {
+    texts: LazyLock::new(|| data(include_str!("commit_levels.toml"))),
     cells,
     conclude: &[conclude],
     evidence,
@@ -135,26 +123,18 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
         Level::Written => format!("published: {}", published_gain(load)),
         _ => "level 0 was not measured there".to_owned(),
     };
-    let (name, load_is) = (level.name(), load_name(load));
-    w.compare(format!("{level}.{load}"), p, (&name, &format!("level 1, {load_is} load")))
-        .unless(hidden(&p, noise))
-        .because(format!("may be lost: {}; {published}", level.loss()))
-        .more(Note, format!("{name} makes {{}} the transactions of level 1, {load_is} load"))
-        .less(Warning, format!("{name} is {{}} slower than level 1, {load_is} load"))
-        .same(Good, format!("a {load_is} load gains nothing from {name}: keep level 1"));
+    let (name, load_is, loss) = (level.name(), load_name(load), level.loss());
+    let vars = vars![level, load, name, load_is, loss, published];
+    w.compare_as("level", &p, p.answer.word(), hidden(&p, noise), vars);
 }
 
 fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, noise: Option<f64>, w: &mut Writer<'_>) {
     let specs = [method, FlushMethod::Fsync].map(|method| commit_levels(load, method, Level::Flushed));
     let Some(p) = pair(results, specs) else { return };
     let published = if method == FlushMethod::ODsync { "slower" } else { "equal" };
-    let (name, load_is) = (method.word(), load_name(load));
-    w.compare(format!("{name}.{load}"), p, (name, &format!("fsync, {load_is} load")))
-        .unless(hidden(&p, noise))
-        .because(format!("both at level 1; published: {published}"))
-        .more(Note, format!("{name} makes {{}} the transactions of fsync, {load_is} load"))
-        .less(Note, format!("{name} is {{}} slower than fsync, {load_is} load"))
-        .same(Note, format!("{name} is as fast as fsync, {load_is} load"));
+    let load_is = load_name(load);
+    let vars = vars![method, load, load_is, published];
+    w.compare_as("method", &p, p.answer.word(), hidden(&p, noise), vars);
 }
 
 /// `O_DSYNC` under a read-only load: the publication found it slower, which it cannot be.
@@ -166,21 +146,15 @@ fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
         if c.operations() == 0 { 0.0 } else { issued as f64 / c.operations() as f64 }
     };
     let read_only = results.cells_of(Experiment::CommitLevels).filter(|c| c.spec.pattern == Pattern::ReadOnly);
-    let most = read_only.map(writes).fold(0.0, f64::max);
-    let (apart, rates) = (text::percent(noise), p.reason());
-    let reason = format!(
-        "{rates}; read-only cells that differ only in level or in O_DSYNC are {apart} apart in the median; the engine \
-         issued at most {most:.4} writes per read-only transaction; published: O_DSYNC slower here too, so something \
-         else differed there"
-    );
-    let (level, sentence) = if most >= WRITES_MIN {
-        (Warning, format!("the read-only load was not alone: {most:.2} writes per transaction"))
-    } else if p.answer == Answer::Same {
-        (Good, format!("o_dsync does not slow a read-only load (noise: {apart})"))
-    } else {
-        (CannotTell, format!("o_dsync made {} the read-only transactions of fsync: that is noise", p.times()))
+    let issued = read_only.map(writes).fold(0.0, f64::max);
+    let (apart, rates, times) = (text::percent(noise), p.reason(), p.times());
+    let [most, writes] = [format!("{issued:.4}"), format!("{issued:.2}")];
+    let outcome = match p.answer {
+        _ if issued >= WRITES_MIN => "writes",
+        Answer::Same => "same",
+        _ => "noise",
     };
-    w.add("confounder", level, sentence, reason, &p.cells());
+    w.say("confounder", outcome, vars![rates, apart, most, writes, times], &p.cells());
 }
 
 /// What level 2 and level 0 gain over level 1 under the transactional load, for someone who has chosen one.

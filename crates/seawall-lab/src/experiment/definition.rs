@@ -1,28 +1,42 @@
-//! What an experiment consists of: each file of this folder defines one.
+//! What an experiment consists of: a Rust file of this folder measures and decides, the TOML file of the same name
+//! holds what is said: headings, publication, published figures, and the words of the verdicts.
 
 use crate::cell::CellSpec;
 use crate::evidence::Panel;
 use crate::results::Results;
-use crate::verdict::Writer;
+use crate::verdict::{Says, Writer};
+use serde::Deserialize;
+use std::sync::LazyLock;
 
 /// One experiment.
 pub(crate) struct Definition {
-    /// Its short name in menus.
-    pub(crate) menu: &'static str,
-    /// The heading of its evidence.
-    pub(crate) title: &'static str,
-    /// The question it answers.
-    pub(crate) question: &'static str,
-    /// The publication it repeats.
-    pub(crate) source: Option<Source>,
-    /// The published rates.
-    pub(crate) figures: &'static [Published],
+    /// What it says.
+    pub(crate) texts: LazyLock<Texts>,
     /// The cells of the default run, or of the full one, which holds the former.
     pub(crate) cells: fn(full: bool) -> Vec<CellSpec>,
     /// Each adds the verdicts on one subject that the results allow.
     pub(crate) conclude: &'static [fn(&Results, &mut Writer<'_>)],
     /// The tables and plots behind the verdicts, beside the table of all cells.
     pub(crate) evidence: fn(&Results) -> Vec<Option<Panel>>,
+}
+
+/// The TOML file of an experiment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Texts {
+    /// Its short name in menus.
+    pub(crate) menu: String,
+    /// The heading of its evidence.
+    pub(crate) title: String,
+    /// The question it answers.
+    pub(crate) question: String,
+    /// The publication it repeats.
+    pub(crate) source: Option<Source>,
+    /// The published rates.
+    #[serde(default)]
+    pub(crate) figures: Vec<Published>,
+    /// The words of its verdicts.
+    pub(crate) says: Says,
 }
 
 /// A publication.
@@ -32,16 +46,16 @@ pub(crate) struct Definition {
 /// assert!(source(Experiment::AppendOverwrite).unwrap().citation.starts_with("Y. Matsunobu"));
 /// assert_eq!(source(Experiment::Baseline), None);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Source {
     /// Author, title, year.
-    pub citation: &'static str,
+    pub citation: String,
     /// Its address on the web, where one is known.
-    pub address: Option<&'static str>,
+    pub address: Option<String>,
     /// The hardware and software of the measurement.
-    pub setup: &'static str,
+    pub setup: String,
     /// A caveat to show beside the figures.
-    pub caveat: &'static str,
+    pub caveat: String,
 }
 
 /// A published figure, or a series of them over threads.
@@ -52,13 +66,13 @@ pub struct Source {
 /// let ratio = rate("overwrite a full file") / rate("append to an empty file");
 /// assert!((3.9..4.1).contains(&ratio), "overwriting was four times as fast");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Published {
     /// What was measured.
-    pub what: &'static str,
+    pub what: String,
     /// Operations per second, by [`Published::THREADS`] where they were published so; the middle of a published
     /// range.
-    pub rates: &'static [f64],
+    pub rates: Vec<f64>,
 }
 
 impl Published {

@@ -7,41 +7,22 @@
 //! - The publication's cache-on columns are not labelled, so no share is computed from them.
 
 use super::baseline::rotates;
-use super::definition::{Definition, Published, Source};
+use super::definition::{Definition, Published};
 use crate::cell::{CellSpec, Experiment, Sync};
 use crate::evidence::{Measured, Panel};
 use crate::results::Results;
-use crate::text;
-use crate::verdict::Level::{CannotTell, Good, Note, Warning};
-use crate::verdict::{Answer, Pair, Writer, p50_ns, pair};
+use crate::text::{self, vars};
+use crate::verdict::{Answer, Pair, Writer, data, p50_ns, pair};
 use seawall_io::probe::WriteCache;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Flush cost",
-    title: "What a flush costs after each direct write",
-    question: "A direct write is not durable while the drive may hold it in a volatile cache. What does making sure \
-               cost here?",
-    source: Some(Source {
-        citation: "M. Callaghan, \"Buffered versus direct IO for InnoDB\", 2009",
-        address: None,
-        setup: "sysbench fileio, random writes to one 4 GB O_DIRECT file, one SATA disk, fsync after each write or \
-                none",
-        caveat: "The row for one thread with the drive's cache on (503 and 532) contradicts the publication's text, \
-                 and its columns are not labelled; both are shown as published.",
-    }),
-    figures: &FIGURES,
+pub(crate) static EXPERIMENT: Definition = Definition {
+    texts: LazyLock::new(|| data(include_str!("direct_sync.toml"))),
     cells,
     conclude: &[flush_cost, flush_plausible, flush_sent, rwf_dsync, published_column, scaling],
     evidence,
 };
-
-const FIGURES: [Published; 4] = [
-    Published { what: "cache off, fsync each", rates: &[49.0, 58.0, 70.0, 77.0] },
-    Published { what: "cache off, no fsync", rates: &[109.0, 160.0, 189.0, 209.0] },
-    Published { what: "cache on, first column", rates: &[503.0, 501.0, 510.0, 495.0, 502.0] },
-    Published { what: "cache on, second column", rates: &[532.0, 438.0, 447.0, 451.0, 464.0] },
-];
 
 const BLOCK: u32 = 4096;
 /// The ways to make a write durable, with PostgreSQL's name (`wal_sync_method`).
@@ -101,11 +82,7 @@ fn flush_cost(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = without_flush(results) else { return };
     let (Some(without), Some(with), Some(cost)) = (p50_ns(p.a), p50_ns(p.b), flush_cost_ns(results)) else { return };
     let [without, with, cost] = [without, with, cost].map(text::latency);
-    w.compare("flush-cost", p, ("a flush after each write", "none"))
-        .because(format!("median {with} with, {without} without"))
-        .more(Note, format!("a flush after each write costs {cost}; without it {{}} as many writes"))
-        .less(Note, "writes are {} slower without a flush each")
-        .same(Good, "a flush after each write costs nothing measurable");
+    w.compare("flush-cost", p, vars![without, with, cost]);
 }
 
 fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
@@ -123,25 +100,13 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
         None => "write cache not known, so taken for volatile".into(),
     };
     let takes = text::latency(cost);
-    let reason = format!("flush cost {takes} (median of write + fdatasync less median of write alone); {why}; {told}");
-    let (level, sentence, means) = match cache {
-        Some(WriteCache::Through) => {
-            let sentence = "the drive reports no volatile cache, so the kernel sends no flushes";
-            (Note, sentence.into(), "durability rests on the drive's word; ")
-        }
-        _ if unclear => {
-            let sentence = "cannot tell whether a flush reaches the medium";
-            (CannotTell, sentence.into(), "its cost is inside the noise; ")
-        }
-        _ if cost < least => (
-            Warning,
-            format!("flush returns faster than any medium could ({takes}): test it with `seawall witness`"),
-            "the cache is volatile, or protected: check for power-loss protection (capacitors, battery, a host that \
-             flushes for you); ",
-        ),
-        _ => (Good, format!("a flush takes {takes}, long enough to have reached the medium"), ""),
+    let outcome = match cache {
+        Some(WriteCache::Through) => "through",
+        _ if unclear => "unclear",
+        _ if cost < least => "fast",
+        _ => "long",
     };
-    w.add("flush-plausible", level, sentence, format!("{means}{reason}"), &cells);
+    w.say("flush-plausible", outcome, vars![takes, why, told], &cells);
 }
 
 /// A write-back cache that receives no flush: mounted without barriers, or a layer between drops them.
@@ -152,21 +117,15 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(WriteCache::Back) = device.write_cache.known() else { return };
     // The kernel counts flushes where requests are queued: device-mapper and md pass them on and count none.
     let stacked = !device.below.is_empty() && !device.name.starts_with("loop");
-    let (level, sentence, means) = if flushes >= 0.9 {
-        (Good, "every fdatasync reaches the drive as a flush", String::new())
-    } else if stacked {
-        let (name, below) = (&device.name, device.below.join(", "));
-        let means = format!("{name} lies above {below}, and such devices do not count flushes; ");
-        (CannotTell, "cannot tell whether every fdatasync reaches the drive", means)
-    } else if flushes < 0.1 {
-        let means = "mounted without barriers, or a layer in between drops flushes: a power cut loses commits; ";
-        (Warning, "fdatasync sends no flush to a drive with a volatile cache", means.into())
-    } else {
-        (CannotTell, "cannot tell whether every fdatasync reaches the drive", String::new())
+    let outcome = match flushes {
+        0.9.. => "each",
+        _ if stacked => "stacked",
+        ..0.1 => "none",
+        _ => "some",
     };
-    let title = cell.spec.title();
-    let reason = format!("{means}{title}: {flushes:.2} flushes per write at the device, by /proc/diskstats");
-    w.add("flush-sent", level, sentence, reason, &[cell]);
+    let (title, flushes, name, below) =
+        (cell.spec.title(), format!("{flushes:.2}"), &device.name, device.below.join(", "));
+    w.say("flush-sent", outcome, vars![title, flushes, name, below], &[cell]);
 }
 
 fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {
@@ -176,11 +135,7 @@ fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {
         None => "FUA support is not known",
     };
     let p = pair(results, [Sync::RwfDsync, Sync::Fdatasync].map(|sync| direct_sync(1, BLOCK, sync)));
-    w.compare("rwf-dsync", p, ("RWF_DSYNC", "write + fdatasync"))
-        .because(fua)
-        .more(Note, "RWF_DSYNC is {} as fast as write + fdatasync: use it for the log")
-        .less(Warning, "RWF_DSYNC is {} slower than write + fdatasync: stay with fdatasync")
-        .same(CannotTell, "cannot tell RWF_DSYNC from write + fdatasync");
+    w.compare("rwf-dsync", p, vars![fua]);
 }
 
 /// The published drive gained 2.2x without the flush when its cache was off (49 -> 109 w/s, one thread), and
@@ -190,38 +145,25 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
     const OFF_MIN: f64 = 1.6;
     let Some(p) = without_flush(results) else { return };
     let Some(rate) = p.b.rate().map(|r| r.median).filter(|r| *r > 0.0) else { return };
-    let [off_each, off_none, on_first, on_second] = FIGURES.map(|f| f.rates[0]);
-    let (level, sentence, base) = match p.answer {
-        Answer::More if p.ratio.median >= OFF_MIN && p.ratio.low > ON_MAX => {
-            (Note, "like the published drive with its cache off: each flush is paid for", Some(off_each))
-        }
+    let figures = &EXPERIMENT.texts.figures;
+    let [off_each, off_none, on_first, on_second] = [0, 1, 2, 3].map(|i: usize| figures[i].rates[0]);
+    let (outcome, base) = match p.answer {
+        Answer::More if p.ratio.median >= OFF_MIN && p.ratio.low > ON_MAX => ("off", off_each),
         Answer::More | Answer::Less | Answer::Same if p.ratio.median <= ON_MAX && p.ratio.high < OFF_MIN => {
-            (Note, "like the published drive with its cache on: flushes are nearly free", Some(on_first))
+            ("on", on_first)
         }
-        _ => (CannotTell, "cannot tell which published column this drive is like", None),
+        _ => ("unclear", on_first),
     };
-    let against = base.map_or_else(String::new, |base| {
-        let (here, there, times) = (text::count(rate), text::count(base), text::ratio(rate / base));
-        format!("{here} flushed writes per second against {there}, {times} as fast; ")
-    });
     let (here, off, rates) = (p.times(), text::ratio(off_none / off_each), p.reason());
-    let reason = format!(
-        "{against}without against with a flush each: {here} here, published {off} with the cache off, none with it on \
-         ({on_first} and {on_second}); {rates}"
-    );
-    w.add("published", level, sentence, reason, &p.cells());
+    let (flushed, relative, base) = (text::count(rate), text::ratio(rate / base), text::count(base));
+    let vars = vars![here, off, on_first, on_second, rates, flushed, relative, base];
+    w.say("published", outcome, vars, &p.cells());
 }
 
 fn scaling(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = pair(results, [16, 1].map(|threads| direct_sync(threads, BLOCK, Sync::Fdatasync))) else { return };
-    let (level, more) = match p.ratio.median {
-        ratio if ratio >= 1.5 => (Good, "flushes overlap: 16 threads make {} the durable writes of one"),
-        _ => (Note, "flushes hardly overlap ({} from 1 to 16 threads): rely on group commit"),
-    };
-    w.compare("durable-scaling", p, ("durable writes by 16 threads", "those by one"))
-        .more(level, more)
-        .less(Warning, "16 threads make {} fewer durable writes than one")
-        .same(Note, "flushes do not overlap: rely on group commit");
+    let much = p.answer == Answer::More && p.ratio.median >= 1.5;
+    w.compare_as("durable-scaling", &p, if much { "much-more" } else { p.answer.word() }, None, &[]);
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
@@ -266,7 +208,8 @@ fn left_over(results: &Results) -> Option<Panel> {
         let [none, fdatasync, dsync] =
             [Sync::None, Sync::Fdatasync, Sync::RwfDsync].map(|sync| direct_sync(threads, BLOCK, sync));
         let [fdatasync, dsync] = [fdatasync, dsync].map(|spec| results.compare(&spec, &none).ratio());
-        let published = FIGURES[0].rates.get(i).zip(FIGURES[1].rates.get(i)).map(|(each, none)| each / none);
+        let rate = |figure: usize| EXPERIMENT.texts.figures[figure].rates.get(i);
+        let published = rate(0).zip(rate(1)).map(|(each, none)| each / none);
         fdatasync.or(dsync)?;
         Some(vec![
             text::many(threads, "thread", "threads"),

@@ -5,27 +5,16 @@
 //!   merging.
 //! - Reads at the device during a log cell are read-modify-writes: a log has no other reason to read.
 
-use super::definition::{Definition, Source};
+use super::definition::Definition;
 use crate::cell::{Access, CellSpec, Experiment, LogShape, Pattern, Sync};
 use crate::evidence::{Measured, Panel};
 use crate::results::{CellResult, Results};
-use crate::text;
-use crate::verdict::Level::{CannotTell, Good, Note, Warning};
-use crate::verdict::{Pair, Writer, file_system_word, most_cached, pair};
+use crate::text::{self, vars};
+use crate::verdict::{Pair, Writer, data, file_system_word, most_cached, pair};
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Log writes",
-    title: "How a log should be written",
-    question: "Through the page cache, past it, or around it: commits per second, and the memory the log keeps from \
-               the database.",
-    source: Some(Source {
-        citation: "D. Mituzas, \"Logs memory pressure\", 2010",
-        address: Some("http://dom.as/2010/11/18/logs-memory-pressure/"),
-        setup: "MySQL hosts with 72 GB of memory, logs written buffered, uncached and direct",
-        caveat: "Published as relations, not rates: a direct log about 10% faster with one thread, 10-20% slower \
-                 with many threads and group commit, because several writes per flush were not merged.",
-    }),
-    figures: &[],
+pub(crate) static EXPERIMENT: Definition = Definition {
+    texts: LazyLock::new(|| data(include_str!("log_memory.toml"))),
     cells,
     conclude: &[direct_against_buffered, merged, dont_cache, page_cache, hidden_reads],
     evidence,
@@ -94,42 +83,30 @@ fn ends(results: &Results, specs: impl Fn(u32) -> [CellSpec; 2]) -> Vec<(u32, St
 }
 
 fn direct_against_buffered(results: &Results, w: &mut Writer<'_>) {
-    for (t, with, p) in ends(results, direct_and_buffered) {
-        let published = if t == 1 { "direct about 10% faster" } else { "direct 10-20% slower, unmerged" };
-        w.compare(format!("direct.t{t}"), p, ("a direct log", &format!("a buffered one, {with}")))
-            .because(format!("published: {published}"))
-            .more(Good, format!("with {with} a direct log commits {{}} as much as a buffered one"))
-            .less(Note, format!("with {with} a direct log is {{}} slower than a buffered one"))
-            .same(Good, format!("with {with} keeping the log out of the page cache costs nothing"));
+    for (threads, with, p) in ends(results, direct_and_buffered) {
+        let published = if threads == 1 { "direct about 10% faster" } else { "direct 10-20% slower, unmerged" };
+        w.compare("direct", p, vars![threads, with, published]);
     }
 }
 
 fn merged(results: &Results, w: &mut Writer<'_>) {
     for access in [Access::Buffered, Access::Direct] {
-        let name = access.word();
-        for (t, with, p) in ends(results, |t| [true, false].map(|merged| log(t, access, 512, merged))) {
-            let many = format!("one per record, {name}, {with}");
-            w.compare(format!("merged-{name}.t{t}"), p, ("one write per group", &many))
-                .more(Good, format!("one write per group: {{}} the commits, {name} log, {with}"))
-                .less(Warning, format!("one write per group is {{}} slower, {name} log, {with}"))
-                .same(Note, format!("merging a group's writes gains nothing, {name} log, {with}"));
+        for (threads, with, p) in ends(results, |t| [true, false].map(|merged| log(t, access, 512, merged))) {
+            w.compare("merged", p, vars![access, threads, with]);
         }
     }
 }
 
 fn dont_cache(results: &Results, w: &mut Writer<'_>) {
     let specs = |t| [Access::DontCache, Access::Direct].map(|access| log(t, access, 4096, true));
-    for (t, with, p) in ends(results, specs) {
-        w.compare(format!("dontcache.t{t}"), p, ("RWF_DONTCACHE", &format!("a direct log, {with}")))
-            .more(Note, format!("with {with} RWF_DONTCACHE commits {{}} as much as a direct log"))
-            .less(Good, format!("with {with} a direct log commits {{}} as much as RWF_DONTCACHE"))
-            .same(CannotTell, format!("cannot tell RWF_DONTCACHE from a direct log, {with}"));
+    for (threads, with, p) in ends(results, specs) {
+        w.compare("dontcache", p, vars![threads, with]);
     }
 }
 
 fn page_cache(results: &Results, w: &mut Writer<'_>) {
     let (memory, fs) = (results.machine.memory_bytes as f64, file_system_word(results));
-    for (access, name) in [
+    for (access, log) in [
         (Access::Buffered, "a buffered log"),
         (Access::Uncached, "a buffered log whose pages are dropped"),
         (Access::DontCache, "an RWF_DONTCACHE log"),
@@ -141,18 +118,12 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
         let commits = text::count(cell.operations() as f64 / cell.rounds.len() as f64);
         let share = text::percent(cached as f64 / memory);
         let share = if memory > 0.0 { format!(" ({share} of memory)") } else { String::new() };
-        let reason = format!(
-            "{title} on this {fs}: {size} in the page cache after about {commits} commits{share}; published: about 10 \
-             GB of binlogs and the full redo log on 72 GB hosts"
-        );
-        let (level, sentence) = if cached < CACHED_MIN {
-            (Good, format!("{name} leaves no page cache behind"))
-        } else if access == Access::Buffered {
-            (Note, format!("{name} stays in the page cache: {size} taken from the buffer pool"))
-        } else {
-            (Warning, format!("{name} left {size} of page cache"))
+        let outcome = match access {
+            _ if cached < CACHED_MIN => "none",
+            Access::Buffered => "stays",
+            _ => "left",
         };
-        w.add(&format!("page-cache.{}", access.word()), level, sentence, reason, &[cell]);
+        w.say("page-cache", outcome, vars![access, log, title, fs, size, commits, share], &[cell]);
     }
 }
 
@@ -164,18 +135,10 @@ fn hidden_reads(results: &Results, w: &mut Writer<'_>) {
     let Some(&(worst, reads)) = measured.first() else { return };
     let (all, found): (Vec<_>, usize) =
         (measured.iter().map(|(c, _)| *c).collect(), measured.iter().filter(|(_, r)| *r >= READS_MIN).count());
-    let reason = format!(
-        "at most {reads:.3} device reads per commit ({}), by /proc/diskstats; at or above {READS_MIN} in {found} of {} \
-         cells",
-        worst.spec.title(),
-        measured.len()
-    );
-    if found == 0 {
-        w.add("hidden-reads", Good, "no log write read the disk back", reason, &all);
-    } else {
-        let sentence = format!("partial-page log writes read the disk back: {reads:.2} device reads per commit");
-        w.add("hidden-reads", Warning, sentence, format!("write whole, aligned blocks; {reason}"), &all[..found]);
-    }
+    let (outcome, shown) = if found == 0 { ("none", &all[..]) } else { ("found", &all[..found]) };
+    let (most, worst, limit) = (format!("{reads:.3}"), worst.spec.title(), READS_MIN);
+    let (reads, measured) = (format!("{reads:.2}"), measured.len());
+    w.say("hidden-reads", outcome, vars![most, worst, limit, found, measured, reads], shown);
 }
 
 fn mode(spec: &CellSpec) -> String {

@@ -1,9 +1,9 @@
-//! The experiments: one file each, with its cells, publication and published figures, verdicts, evidence and
-//! words.
+//! The experiments: one Rust file each, with its cells, verdicts and evidence, and one TOML file with its
+//! publication, published figures and words.
 //!
-//! - To add one: a variant of `Experiment` (`cell.rs`) with its stable ids, a file here that defines
-//!   `EXPERIMENT`, and an arm in `definition`. The compiler demands the arm; plan, table, report, summary
-//!   and `--only` follow.
+//! - To add one: a variant of `Experiment` (`cell.rs`) with its stable ids, two files here, of
+//!   which one defines `EXPERIMENT`, and an arm in `definition`. The compiler demands the arm; plan, table,
+//!   report, summary and `--only` follow.
 //! - A file imports other experiments' cells if its verdict needs them, never this registry.
 
 pub(crate) mod append_overwrite;
@@ -19,7 +19,7 @@ pub(crate) mod settings;
 use crate::cell::Experiment;
 use crate::results::Results;
 use crate::verdict::{Verdict, Writer, device, run};
-pub(crate) use definition::Definition;
+pub(crate) use definition::{Definition, Texts};
 pub use definition::{Published, Source};
 
 /// The registry.
@@ -36,16 +36,21 @@ pub(crate) fn definition(experiment: Experiment) -> &'static Definition {
     }
 }
 
+/// What an experiment says.
+pub(crate) fn texts(experiment: Experiment) -> &'static Texts {
+    &definition(experiment).texts
+}
+
 /// The publication that an experiment repeats.
 #[must_use]
-pub fn source(experiment: Experiment) -> Option<Source> {
-    definition(experiment).source
+pub fn source(experiment: Experiment) -> Option<&'static Source> {
+    texts(experiment).source.as_ref()
 }
 
 /// The published rates of an experiment.
 #[must_use]
 pub fn published(experiment: Experiment) -> &'static [Published] {
-    definition(experiment).figures
+    &texts(experiment).figures
 }
 
 /// Every verdict the results allow: about the run and the device first, then in the order of the experiments.
@@ -65,11 +70,10 @@ pub fn published(experiment: Experiment) -> &'static [Published] {
 #[must_use]
 pub fn verdicts(results: &Results) -> Vec<Verdict> {
     let mut out = Vec::new();
-    let mut about_the_run = Writer { out: &mut out, experiment: None };
-    run::conclude(results, &mut about_the_run);
-    device::conclude(results, &mut about_the_run);
+    run::conclude(results, &mut Writer { out: &mut out, experiment: None, says: &run::SAYS });
+    device::conclude(results, &mut Writer { out: &mut out, experiment: None, says: &device::SAYS });
     for experiment in Experiment::ALL {
-        let mut writer = Writer { out: &mut out, experiment: Some(experiment) };
+        let mut writer = Writer { out: &mut out, experiment: Some(experiment), says: &texts(experiment).says };
         definition(experiment).conclude.iter().for_each(|conclude| conclude(results, &mut writer));
     }
     out
@@ -136,8 +140,10 @@ mod tests {
     #[test]
     fn nothing_old_is_quoted_without_what_is_known_today() {
         for experiment in Experiment::ALL {
-            let d = definition(experiment);
-            assert!(d.source.is_none_or(|s| !s.caveat.is_empty()) && (d.figures.is_empty() || d.source.is_some()));
+            let d = texts(experiment);
+            assert!(
+                d.source.as_ref().is_none_or(|s| !s.caveat.is_empty()) && (d.figures.is_empty() || d.source.is_some())
+            );
         }
     }
 }

@@ -6,31 +6,17 @@
 //!   verdict is "cannot tell".
 
 use super::baseline::random_read;
-use super::definition::{Definition, Published, Source};
+use super::definition::Definition;
 use super::direct_sync::direct_sync;
 use crate::cell::{Beside, CellSpec, Experiment, Sync};
 use crate::evidence::{Measured, Panel};
 use crate::results::Results;
-use crate::text;
-use crate::verdict::Level::{CannotTell, Good, Note, Warning};
-use crate::verdict::{Answer, Writer, cell_rate, file_system_word, p50_ns, pair};
+use crate::text::{self, vars};
+use crate::verdict::{Answer, Writer, cell_rate, data, file_system_word, p50_ns, pair};
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Parallel writers",
-    title: "Whether parallel writers to one file get in each other's way",
-    question: "Some file systems let one direct writer in at a time; others do so once pages are cached or the file \
-               grows.",
-    source: Some(Source {
-        citation: "D. Mituzas, \"Notes from land of I/O\", 2008",
-        address: Some("http://dom.as/2008/08/11/notes-from-land-of-io/"),
-        setup: "random O_DIRECT writes to one file, 16-disk RAID10, ext2/ext3/jfs and xfs",
-        caveat: "Today's ext4 and xfs do not serialise direct overwrites; cached pages and growth still can.",
-    }),
-    figures: &[
-        Published { what: "ext2, ext3, jfs: any number of threads", rates: &[225.0] },
-        Published { what: "xfs", rates: &[2100.0] },
-        Published { what: "xfs with cached pages or beyond the end", rates: &[250.0] },
-    ],
+pub(crate) static EXPERIMENT: Definition = Definition {
+    texts: LazyLock::new(|| data(include_str!("parallel_direct.toml"))),
     cells,
     conclude: &[serialised, beside_pages, flush_under_load],
     evidence,
@@ -83,10 +69,9 @@ fn cells(full: bool) -> Vec<CellSpec> {
 
 fn serialised(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = pair(results, [8, 1].map(|threads| parallel(threads, Beside::Nothing))) else { return };
-    let (name, times) = (file_system_word(results), p.times());
+    let (fs, times, rates) = (file_system_word(results), p.times(), p.reason());
     if p.answer == Answer::Unclear || (p.answer == Answer::More && p.ratio.median >= PARALLEL_MIN) {
-        let more = format!("8 direct writers on this {name} write {times} as much as one");
-        return w.compare("serialised", p, ("8 direct writers", "one")).more(Good, &more).same(Good, &more);
+        return w.compare("serialised", p, vars![fs]);
     }
     // Below 1.5x: does the file system serialise, or does one writer saturate the device?
     let depth = pair(results, [32, 1].map(random_read));
@@ -95,42 +80,26 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
         let one = p.b.rate().map_or(f64::INFINITY, |r| r.median);
         d.answer == Answer::More && d.ratio.median >= READ_SCALING_MIN && one <= SATURATED * best
     });
-    let (level, sentence, means) = if idle {
-        let sentence = format!("this {name} serialises direct writers: 8 threads write {times} as much as one");
-        (Warning, sentence, "use xfs or ext4, and several data files")
-    } else {
-        let sentence = format!("cannot tell whether this {name} serialises direct writers");
-        (CannotTell, sentence, "the device may have no more to give")
-    };
-    let why = match depth {
-        Some(d) => format!("{means}; {}", d.reason()),
-        None => "what the device could do at depth was not measured".into(),
+    let outcome = match depth {
+        _ if idle => "serialises",
+        Some(_) => "unclear",
+        None => "unknown",
     };
     let cells: Vec<_> = [p].into_iter().chain(depth).flat_map(|p| p.cells()).collect();
-    w.add("serialised", level, sentence, format!("{}; {why}", p.reason()), &cells);
+    let depth = depth.map_or_else(String::new, |d| d.reason());
+    w.say("serialised", outcome, vars![fs, times, rates, depth], &cells);
 }
 
 /// Eight writers beside cached pages, after they were dropped, and beyond the end, each against eight alone.
 fn beside_pages(results: &Results, w: &mut Writer<'_>) {
     let against_alone = |beside| pair(results, [beside, Beside::Nothing].map(|beside| parallel(8, beside)));
     let cached = against_alone(Beside::CachedPages);
-    w.compare("cached-pages", cached, ("direct writers beside cached pages", "those without"))
-        .more(Note, "direct writers are {} faster with the file's pages cached, oddly")
-        .less(Warning, "cached pages slow direct writers {}: drop them with `seawall cache drop`")
-        .same(Good, "cached pages do direct writers no harm");
-    let restored = match cached {
-        Some(c) if c.answer == Answer::Less => "dropping the cached pages restores direct writers to full speed",
-        _ => "dropping cached pages leaves direct writers as fast as before",
-    };
-    let names = ("direct writers after dropping cached pages", "those without");
-    w.compare("dropped-pages", against_alone(Beside::DroppedPages), names)
-        .more(Note, "direct writers are {} faster after dropping the cache")
-        .less(Warning, "direct writers stay {} slower after cached pages are dropped")
-        .same(Good, restored);
-    w.compare("beyond-eof", against_alone(Beside::BeyondEof), ("direct writes beyond the end", "those inside"))
-        .more(Note, "direct writes beyond the file's end are {} faster than inside")
-        .less(Warning, "direct writes beyond the file's end are {} slower: extend files first")
-        .same(Good, "direct writes beyond the end of the file cost no more");
+    w.compare("cached-pages", cached, &[]);
+    if let Some(p) = against_alone(Beside::DroppedPages) {
+        let restored = p.answer == Answer::Same && cached.is_some_and(|c| c.answer == Answer::Less);
+        w.compare_as("dropped-pages", &p, if restored { "restored" } else { p.answer.word() }, None, &[]);
+    }
+    w.compare("beyond-eof", against_alone(Beside::BeyondEof), &[]);
 }
 
 /// A flush is bounded when its 99th percentile stays within ten times an undisturbed write + fdatasync and
@@ -155,17 +124,14 @@ fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
         }
         None => "the undisturbed write + fdatasync was not measured".into(),
     };
-    let few = format!("only {} flushes were seen; ", cell.operations());
-    let (level, sentence, means) = if cell.operations() < 100 && worst <= WORST_NS_MAX {
-        (CannotTell, "cannot tell whether flushes are bounded beside a busy writer".into(), few.as_str())
-    } else if p99 <= limit && worst <= WORST_NS_MAX {
-        (Good, format!("flushes stay bounded beside a busy writer: {figures}"), "")
-    } else {
-        let sentence = format!("flushes are held up by a busy writer: {figures}");
-        (Warning, sentence, "keep the log on a file of its own, and data writes paced; ")
+    let outcome = match worst <= WORST_NS_MAX {
+        true if cell.operations() < 100 => "few",
+        true if p99 <= limit => "bounded",
+        _ => "held-up",
     };
-    let reason = format!("{means}{}; median {}, {figures}; {undisturbed}", cell_rate(cell), text::latency(p50));
-    w.add("flush-under-writes", level, sentence, reason, &[cell].into_iter().chain(quiet).collect::<Vec<_>>());
+    let (flushes, rate, median) = (cell.operations(), cell_rate(cell), text::latency(p50));
+    let cells: Vec<_> = [cell].into_iter().chain(quiet).collect();
+    w.say("flush-under-writes", outcome, vars![flushes, rate, median, figures, undisturbed], &cells);
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {

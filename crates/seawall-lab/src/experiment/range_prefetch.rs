@@ -8,39 +8,21 @@
 //!   was low.
 
 use super::baseline::random_read;
-use super::definition::{Definition, Published, Source};
+use super::definition::Definition;
 use crate::cell::{Access, Ahead, CellSpec, EngineShape, Experiment, KeyOrder, Pattern};
 use crate::evidence::{Bar, Measured, Panel};
 use crate::results::{CellResult, Results};
-use crate::text;
-use crate::verdict::Level::{CannotTell, Good, Note, Warning};
-use crate::verdict::{Pair, Writer, cell_rate, most_cached, pair};
+use crate::text::{self, vars};
+use crate::verdict::{Pair, Writer, cell_rate, data, most_cached, pair};
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Range queries",
-    title: "How much of the disk one query gets",
-    question: "Range queries over trees that do not fit in memory: one page at a time, or as many as the disk can \
-               take.",
-    source: Some(Source {
-        citation: "Hardy, \"InnoDB I/O-bound performance enhancement patch\", 2010",
-        address: None,
-        setup: "range queries on a 30 GB table with a 4 GB buffer pool and 6 disks; pages of the range prefetched \
-                asynchronously from the branch pages",
-        caveat: "The size of the ranges is not the lab's: compare the three with each other. One query drove about \
-                 2,000 reads a second.",
-    }),
-    figures: &FIGURES,
+pub(crate) static EXPERIMENT: Definition = Definition {
+    texts: LazyLock::new(|| data(include_str!("range_prefetch.toml"))),
     cells,
     conclude: &[by_tree, page_cache],
     evidence,
 };
-
-const FIGURES: [Published; 3] = [
-    Published { what: "buffered, no prefetch", rates: &[15.0] },
-    Published { what: "O_DIRECT, no prefetch", rates: &[10.0] },
-    Published { what: "O_DIRECT, prefetch", rates: &[30.0] },
-];
-/// The published ways to read, in the order of [`FIGURES`].
+/// The published ways to read, in the order of the published figures.
 const WAYS: [(Access, Ahead); 3] =
     [(Access::Buffered, Ahead::None), (Access::Direct, Ahead::None), (Access::Direct, Ahead::Adaptive)];
 const TREES: [KeyOrder; 2] = [KeyOrder::Fragmented, KeyOrder::InOrder];
@@ -100,13 +82,6 @@ fn by_tree(results: &Results, w: &mut Writer<'_>) {
     }
 }
 
-fn tree_name(tree: KeyOrder) -> &'static str {
-    match tree {
-        KeyOrder::InOrder => "an ordered tree",
-        KeyOrder::Fragmented => "a fragmented tree",
-    }
-}
-
 /// 16 KiB pages that a cell read from the device a second, over the disk's random reads at depth 32.
 fn share_of_disk(results: &Results, cell: &CellResult) -> Option<f64> {
     let disk = results.cell(&random_read(32))?.rate()?.median;
@@ -122,19 +97,15 @@ fn at_the_device(results: &Results, cell: &CellResult) -> String {
     format!("{} device reads/s, {} pages/s{share}", text::count(reads), text::count(bytes / PAGE_BYTES))
 }
 
-fn with_device(results: &Results, p: &Pair<'_>, published: &str) -> String {
-    format!("{published}; {}; without: {}", at_the_device(results, p.a), at_the_device(results, p.b))
+fn with_device(results: &Results, p: &Pair<'_>) -> String {
+    format!("{}; without: {}", at_the_device(results, p.a), at_the_device(results, p.b))
 }
 
 fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let specs = [Ahead::Adaptive, Ahead::None].map(|ahead| range_prefetch(tree, Access::Direct, ahead, 1));
     let Some(p) = pair(results, specs) else { return };
-    let over = tree_name(tree);
-    w.compare(format!("adaptive.{tree}"), p, ("adaptive prefetch", &format!("none over {over}")))
-        .because(with_device(results, &p, "published: 3.0x, 30 queries/s against 10"))
-        .more(Good, format!("reading ahead makes one query over {over} {{}} as fast"))
-        .less(Warning, format!("reading ahead slows a query over {over} {{}}: set prefetch_depth = 0"))
-        .same(Note, format!("reading ahead changes nothing for one query over {over}"));
+    let (over, device) = (tree.words(), with_device(results, &p));
+    w.compare("adaptive", p, vars![tree, over, device]);
 }
 
 /// Whether one query uses the whole disk. A page is one random read only if pages are scattered.
@@ -143,48 +114,32 @@ fn share(results: &Results, w: &mut Writer<'_>) {
     let (Some(cell), Some(disk)) = (results.cell(&spec), results.cell(&random_read(32))) else { return };
     let Some(share) = share_of_disk(results, cell) else { return };
     let Some((reads, bytes)) = cell.device_reads_per_second() else { return };
-    let percent = text::percent(share);
-    let mut reason = format!("{}; {}; {}", cell_rate(cell), at_the_device(results, cell), cell_rate(disk));
-    let (level, sentence) = if share <= SHARE_MAX {
-        let level = if share >= SHARE_GOOD { Good } else { Note };
-        (level, format!("one query over a fragmented tree gets {percent} of the disk's random reads"))
-    } else if bytes / PAGE_BYTES > 1.1 * reads {
-        reason = format!("one request read {:.1} neighbouring pages; {reason}", bytes / PAGE_BYTES / reads.max(1.0));
-        (Good, format!("one query reads {percent} of the disk's random rate: neighbours are merged"))
-    } else {
-        reason = format!("each request read one page, so the disk's own rate was measured too low; {reason}");
-        (CannotTell, "cannot tell what share of the disk one query gets".into())
+    let outcome = match share {
+        SHARE_GOOD..=SHARE_MAX => "much",
+        ..=SHARE_MAX => "little",
+        _ if bytes / PAGE_BYTES > 1.1 * reads => "merged",
+        _ => "unclear",
     };
-    w.add("share.fragmented", level, sentence, reason, &[cell, disk]);
+    let (rate, device, disk_rate) = (cell_rate(cell), at_the_device(results, cell), cell_rate(disk));
+    let (share, pages) = (text::percent(share), format!("{:.1}", bytes / PAGE_BYTES / reads.max(1.0)));
+    w.say("share", outcome, vars![rate, device, disk_rate, share, pages], &[cell, disk]);
 }
 
 fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
-    const PUBLISHED: &str =
-        "buffered reads have the kernel's read-ahead; published: 1.5x slower, 10 queries/s against 15";
     let specs = [Access::Direct, Access::Buffered].map(|access| range_prefetch(tree, access, Ahead::None, 1));
     let Some(p) = pair(results, specs) else { return };
-    let over = tree_name(tree);
-    let buffered = format!("buffered ones of {over}, without prefetch");
-    w.compare(format!("direct.{tree}"), p, ("direct reads", &buffered))
-        .because(with_device(results, &p, PUBLISHED))
-        .more(Note, format!("without prefetch, direct reads of {over} are {{}} as fast as buffered"))
-        .less(Note, format!("without prefetch, direct reads of {over} are {{}} slower than buffered"))
-        .same(Note, format!("without prefetch, direct reads of {over} are as fast as buffered"));
+    let (over, device) = (tree.words(), with_device(results, &p));
+    w.compare("direct", p, vars![tree, over, device]);
 }
 
 /// The gain of concurrent queries when each reads ahead.
 fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let spec = |queries| range_prefetch(tree, Access::Direct, Ahead::Adaptive, queries);
     let most = QUERIES[QUERIES.len() - 1];
-    let over = tree_name(tree);
+    let over = tree.words();
     let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.rate()?.median)));
-    let by_queries: Vec<String> = QUERIES.into_iter().filter_map(rate).collect();
-    let names = (format!("{most} queries at a time"), format!("one over {over}"));
-    w.compare(format!("parallel.{tree}"), pair(results, [most, 1].map(spec)), (&names.0, &names.1))
-        .because(format!("queries/s by queries at a time: {}", by_queries.join(", ")))
-        .more(Note, format!("{most} queries at a time over {over} do {{}} what one does"))
-        .less(Warning, format!("{most} queries at a time over {over} do {{}} less than one"))
-        .same(Good, format!("one query over {over} gets all that {most} get"));
+    let by_queries = QUERIES.into_iter().filter_map(rate).collect::<Vec<_>>().join(", ");
+    w.compare("parallel", pair(results, [most, 1].map(spec)), vars![tree, most, over, by_queries]);
 }
 
 /// Adaptive against the best of the fixed windows.
@@ -193,33 +148,25 @@ fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let rate = |pages: u32| Some((pages, results.cell(&spec(Ahead::Window(pages)))?.rate()?.median));
     let rates: Vec<(u32, f64)> = WINDOWS.into_iter().filter_map(rate).collect();
     let Some(&(best, _)) = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-    let window = format!("{best} fixed pages, {}", tree_name(tree));
-    let all: Vec<String> = rates.iter().map(|(pages, rate)| format!("{pages}: {}", text::count(*rate))).collect();
+    let over = tree.words();
+    let by_window: Vec<String> = rates.iter().map(|(pages, rate)| format!("{pages}: {}", text::count(*rate))).collect();
+    let by_window = by_window.join(", ");
     let p = pair(results, [Ahead::Adaptive, Ahead::Window(best)].map(spec));
-    w.compare(format!("windows.{tree}"), p, ("adaptive prefetch", &window))
-        .because(format!("the best of the fixed windows; queries/s by window: {}", all.join(", ")))
-        .more(Good, format!("adaptive prefetch is {{}} as fast as {window}"))
-        .less(Note, format!("adaptive prefetch is {{}} slower than {window}"))
-        .same(Good, format!("adaptive prefetch is as fast as {window}"));
+    w.compare("windows", p, vars![tree, best, over, by_window]);
 }
 
 /// The database was read and leaves nothing in the page cache.
 fn page_cache(results: &Results, w: &mut Writer<'_>) {
     let direct = results.cells_of(Experiment::RangePrefetch).filter(|c| c.spec.access == Access::Direct);
     let Some((cell, cached)) = most_cached(direct) else { return };
-    let size = text::bytes(cached as f64);
-    let reason = format!("at most {size} in the page cache after {}", cell.spec.title());
-    let (level, sentence) = match cached < 1 << 20 {
-        true => (Good, "direct queries leave no page cache behind".to_owned()),
-        false => (Warning, format!("direct queries left {size} in the page cache")),
-    };
-    w.add("page-cache", level, sentence, reason, &[cell]);
+    let (size, title) = (text::bytes(cached as f64), cell.spec.title());
+    w.say("page-cache", if cached < 1 << 20 { "none" } else { "left" }, vars![size, title], &[cell]);
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
     let mut panels = Vec::new();
     for tree in TREES {
-        let over = tree_name(tree);
+        let over = tree.words();
         panels.push(one_query(results, tree));
         let (mut cells, mut fixed): (Vec<Measured<'_>>, Vec<Measured<'_>>) = (Vec::new(), Vec::new());
         for cell in results.cells_of(Experiment::RangePrefetch) {
@@ -246,13 +193,14 @@ fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
     let cell = |access, ahead| results.cell(&range_prefetch(tree, access, ahead, 1));
     let base = cell(Access::Direct, Ahead::None).and_then(CellResult::rate);
     let base = base.map(|r| r.median).filter(|m| *m > 0.0);
-    let bars = WAYS.into_iter().zip(FIGURES).enumerate().filter_map(|(i, ((access, ahead), figure))| {
+    let figures = &EXPERIMENT.texts.figures;
+    let bars = WAYS.into_iter().zip(figures).enumerate().filter_map(|(i, ((access, ahead), figure))| {
         let bar = Bar::rate(cell(access, ahead)?, format!("{}, {}", access.words(), ahead.words()), i)?;
-        let published = Some((figure.rates[0], FIGURES[1].rates[0], " queries/s"));
+        let published = Some((figure.rates[0], figures[1].rates[0], " queries/s"));
         Some(if let Some(base) = base { bar.relative(base, text::ratio, published) } else { bar })
     });
     Panel::bars(
-        format!("One query at a time, {}", tree_name(tree)),
+        format!("One query at a time, {}", tree.words()),
         "Queries per second; ratios are to direct reads without prefetch.",
         bars.collect(),
     )

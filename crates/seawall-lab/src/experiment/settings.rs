@@ -12,20 +12,12 @@ use crate::evidence::{Bar, Panel};
 use crate::results::Results;
 use crate::settings::recommend;
 use crate::summary::changed;
-use crate::text;
-use crate::verdict::Level::{CannotTell, Good, Note, Warning};
-use crate::verdict::{Pair, Writer, pair};
+use crate::text::{self, vars};
+use crate::verdict::{Pair, Writer, data, pair};
+use std::sync::LazyLock;
 
-pub(crate) const EXPERIMENT: Definition = Definition {
-    menu: "Settings at work",
-    title: "What following the recommendation changes",
-    question: "The engine on this disk under its own defaults, and under the seawall.toml of this report.",
-    source: None,
-    figures: &[],
-    cells,
-    conclude: &[conclude],
-    evidence,
-};
+pub(crate) static EXPERIMENT: Definition =
+    Definition { texts: LazyLock::new(|| data(include_str!("settings.toml"))), cells, conclude: &[conclude], evidence };
 
 /// From this many bytes written for each query on, a database is still settling.
 const SETTLING_BYTES: f64 = 4096.0;
@@ -68,16 +60,11 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
     for (load, subject, what) in LOADS {
         let specs = [Origin::Recommended, Origin::Default].map(|origin| under_settings(load, origin));
         let Some(p) = pair(results, specs) else { continue };
-        if let Some(settling) = settling(&p).filter(|_| load == Pattern::RangeQuery) {
-            let sentence = format!("cannot tell recommended from default settings for {what}");
-            w.add(subject, CannotTell, sentence, format!("{settling}; {}; {differs}", p.reason()), &p.cells());
-            continue;
+        let rates = p.reason();
+        match settling(&p).filter(|_| load == Pattern::RangeQuery) {
+            Some(settling) => w.say("load", "settling", vars![subject, what, differs, settling, rates], &p.cells()),
+            None => w.compare("load", p, vars![subject, what, differs]),
         }
-        w.compare(subject, p, ("recommended settings", &format!("defaults, {what}")))
-            .because(&differs)
-            .more(Good, format!("the recommended settings make {{}} the {what} of the defaults"))
-            .less(Warning, format!("the recommended settings are {{}} slower for {what}: keep the defaults"))
-            .same(Note, format!("the recommended settings make no difference to {what} here"));
     }
 }
 

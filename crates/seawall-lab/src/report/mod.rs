@@ -5,7 +5,8 @@
 //!   verdicts, every cell; then the evidence by experiment, the probe's findings and the sources.
 //! - Every figure is computed from [`Results`] or quoted from a publication, every judgement is a verdict's;
 //!   the report itself measures and judges nothing.
-//! - Text from a results file reaches the page only through `text::escape`; odd numbers never panic.
+//! - The HTML is in pieces in `parts.html`. Text from a results file reaches the page only through
+//!   `text::escape`, which `part` applies to every `{name}` of a piece; odd numbers never panic.
 
 mod plot;
 #[cfg(test)]
@@ -13,16 +14,29 @@ mod tests;
 
 use crate::cell::{Access, Experiment, Preparation, Sync};
 use crate::evidence::{Line, Lines, Panel, Point};
-use crate::experiment::{Published, definition, published, source, verdicts};
+use crate::experiment::{Published, Source, published, source, texts, verdicts};
 use crate::plan;
-use crate::results::{CellResult, Plateau, Results};
+use crate::results::{CellResult, Plateau, Results, RunSettings, Skipped};
 use crate::settings::recommend;
-use crate::summary;
+use crate::summary::{self, Tile};
 use crate::table::{self, Shown, panels, shown};
-use crate::text;
+use crate::text::{self, Var, fill_html, vars};
 pub use crate::text::{count, escape, latency};
 use crate::verdict::{Level, Verdict};
-use seawall_io::probe::explain;
+use seawall_io::probe::{Explained, explain};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// The pieces of the page by name.
+static PARTS: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+    let parts = include_str!("parts.html").split("<!-- ").skip(1);
+    parts.filter_map(|part| part.split_once(" -->")).map(|(name, html)| (name, html.trim())).collect()
+});
+
+/// A piece of the page with these values.
+fn part(name: &str, vars: &[Var<'_>]) -> String {
+    fill_html(PARTS[name], vars)
+}
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -47,14 +61,8 @@ pub fn html(results: &Results) -> String {
 /// ```
 #[must_use]
 pub fn frame(title: &str, body: &str) -> String {
-    format!(
-        r#"<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>{}</title><style>{STYLE}</style></head><body>
-{body}<script>{SCRIPT}</script></body></html>
-"#,
-        escape(title)
-    )
+    let (style, script) = (STYLE, SCRIPT);
+    part("frame", vars![title, style, body, script]) + "\n"
 }
 
 /// A line through `points` in a panel of this look; empty without two points. `y_tick` formats a value of the
@@ -90,10 +98,7 @@ fn page(results: &Results, said: &[Verdict], files: &[(String, String)]) -> Stri
         "A rate hides the slow ones. Drives slow down when a cache fills or burst credit is spent.",
         &over_time.collect::<Vec<_>>(),
     );
-    let body = format!(
-        r#"{}<main>{}{}{}{}{}{}{}{sections}{across}{}{}{}</main><footer>Measured and written by <code>seawall lab</code> {}.
-This page needs no network.</footer>"#,
-        header(results),
+    let main = [
         banners(results),
         tiles(results),
         list(said, Level::Warning, false),
@@ -101,12 +106,14 @@ This page needs no network.</footer>"#,
         list(said, Level::Note, false),
         [Level::CannotTell, Level::NotTested, Level::Good].map(|level| list(said, level, true)).concat(),
         every_cell(results),
+        sections,
+        across,
         probe(results),
         skipped(results),
         sources(results),
-        escape(&results.seawall_version)
-    );
-    frame(&format!("Seawall lab: {}", results.machine.host), &body)
+    ];
+    let (header, main, version) = (header(results), main.concat(), &results.seawall_version);
+    frame(&format!("Seawall lab: {}", results.machine.host), &part("body", vars![header, main, version]))
 }
 
 fn header(results: &Results) -> String {
@@ -120,56 +127,46 @@ fn header(results: &Results) -> String {
         ("Run", format!("{plan}, {file} file, {}", run.io_backend)),
         ("Started", text::moment(&results.started)),
     ];
-    let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
-    let facts = facts.map(fact).concat();
-    format!(
-        r#"<header><div class="brand">Seawall lab<button id="theme" type="button" hidden>Light / dark</button></div>
-<h1>{}</h1><dl class="machine">{facts}</dl></header>"#,
-        escape(&m.host)
-    )
+    let facts = facts.map(|(name, value)| part("fact", vars![name, value])).concat();
+    let host = &m.host;
+    part("header", vars![host, facts])
 }
 
 fn banners(results: &Results) -> String {
-    let text = if !results.complete {
-        "<b>Incomplete run.</b> It was interrupted: what is here is valid, what is missing was not measured."
+    if !results.complete {
+        part("incomplete", &[])
     } else if results.measured() == 0 && results.sustain.is_none() {
-        "<b>Nothing was measured.</b> No cell of this run has a round."
+        part("nothing-measured", &[])
     } else {
-        return String::new();
-    };
-    format!(r#"<p class="banner">{text}</p>"#)
+        String::new()
+    }
 }
 
 fn tiles(results: &Results) -> String {
-    let tiles = summary::tiles(results).map(|t| {
-        let (figure, detail) = (escape(&t.figure), escape(&t.detail));
-        format!("<li><span>{}</span><b>{figure}</b><i>{}</i><small>{detail}</small></li>", t.name, t.unit)
-    });
-    format!(r#"<ul class="tiles" aria-label="Key figures">{}</ul>"#, tiles.concat())
+    let tiles = summary::tiles(results);
+    let tiles = tiles.map(|Tile { name, figure, unit, detail }| part("tile", vars![name, figure, unit, detail]));
+    let tiles = tiles.concat();
+    part("tiles", vars![tiles])
 }
 
 /// The verdicts of one level; empty if there are none.
 fn list(said: &[Verdict], level: Level, folded: bool) -> String {
     let Shown { class, icon, heading, .. } = shown(level);
+    // What to act on is shown whole; the others show their reason on a click.
+    let card = if level == Level::Warning { "card" } else { "folded-card" };
     let cards = said.iter().filter(|v| v.level == level).map(|v| {
-        let link = v
-            .experiment
-            .map_or_else(String::new, |e| format!(r##" <a href="#{}">{}</a>"##, e.short(), definition(e).menu));
-        let headline =
-            format!(r#"<span class="icon" aria-hidden="true">{icon}</span>{}"#, escape(&capitalised(&v.sentence)));
-        let reason = format!("<p>{}{link}</p>", escape(&v.reason));
-        // What to act on is shown whole; the others show their reason on a click.
-        match level {
-            Level::Warning => format!(r#"<li class="{class}"><h3>{headline}</h3>{reason}</li>"#),
-            _ => format!(r#"<li class="{class}"><details><summary>{headline}</summary>{reason}</details></li>"#),
-        }
+        let link = v.experiment.map_or_else(String::new, |e| {
+            let (short, menu) = (e.short(), &texts(e).menu);
+            format!(" {}", part("experiment-link", vars![short, menu]))
+        });
+        let (sentence, reason) = (capitalised(&v.sentence), &v.reason);
+        part(card, vars![class, icon, sentence, reason, link])
     });
     let cards: Vec<String> = cards.collect();
     let (title, n, cards) = (capitalised(heading), cards.len(), cards.concat());
-    match (n, folded) {
-        (0, _) => String::new(),
-        (_, true) => format!(r#"<details><summary>{title} ({n})</summary><ul class="cards">{cards}</ul></details>"#),
-        (_, false) => format!(r#"<section><h2>{title}</h2><ul class="cards">{cards}</ul></section>"#),
+    match n {
+        0 => String::new(),
+        _ => part(if folded { "folded-cards" } else { "cards" }, vars![title, n, cards]),
     }
 }
 
@@ -185,17 +182,11 @@ fn settings(files: &[(String, String)]) -> String {
     }
     let (mut tabs, mut texts) = (String::new(), String::new());
     for (i, (name, text)) in files.iter().enumerate() {
-        let (name, text, checked) = (escape(name), escape(text), if i == 0 { " checked" } else { "" });
-        tabs +=
-            &format!(r#"<input type="radio" name="file" id="file-{i}"{checked}><label for="file-{i}">{name}</label>"#);
-        texts += &format!(
-            r#"<figure><button type="button" class="copy" hidden>Copy</button><pre tabindex="0">{text}</pre></figure>"#
-        );
+        let checked = if i == 0 { " checked" } else { "" };
+        tabs += &part("tab", vars![i, checked, name]);
+        texts += &part("tab-text", vars![text]);
     }
-    format!(
-        r#"<section id="settings"><h2>Settings</h2><p class="question">Ready to copy; each line names the measurement
-behind it.</p><div class="tabs">{tabs}{texts}</div></section>"#
-    )
+    part("settings", vars![tabs, texts])
 }
 
 fn section(id: &str, title: &str, question: &str, panels: &[Panel]) -> String {
@@ -203,16 +194,14 @@ fn section(id: &str, title: &str, question: &str, panels: &[Panel]) -> String {
     if panels.is_empty() {
         return panels;
     }
-    format!(
-        r#"<section id="{id}"><h2>{title}</h2><p class="question">{question}</p><div class="panels">{panels}</div></section>"#
-    )
+    part("section", vars![id, title, question, panels])
 }
 
 /// The evidence of an experiment, and its publication; empty if nothing was measured.
 fn experiment(results: &Results, experiment: Experiment) -> String {
     let mut shown = panels(results, experiment);
-    let (short, d) = (experiment.short(), definition(experiment));
-    let mut title = d.title.to_owned();
+    let (short, d) = (experiment.short(), texts(experiment));
+    let mut title = d.title.clone();
     if let Some(source) = source(experiment).filter(|_| !shown.is_empty()) {
         let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
         let figures = published_table(experiment, &note);
@@ -220,7 +209,7 @@ fn experiment(results: &Results, experiment: Experiment) -> String {
         shown.extend(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
         title = format!("{} · {title}", short.to_uppercase());
     }
-    section(short, &title, d.question, &shown)
+    section(short, &title, &d.question, &shown)
 }
 
 /// The published rates, by threads where they were published so.
@@ -228,7 +217,7 @@ fn published_table(experiment: Experiment, note: &str) -> Option<Panel> {
     let figures = published(experiment);
     let row = |p: &Published, n: usize| {
         let rates = (0..n).map(|i| text::or_missing(p.rates.get(i), |rate| text::count(*rate)));
-        std::iter::once(p.what.to_owned()).chain(rates).collect()
+        std::iter::once(p.what.clone()).chain(rates).collect()
     };
     let (head, n): (&[_], _) = match figures.iter().any(|p| p.rates.len() > 1) {
         true => (&["per second, by threads", "1", "2", "4", "8", "16"], Published::THREADS.len()),
@@ -336,58 +325,34 @@ fn sustained(results: &Results) -> Option<Panel> {
 
 fn every_cell(results: &Results) -> String {
     let table = |e: Experiment| {
-        Some(format!("<h3>{}</h3>{}", escape(definition(e).menu), plot::table(&table::cells(results, e)?)))
+        let (menu, table) = (&texts(e).menu, plot::table(&table::cells(results, e)?));
+        Some(part("cells-of-experiment", vars![menu, table]))
     };
     let (tables, note) = (Experiment::ALL.into_iter().filter_map(table).collect::<String>(), table::CELLS_NOTE);
-    if tables.is_empty() {
-        return tables;
-    }
-    format!(r#"<details id="cells"><summary>Every cell</summary><p class="question">{note}</p>{tables}</details>"#)
+    if tables.is_empty() { tables } else { part("cells", vars![note, tables]) }
 }
 
 fn probe(results: &Results) -> String {
-    let rows = explain(&results.probe).into_iter().map(|e| {
-        let (value, meaning) = (escape(&e.value), escape(&e.meaning));
-        format!("<tr><th>{}</th><td>{value}</td><td>{meaning}</td></tr>", e.name)
-    });
-    format!(
-        r#"<details id="probe"><summary>What the disk and the file system say of themselves</summary><div class="scroll">
-<table class="facts"><tbody>{}</tbody></table></div></details>"#,
-        rows.collect::<String>()
-    )
+    let row = |Explained { name, value, meaning, .. }| part("probe-row", vars![name, value, meaning]);
+    let rows: String = explain(&results.probe).into_iter().map(row).collect();
+    part("probe", vars![rows])
 }
 
 fn skipped(results: &Results) -> String {
-    let (n, rows) = (results.skipped.len(), results.skipped.iter());
-    if n == 0 {
-        return String::new();
-    }
-    let rows = rows.map(|s| format!("<tr><th>{}</th><td>{}</td></tr>", escape(&s.title), escape(&s.reason)));
-    let rows: String = rows.collect();
-    format!(
-        r#"<details><summary>Not measured here ({n})</summary><div class="scroll"><table class="facts"><tbody>{rows}
-</tbody></table></div></details>"#
-    )
+    let n = results.skipped.len();
+    let row = |Skipped { title, reason, .. }: &Skipped| part("skipped-row", vars![title, reason]);
+    let rows: String = results.skipped.iter().map(row).collect();
+    if n == 0 { rows } else { part("skipped", vars![n, rows]) }
 }
 
 fn sources(results: &Results) -> String {
-    let list: String = Experiment::ALL
-        .into_iter()
-        .filter_map(|e| Some((e, source(e)?)))
-        .map(|(e, s)| {
-            let address = s.address.map_or_else(String::new, |a| format!(r#" <a href="{a}">{a}</a>"#));
-            format!("<li><b>{}</b> {}.{address}</li>", e.short().to_uppercase(), escape(s.citation))
-        })
-        .collect();
-    format!(
-        r#"<section id="sources"><h2>Sources, and how to reproduce this</h2><ul>{list}</ul><p>Published figures are the
-publications' own. Their hardware is ten to twenty years older: compare shapes and ratios, not rates.</p><pre tabindex="0">{}
-
-# seawall {}, seed {}, results format {}, started {}</pre></section>"#,
-        escape(&results.run.command),
-        escape(&results.seawall_version),
-        results.run.seed,
-        results.format,
-        escape(&results.started)
-    )
+    let item = |e: Experiment| {
+        let Source { citation, address, .. } = source(e)?;
+        let link = address.as_ref().map(|address| format!(" {}", part("source-link", vars![address])));
+        let (name, link) = (e.short().to_uppercase(), link.unwrap_or_default());
+        Some(part("source", vars![name, citation, link]))
+    };
+    let list: String = Experiment::ALL.into_iter().filter_map(item).collect();
+    let Results { seawall_version: version, started, format, run: RunSettings { command, seed, .. }, .. } = results;
+    part("sources", vars![list, command, version, seed, format, started])
 }

@@ -4,58 +4,58 @@
 //! - Bars start at zero; every figure is printed beside its bar.
 //! - Series differ in colour and dash; published figures are grey.
 
-use crate::evidence::{Bar, Body, Lines, Panel, Point, Table};
-use crate::text::escape;
+use super::part;
+use crate::evidence::{Bar, Body, Line, Lines, Panel, Point, Table};
+use crate::text::{escape, vars};
 
 /// A panel; its table or plot is never empty.
-pub(super) fn panel(panel: &Panel) -> String {
-    let title = escape(&panel.title);
-    let body = match &panel.body {
+pub(super) fn panel(Panel { title, note, body }: &Panel) -> String {
+    let body = match body {
         Body::Table(t) => table(t),
         Body::Bars(bars) => self::bars(bars),
-        Body::Lines(lines) => self::lines(lines, &title),
+        Body::Lines(lines) => self::lines(lines, title),
     };
-    let note = if panel.note.is_empty() { "" } else { &format!(r#"<p class="sub">{}</p>"#, escape(&panel.note)) };
-    format!(r#"<figure class="panel"><h3>{title}</h3>{body}{note}</figure>"#)
+    let note = if note.is_empty() { String::new() } else { part("panel-note", vars![note]) };
+    part("panel", vars![title, body, note])
 }
 
 pub(super) fn table(table: &Table) -> String {
     let figure = |text: &str| if text.chars().count() > 40 { "" } else { r#" class="n""# };
     let row = |cells: &Vec<String>| {
-        let rest = cells.iter().skip(1).map(|c| format!("<td{}>{}</td>", figure(c), escape(c)));
-        format!("<tr><th>{}</th>{}</tr>", escape(&cells[0]), rest.collect::<String>())
+        let figures = cells.iter().skip(1).map(|c| format!("<td{}>{}</td>", figure(c), escape(c)));
+        let (name, figures) = (&cells[0], figures.collect::<String>());
+        part("table-row", vars![name, figures])
     };
     let rows: String = table.rows.iter().map(row).collect();
     let rest = table.head.iter().skip(1).map(|h| format!(r#"<th class="n">{}</th>"#, escape(h)));
     let head = format!("<th>{}</th>{}", escape(table.head[0]), rest.collect::<String>());
-    format!(r#"<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#)
+    part("table", vars![head, rows])
 }
 
 fn bars(bars: &[Bar]) -> String {
     let ends = |b: &Bar| [b.value, b.interval.1, b.published.as_ref().map_or(0.0, |p| p.0)];
     let most = bars.iter().flat_map(ends).filter(|v| v.is_finite()).fold(f64::MIN_POSITIVE, f64::max);
     let share = |v: f64| if v.is_finite() { (v / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
-    let mut out = String::from(r#"<div class="bars">"#);
-    for b in bars {
-        let [value, low, high] = [b.value, b.interval.0, b.interval.1].map(share);
-        let (name, figure, series, width) = (escape(&b.label), escape(&b.text), b.series % 8, (high - low).max(0.2));
-        out += &format!(
-            r#"<span class="name">{name}</span><span class="track"><i class="s{series}" style="width:{value:.1}%"></i><b style="left:{low:.1}%;width:{width:.1}%"></b></span><span class="figure">{figure}</span>"#
-        );
-        if let Some((value, text)) = &b.published {
-            let (value, text) = (share(*value), escape(text));
-            out += &format!(
-                r#"<span class="name"></span><span class="track old"><i style="width:{value:.1}%"></i></span><span class="figure old">{text}</span>"#
-            );
+    let percent = |share: f64| format!("{share:.1}");
+    let mut all = String::new();
+    for Bar { label: name, text: figure, value, interval, series, published } in bars {
+        let [value, low, high] = [*value, interval.0, interval.1].map(share);
+        let [value, low, width] = [value, low, (high - low).max(0.2)].map(percent);
+        let series = series % 8;
+        all += &part("bar", vars![name, series, value, low, width, figure]);
+        if let Some((value, text)) = published {
+            let value = percent(share(*value));
+            all += &part("published-bar", vars![value, text]);
         }
     }
-    out + "</div>"
+    let bars = all;
+    part("bars", vars![bars])
 }
 
 /// The height of the drawing, in units of which it is 1000 wide; the style sheet stretches it.
 const HEIGHT: f64 = 400.0;
 
-fn lines(plot: &Lines, label: &str) -> String {
+fn lines(plot: &Lines, title: &str) -> String {
     let points = || plot.lines.iter().flat_map(|l| &l.points);
     let edge = |of: fn(&Point) -> f64, pick: fn(f64, f64) -> f64, from: f64| points().map(of).fold(from, pick);
     let (x_min, x_max) = (edge(|p| p.x, f64::min, f64::INFINITY), edge(|p| p.x, f64::max, f64::NEG_INFINITY));
@@ -74,33 +74,32 @@ fn lines(plot: &Lines, label: &str) -> String {
     };
     let at = |px: f64, py: f64| format!("{:.1} {:.1}", x(px) * 1000.0, y(py) * HEIGHT);
     let (mut svg, mut ticks, mut legend) = (String::new(), String::new(), String::new());
+    let tick = |axis: &str, side: &str, share: f64, name: &str| {
+        let at = format!("{:.1}", share * 100.0);
+        part("tick", vars![axis, side, at, name])
+    };
     for t in y_ticks {
-        svg += &format!(r#"<path class="grid" d="M0 {:.1}H1000"/>"#, y(t) * HEIGHT);
-        ticks += &format!(r#"<span class="y" style="top:{:.1}%">{}</span>"#, y(t) * 100.0, escape(&(plot.y_tick)(t)));
+        let at = format!("{:.1}", y(t) * HEIGHT);
+        svg += &part("grid", vars![at]);
+        ticks += &tick("y", "top", y(t), &(plot.y_tick)(t));
     }
     for (t, name) in &plot.x_ticks {
-        ticks += &format!(r#"<span class="x" style="left:{:.1}%">{}</span>"#, x(*t) * 100.0, escape(name));
+        ticks += &tick("x", "left", x(*t), name);
     }
-    for (i, line) in plot.lines.iter().enumerate() {
-        let (series, name) = (i % 8, escape(&line.name));
-        let path: Vec<String> = line.points.iter().map(|p| at(p.x, p.y)).collect();
-        let wide = line.points.iter().filter(|p| p.high > p.low);
+    for (i, Line { name, points }) in plot.lines.iter().enumerate() {
+        let series = i % 8;
+        let path = points.iter().map(|p| at(p.x, p.y)).collect::<Vec<_>>().join("L");
+        let wide = points.iter().filter(|p| p.high > p.low);
         let whiskers: String = wide.map(|p| format!("M{}L{}", at(p.x, p.low), at(p.x, p.high))).collect();
-        let path = path.join("L");
-        svg +=
-            &format!(r#"<path class="whisker s{series}" d="{whiskers}"/><path class="line s{series}" d="M{path}"/>"#);
+        svg += &part("line", vars![series, whiskers, path]);
         if !name.is_empty() {
-            legend += &format!(
-                r#"<li><svg viewBox="0 0 30 8" width="30" height="8" aria-hidden="true"><path class="line s{series}" d="M0 4H30"/></svg>{name}</li>"#
-            );
+            legend += &part("legend-line", vars![series, name]);
         }
     }
-    let legend = if legend.is_empty() { legend } else { format!(r#"<ul class="legend">{legend}</ul>"#) };
-    let axis = escape(&plot.x_title);
-    format!(
-        r#"{legend}<div class="plot"><svg viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}">{svg}</svg>{ticks}</div>
-<p class="axis">{axis}</p>"#
-    )
+    let lines = legend;
+    let legend = if lines.is_empty() { String::new() } else { part("legend", vars![lines]) };
+    let (height, axis) = (HEIGHT, &plot.x_title);
+    part("lines", vars![legend, height, title, svg, ticks, axis])
 }
 
 /// Round steps from zero to at least `top`.

@@ -5,6 +5,7 @@
 //! - No recommendation trades durability for speed: doublewrite stays on; Seawall skips a flush only if the
 //!   drive reports no volatile cache, other servers never; the commit level is never changed.
 //! - Every line states the measurement it is based on.
+//! - The Rust files decide what was found; defaults, values and reasons by finding are in `reasons.toml`.
 
 mod seawall;
 mod server;
@@ -13,9 +14,12 @@ use crate::cell::{Beside, Level, Sync};
 use crate::experiment::commit_levels::measured_gain;
 use crate::results::Results;
 use crate::stats::distinct;
-use crate::verdict::{device_words, file_system_word};
-use crate::{text, words};
+use crate::text::{self, Var, fill, vars};
+use crate::verdict::{data, device_words, file_system_word};
+use crate::words;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 pub use server::Server;
 
@@ -28,8 +32,6 @@ words! {
     /// let advice = recommend(&sample::results(vec![]));
     /// assert!(advice.seawall.iter().all(|r| r.confidence != Confidence::Measured));
     /// ```
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Confidence {
         /// A difference outside the noise, or a rate with its interval.
         Measured = "measured",
@@ -104,39 +106,32 @@ pub struct Settings {
     pub level_gains: Vec<(u32, String)>,
 }
 
-/// A setting's name and its default, from which recommendations are made.
-#[derive(Debug, Clone, Copy)]
-struct Key(&'static str, &'static str);
+/// The settings by name.
+static KEYS: LazyLock<BTreeMap<String, Key>> = LazyLock::new(|| data(include_str!("reasons.toml")));
 
-impl Key {
-    fn recommend(self, value: &str, confidence: Confidence, because: impl Into<String>) -> Recommendation {
-        Recommendation {
-            key: self.0.into(),
-            value: value.into(),
-            because: because.into(),
-            confidence,
-            default: self.1.into(),
-            loose: false,
-        }
-    }
+/// A setting: its default, and what is recommended by finding.
+#[derive(Debug, Deserialize)]
+struct Key {
+    default: String,
+    /// The defaults of series that have another one.
+    #[serde(default)]
+    default_in: BTreeMap<Server, String>,
+    /// The series of which some releases lack it.
+    #[serde(default)]
+    loose_in: Vec<Server>,
+    #[serde(flatten)]
+    findings: BTreeMap<String, (Confidence, String, String)>,
+}
 
-    fn measured(self, value: &str, because: impl Into<String>) -> Recommendation {
-        self.recommend(value, Confidence::Measured, because)
-    }
-
-    fn probed(self, value: &str, because: impl Into<String>) -> Recommendation {
-        self.recommend(value, Confidence::Probed, because)
-    }
-
-    /// The default, because other values risk data.
-    fn safety(self, because: impl Into<String>) -> Recommendation {
-        self.recommend(self.1, Confidence::Safety, because)
-    }
-
-    /// The default, because nothing tells otherwise.
-    fn kept(self, because: impl Into<String>) -> Recommendation {
-        self.recommend(self.1, Confidence::DefaultKept, because)
-    }
+/// What is recommended for a setting of Seawall, or of a server, after this finding.
+fn advise(server: Option<Server>, key: &str, finding: &str, vars: &[Var<'_>]) -> Recommendation {
+    let Key { default, default_in, loose_in, findings } = &KEYS[key];
+    let (confidence, value, because) = &findings[finding];
+    let default = fill(server.and_then(|s| default_in.get(&s)).unwrap_or(default), vars);
+    let loose = server.is_some_and(|s| loose_in.contains(&s));
+    let value = fill(value, &[vars, vars![default]].concat());
+    let (key, because) = (key.into(), fill(because, vars));
+    Recommendation { key, value, because, confidence: *confidence, default, loose }
 }
 
 /// The settings recommended from a run.
@@ -348,5 +343,17 @@ mod tests {
         advice.seawall[0].value = "a\"b\\c\n".into();
         advice.seawall[0].because = "first line\nsecond = line".into();
         assert!(advice.to_toml().parse::<toml::Table>().is_ok(), "{}", advice.to_toml());
+    }
+
+    /// The findings in Rust and those in the data file are the same ones.
+    #[test]
+    fn every_finding_has_its_reason() {
+        let code = [include_str!("seawall.rs"), include_str!("server.rs")].concat();
+        for (name, key) in &*KEYS {
+            assert!(code.contains(&format!("\"{name}\"")), "nothing recommends {name}");
+            for finding in key.findings.keys() {
+                assert!(code.contains(&format!("\"{finding}\"")), "{name} never has the finding {finding}");
+            }
+        }
     }
 }

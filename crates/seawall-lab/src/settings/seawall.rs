@@ -3,14 +3,14 @@
 //!
 //! - The defaults are the engine's own; a test in a crate that has the engine compares them.
 
-use super::{Key, Recommendation, round_down, write_capacity};
+use super::{Recommendation, advise, round_down, write_capacity};
 use crate::cell::{Access, Preparation, Sync};
 use crate::experiment::append_overwrite::{extend, overwrite_against};
 use crate::experiment::baseline::{DEPTHS, random_read};
 use crate::experiment::direct_sync::{direct_sync, without_flush};
 use crate::experiment::log_memory::log;
 use crate::results::Results;
-use crate::text;
+use crate::text::{self, vars};
 use crate::verdict::{Answer, Pair, pair};
 use seawall_io::probe::{DirectIo, Finding, WriteCache};
 
@@ -59,27 +59,20 @@ pub(super) fn dsync_against_fdatasync(results: &Results, access: Access) -> Opti
 }
 
 fn data_flush_method(results: &Results) -> Recommendation {
-    const KEY: Key = Key("data.flush_method", "auto");
+    const KEY: &str = "data.flush_method";
     if let Finding::Unknown(why) = &results.probe.direct_io {
-        let unknown = format!("whether O_DIRECT works here is not known ({why})");
-        return KEY.kept(format!("{unknown}; the engine reports the mode in effect"));
+        return advise(None, KEY, "unknown", vars![why]);
     }
     if let Err(why) = direct_works(results) {
-        return KEY.probed("fsync", format!("{why}: buffered writes and fdatasync are honest about it"));
+        return advise(None, KEY, "buffered", vars![why]);
     }
-    if let Some(times) = flush_may_be_skipped(results).map(|p| p.times()) {
-        let because = format!(
-            "the drive reports a write-through cache, and leaving out the flush gains {times}; growth and checkpoints \
-             are still flushed"
-        );
-        return KEY.measured("o_direct_no_fsync", because);
+    match flush_may_be_skipped(results).map(|p| p.times()) {
+        Some(times) => advise(None, KEY, "no-flush", vars![times]),
+        None => advise(None, KEY, "direct", &[]),
     }
-    let because = "direct I/O works and leaves no pages in the page cache; one fdatasync covers a batch of pages";
-    KEY.probed("o_direct", because)
 }
 
 fn log_flush_method(results: &Results) -> Recommendation {
-    const KEY: Key = Key("log.flush_method", "auto");
     let direct = direct_works(results);
     let unknown = matches!(results.probe.direct_io, Finding::Unknown(_));
     let (access, flushed, through) = if direct.is_ok() || unknown {
@@ -89,14 +82,15 @@ fn log_flush_method(results: &Results) -> Recommendation {
     };
     let p = dsync_against_fdatasync(results, access);
     let words = p.map_or_else(|| "O_DSYNC was not measured against write + fdatasync".into(), |p| dsync_words(&p));
-    let because = direct.err().map_or_else(String::new, |why| format!("{why}; ")) + &words;
-    match p.map(|p| p.answer) {
-        Some(Answer::More) => KEY.measured(through, because),
-        Some(Answer::Less) => KEY.measured(flushed, because),
+    let refused = direct.err().map_or_else(String::new, |why| format!("{why}; "));
+    let finding = match p.map(|p| p.answer) {
+        Some(Answer::More) => "through",
+        Some(Answer::Less) => "flushed",
         // Without this setting the engine tries both direct methods in the database's own directory.
-        _ if access == Access::Direct => KEY.kept(because),
-        _ => KEY.probed(flushed, because),
-    }
+        _ if access == Access::Direct => "kept",
+        _ => "buffered",
+    };
+    advise(None, "log.flush_method", finding, vars![through, flushed, refused, words])
 }
 
 /// How `O_DSYNC` compares, as a reason.
@@ -111,123 +105,103 @@ pub(super) fn dsync_words(p: &Pair<'_>) -> String {
 /// The smallest log block that causes no read-modify-write: the physical block, never below the alignment of
 /// direct I/O.
 fn log_block(results: &Results) -> Recommendation {
-    const KEY: Key = Key("log.block_bytes", "4096");
+    const KEY: &str = "log.block_bytes";
     let probe = &results.probe;
     let physical = probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
     let align = probe.direct_align.known().map(|a| a.offset_bytes);
     let align = align.or_else(|| probe.direct_align_tried_bytes.known().copied()).unwrap_or(4096);
     let sane = |b: u32| b.is_power_of_two() && (512..=65536).contains(&b);
-    let Some(physical) = physical.filter(|b| sane(*b)) else {
-        return KEY.kept("the device's physical block is not known");
-    };
+    let Some(physical) = physical.filter(|b| sane(*b)) else { return advise(None, KEY, "unknown", &[]) };
     let bytes = physical.max(align);
-    let writes = format!("the device writes blocks of {physical} bytes");
     if bytes > 4096 && sane(bytes) {
-        let because = format!("{writes} and takes direct writes aligned to {align}");
-        return KEY.probed(&bytes.to_string(), because);
+        return advise(None, KEY, "large", vars![bytes, physical, align]);
     }
     if physical != 512 || align > 512 {
-        let because = format!("{writes}: 4096-byte log blocks are never read back to be completed");
-        return KEY.probed(KEY.1, because);
+        return advise(None, KEY, "whole", vars![physical]);
     }
     let Some(p) = pair(results, [512, 4096].map(|block| log(16, Access::Direct, block, true))) else {
-        return KEY.kept(
-            "the device reports 512-byte blocks; whether it means it was not measured (`--full --only log-memory`)",
-        );
+        return advise(None, KEY, "unmeasured", &[]);
     };
-    let (more, less, rates) = (p.times(), p.times_slower(), p.reason());
-    match p.answer {
-        Answer::More => {
-            KEY.measured("512", format!("512-byte blocks commit {more} as much as 4096-byte ones ({rates})"))
-        }
-        Answer::Less => {
-            let because = format!("4096-byte blocks commit {less} as much as 512-byte ones, whatever the device says,");
-            KEY.measured(KEY.1, format!("{because} ({rates})"))
-        }
-        Answer::Same | Answer::Unclear => KEY.kept(p.in_words("512-byte log blocks", "4096-byte ones")),
-    }
+    let finding = match p.answer {
+        Answer::More => "small-faster",
+        Answer::Less => "small-slower",
+        Answer::Same | Answer::Unclear => "alike",
+    };
+    let (times, times_slower, rates) = (p.times(), p.times_slower(), p.reason());
+    let words = p.in_words("512-byte log blocks", "4096-byte ones");
+    advise(None, KEY, finding, vars![times, times_slower, rates, words])
 }
 
 /// Half of the measured rate for steady background work, so that as much stays for reads and the log; nine
 /// tenths under pressure.
 fn io_capacity(results: &Results) -> [Recommendation; 2] {
-    let (steady, burst) = (Key("io_capacity", "2000"), Key("io_capacity_burst", "20000"));
+    const KEYS: [&str; 2] = ["io_capacity", "io_capacity_burst"];
     let (low, why) = match write_capacity(results) {
         Ok(measured) => measured,
-        Err(why) => return [steady, burst].map(|key| key.kept(why.clone())),
+        Err(why) => return KEYS.map(|key| advise(None, key, "unknown", vars![why])),
     };
-    let part = |share: f64| round_down((low * share).max(100.0)).to_string();
+    let [half, most] = [0.5, 0.9].map(|share| round_down((low * share).max(100.0)));
     let low = text::count(low);
-    let pressed = format!("nine tenths of the same when a checkpoint presses ({low} writes per second)");
-    let half = format!("half of it for background writes: {why}");
-    [steady.measured(&part(0.5), half), burst.measured(&part(0.9), pressed)]
+    KEYS.map(|key| advise(None, key, "measured", vars![half, most, low, why]))
 }
 
 /// The smallest depth that gives nine tenths of the best measured read rate.
 fn prefetch_depth(results: &Results) -> Recommendation {
-    const KEY: Key = Key("prefetch_depth", "32");
+    const KEY: &str = "prefetch_depth";
     let median = |depth| Some((depth, results.cell(&random_read(depth))?.rate()?.median));
     let measured: Vec<(u32, f64)> = DEPTHS.into_iter().filter_map(median).filter(|(_, rate)| *rate > 0.0).collect();
     let best = measured.iter().map(|(_, r)| *r).fold(0.0, f64::max);
     let (Some(&(first, slowest)), Some(&(deepest, _)), Some(&(depth, rate))) =
         (measured.first(), measured.last(), measured.iter().find(|(_, r)| *r >= 0.9 * best))
     else {
-        return KEY.kept("random reads by depth were not measured (run baseline)");
+        return advise(None, KEY, "unmeasured", &[]);
     };
     if deepest == first {
-        return KEY.kept(format!("random reads were measured at depth {first} only"));
+        return advise(None, KEY, "one-depth", vars![first]);
     }
     let Some(p) = pair(results, [deepest, first].map(random_read)) else {
-        return KEY.kept("random reads by depth cannot be compared");
+        return advise(None, KEY, "incomparable", &[]);
     };
     if p.answer != Answer::More {
-        return KEY.kept(p.in_words(&format!("random reads at depth {deepest}"), &format!("those at depth {first}")));
+        let words = p.in_words(&format!("random reads at depth {deepest}"), &format!("those at depth {first}"));
+        return advise(None, KEY, "alike", vars![words]);
     }
     let (rate, slowest, times) = (text::count(rate), text::count(slowest), p.times());
-    let because = format!(
-        "16K random reads: {rate} per second at depth {depth}, {slowest} at depth {first} ({times} from {first} to \
-         {deepest})"
-    );
-    KEY.measured(&depth.to_string(), because)
+    advise(None, KEY, "measured", vars![rate, depth, slowest, first, times, deepest])
 }
 
 fn preallocate(results: &Results) -> Recommendation {
-    const KEY: Key = Key("preallocate", "written");
+    const KEY: &str = "preallocate";
     if let Some(fs) = results.probe.file_system.known().filter(|fs| fs.copy_on_write.is_yes()) {
-        let because = format!("{} copies on write: written blocks are given away at the first overwrite", fs.kind);
-        return KEY.probed("off", because);
+        let kind = &fs.kind;
+        return advise(None, KEY, "copies", vars![kind]);
     }
-    let Some(p) = overwrite_against(results, Preparation::Append) else {
-        return KEY.kept("appending was not measured (run append-overwrite)");
-    };
+    let Some(p) = overwrite_against(results, Preparation::Append) else { return advise(None, KEY, "unmeasured", &[]) };
     if p.answer != Answer::More {
-        return KEY.kept(format!("{}; preallocating does no harm", p.in_words("overwriting", "appending")));
+        let words = p.in_words("overwriting", "appending");
+        return advise(None, KEY, "harmless", vars![words]);
     }
     let unwritten = match overwrite_against(results, Preparation::Unwritten) {
         Some(u) if u.answer == Answer::More => format!(", and fallocated blocks still cost {}", u.times()),
         _ => String::new(),
     };
-    KEY.measured(KEY.1, format!("appending costs {} overwriting{unwritten} ({})", p.times(), p.reason()))
+    let (times, rates) = (p.times(), p.reason());
+    advise(None, KEY, "measured", vars![times, unwritten, rates])
 }
 
 fn torn_pages(results: &Results) -> Recommendation {
-    const KEY: Key = Key("torn_page_protection", "doublewrite");
+    const KEY: &str = "torn_page_protection";
     let limits = match &results.probe.atomic_writes {
         Finding::Known(limits) => limits,
-        Finding::Unknown(why) => return KEY.safety(format!("no proof that a 16 KiB write cannot tear ({why})")),
+        Finding::Unknown(why) => return advise(None, KEY, "unknown", vars![why]),
     };
     let (min, max) = (limits.unit_bytes_min, limits.unit_bytes_max);
-    if min <= 16384 && max >= 16384 {
-        let because = format!(
-            "statx reports untorn writes of {min} to {max} bytes: the engine tries them per file and keeps doublewrite \
-             where they fail"
-        );
-        return KEY.probed("auto", because);
-    }
-    KEY.safety(match max {
-        0 => "no write here is promised not to tear".into(),
-        _ => format!("untorn writes of at most {max} bytes do not hold a 16 KiB page"),
-    })
+    let finding = match max {
+        16_384.. if min <= 16_384 => "untorn",
+        0 => "none",
+        _ => "small",
+    };
+    advise(None, KEY, finding, vars![min, max])
 }
 
 #[cfg(test)]

@@ -12,16 +12,15 @@
 //!   space or a reflinked extent: never advised.
 
 use super::seawall::{direct_works, dsync_against_fdatasync, dsync_words, flush_may_be_skipped};
-use super::{Key, Recommendation, round_down, write_capacity};
+use super::{Recommendation, advise, round_down, write_capacity};
 use crate::cell::{Access, Preparation};
 use crate::experiment::append_overwrite::overwrite_against;
 use crate::experiment::baseline::{random_read, rotates, too_fast_to_rotate};
 use crate::experiment::log_memory::{THREADS, direct_and_buffered, log};
 use crate::results::Results;
-use crate::text;
+use crate::text::{self, Var, vars};
 use crate::verdict::{Answer, pair};
 use crate::words;
-use serde::{Deserialize, Serialize};
 
 /// InnoDB writes at this pace even without pressure; a higher rate flushes dirty pages that would be changed
 /// again soon.
@@ -35,20 +34,20 @@ words! {
     /// assert!(Server::ALL.iter().all(|&server| Server::parse(server.word()) == Some(server)));
     /// assert_eq!(Server::MySql84.group(), "mysqld");
     /// ```
-    #[derive(Serialize, Deserialize)]
+    #[derive(PartialOrd, Ord)]
     pub enum Server {
         /// MariaDB 10.11.
         #[serde(rename = "mariadb-10")]
-        MariaDb10 = "mariadb-10",
+        MariaDb10 = "mariadb-10" | "MariaDB 10.11",
         /// MariaDB 11.0 and later.
         #[serde(rename = "mariadb-11")]
-        MariaDb11 = "mariadb-11",
+        MariaDb11 = "mariadb-11" | "MariaDB 11 and later",
         /// MySQL 8.0.
         #[serde(rename = "mysql-8.0")]
-        MySql80 = "mysql-8.0",
+        MySql80 = "mysql-8.0" | "MySQL 8.0",
         /// MySQL 8.4 and 9.
         #[serde(rename = "mysql-8.4")]
-        MySql84 = "mysql-8.4",
+        MySql84 = "mysql-8.4" | "MySQL 8.4 and later",
     }
 }
 
@@ -56,12 +55,7 @@ impl Server {
     /// `MariaDB 10.11`, ...
     #[must_use]
     pub fn title(self) -> &'static str {
-        match self {
-            Self::MariaDb10 => "MariaDB 10.11",
-            Self::MariaDb11 => "MariaDB 11 and later",
-            Self::MySql80 => "MySQL 8.0",
-            Self::MySql84 => "MySQL 8.4 and later",
-        }
+        self.words()
     }
 
     /// Parses a name or a version, in any case: `mariadb-10.11`, `mariadb 11.8`, `mysql-8.0.36`, `mariadb`
@@ -112,7 +106,12 @@ pub(super) fn recommend(results: &Results, server: Server) -> Vec<Recommendation
     let mut list = match server {
         Server::MariaDb10 => vec![a.mariadb_flush_method(), a.log_buffering()],
         Server::MariaDb11 => {
-            vec![a.data_buffering(), a.log_write_through(), a.data_write_through(), a.log_buffering()]
+            vec![
+                a.data_buffering(),
+                a.log_write_through(),
+                a.advise("innodb_data_file_write_through", "kept", &[]),
+                a.log_buffering(),
+            ]
         }
         Server::MySql80 | Server::MySql84 => {
             vec![a.mysql_flush_method(), a.use_fdatasync(), a.extend_and_initialize()]
@@ -122,8 +121,7 @@ pub(super) fn recommend(results: &Results, server: Server) -> Vec<Recommendation
     list.extend(a.io_capacity());
     list.push(a.flush_neighbors());
     list.extend(a.io_threads());
-    let torn = "no proof that a 16 KiB page cannot be torn by a power cut on this drive and file system";
-    list.push(Key("innodb_doublewrite", "ON").safety(torn));
+    list.push(a.advise("innodb_doublewrite", "safe", &[]));
     list
 }
 
@@ -132,17 +130,11 @@ struct Advice<'a> {
     server: Server,
 }
 
-/// The same, written so that early releases of the series, which lack the variable, start.
-fn loose(recommendation: Recommendation) -> Recommendation {
-    Recommendation { loose: true, ..recommendation }
-}
-
-/// A default that the server computes itself.
-fn computed(value: u32, recommendation: Recommendation) -> Recommendation {
-    Recommendation { value: value.to_string(), default: value.to_string(), ..recommendation }
-}
-
 impl Advice<'_> {
+    fn advise(&self, key: &str, finding: &str, vars: &[Var<'_>]) -> Recommendation {
+        advise(Some(self.server), key, finding, vars)
+    }
+
     /// Why direct I/O cannot be used, if the probe proved that.
     fn direct_refused(&self) -> Option<String> {
         let known = self.results.probe.direct_io.known().is_some();
@@ -157,9 +149,9 @@ impl Advice<'_> {
     }
 
     fn mariadb_flush_method(&self) -> Recommendation {
-        const KEY: Key = Key("innodb_flush_method", "O_DIRECT");
+        const KEY: &str = "innodb_flush_method";
         if let Some(why) = self.direct_refused() {
-            return KEY.probed("fsync", why);
+            return self.advise(KEY, "buffered", vars![why]);
         }
         let dsync = match dsync_against_fdatasync(self.results, Access::Direct) {
             Some(p) if p.answer == Answer::More => format!(
@@ -172,38 +164,34 @@ impl Advice<'_> {
             }
             _ => String::new(),
         };
-        KEY.probed(KEY.1, self.direct_words() + &dsync)
+        let direct = self.direct_words();
+        self.advise(KEY, "mariadb", vars![direct, dsync])
     }
 
     fn data_buffering(&self) -> Recommendation {
         let value = if self.direct_refused().is_some() { "ON" } else { "OFF" };
-        Key("innodb_data_file_buffering", "OFF").probed(value, self.direct_words())
+        let direct = self.direct_words();
+        self.advise("innodb_data_file_buffering", "found", vars![value, direct])
     }
 
     fn log_write_through(&self) -> Recommendation {
-        const KEY: Key = Key("innodb_log_file_write_through", "OFF");
         let access = if self.direct_refused().is_some() { Access::Buffered } else { Access::Direct };
-        let Some(p) = dsync_against_fdatasync(self.results, access) else {
-            return KEY.kept("O_DSYNC was not measured against write + fdatasync");
+        let p = dsync_against_fdatasync(self.results, access);
+        let finding = match p.map(|p| p.answer) {
+            None => "unmeasured",
+            Some(Answer::More) => "faster",
+            Some(Answer::Less) => "slower",
+            Some(Answer::Same | Answer::Unclear) => "alike",
         };
-        match p.answer {
-            Answer::More => KEY.measured("ON", dsync_words(&p)),
-            Answer::Less => KEY.measured("OFF", dsync_words(&p)),
-            Answer::Same | Answer::Unclear => KEY.kept(dsync_words(&p)),
-        }
-    }
-
-    fn data_write_through(&self) -> Recommendation {
-        Key("innodb_data_file_write_through", "OFF")
-            .kept("one flush after a batch of pages is cheaper than one in every page write; not measured here")
+        let words = p.as_ref().map(dsync_words).unwrap_or_default();
+        self.advise("innodb_log_file_write_through", finding, vars![words])
     }
 
     fn mysql_flush_method(&self) -> Recommendation {
-        let key = Key("innodb_flush_method", if self.server == Server::MySql80 { "fsync" } else { "O_DIRECT" });
-        match direct_works(self.results) {
-            Ok(()) => {}
-            Err(why) if self.direct_refused().is_some() => return key.probed("fsync", why),
-            Err(why) => return key.kept(why),
+        const KEY: &str = "innodb_flush_method";
+        if let Err(why) = direct_works(self.results) {
+            let finding = if self.direct_refused().is_some() { "buffered" } else { "unknown" };
+            return self.advise(KEY, finding, vars![why]);
         }
         let skipped = flush_may_be_skipped(self.results).map_or_else(String::new, |p| {
             format!(
@@ -213,21 +201,16 @@ impl Advice<'_> {
                 p.times()
             )
         });
-        let works = "direct I/O works: data is not held twice in memory (the redo log and the binlog stay buffered in \
-                     MySQL)";
-        key.probed("O_DIRECT", format!("{works}{skipped}"))
+        self.advise(KEY, "mysql", vars![skipped])
     }
 
     fn log_buffering(&self) -> Recommendation {
-        const KEY: Key = Key("innodb_log_file_buffering", "OFF");
+        const KEY: &str = "innodb_log_file_buffering";
         if let Some(why) = self.direct_refused() {
-            return KEY.probed("ON", why);
+            return self.advise(KEY, "refused", vars![why]);
         }
         let pairs = THREADS.into_iter().filter_map(|t| Some((t, pair(self.results, direct_and_buffered(t))?)));
         let pairs: Vec<_> = pairs.collect();
-        if pairs.is_empty() {
-            return KEY.kept("a direct log was not measured against a buffered one (run log-memory)");
-        }
         let seen = pairs.iter().map(|(threads, p)| {
             let word = match p.answer {
                 Answer::More => "direct faster",
@@ -236,36 +219,30 @@ impl Advice<'_> {
             };
             format!("{} {} ({word})", text::many(*threads, "thread", "threads"), p.times())
         });
-        let seen = format!("direct log against buffered: {}", seen.collect::<Vec<_>>().join(", "));
+        let seen = seen.collect::<Vec<_>>().join(", ");
         // Buffering justifies its memory only if it wins clearly, at every measured thread count.
-        if pairs.iter().all(|(_, p)| p.answer == Answer::Less && p.ratio.median < 0.9) {
-            KEY.measured("ON", format!("{seen}; costs page cache up to the size of the redo log"))
+        let finding = if pairs.is_empty() {
+            "unmeasured"
+        } else if pairs.iter().all(|(_, p)| p.answer == Answer::Less && p.ratio.median < 0.9) {
+            "slower"
         } else if pairs.iter().all(|(_, p)| matches!(p.answer, Answer::Same | Answer::Unclear)) {
-            KEY.kept(seen)
+            "alike"
         } else {
-            KEY.measured("OFF", format!("{seen}; a direct log takes no page cache"))
-        }
+            "direct"
+        };
+        self.advise(KEY, finding, vars![seen])
     }
 
     fn use_fdatasync(&self) -> Recommendation {
-        const WHY: &str = "every durable figure of this run was made with fdatasync, which leaves out the \
-                           timestamps that fsync journals (8.0.26 and later)";
-        let of = |default| Key("innodb_use_fdatasync", default).probed("ON", WHY);
-        if self.server == Server::MySql80 { loose(of("OFF")) } else { of("ON") }
+        self.advise("innodb_use_fdatasync", "found", &[])
     }
 
     fn extend_and_initialize(&self) -> Recommendation {
-        const KEY: Key = Key("innodb_extend_and_initialize", "ON");
-        const WRITE: &str = "writing into fallocated blocks";
-        let advice = match overwrite_against(self.results, Preparation::Unwritten) {
-            Some(p) if p.answer == Answer::More => {
-                let costs = format!("{WRITE} costs {} overwriting", p.times());
-                KEY.measured("ON", format!("{costs}: let new pages be written with zeroes ahead of use"))
-            }
-            Some(p) => KEY.kept(p.in_words("overwriting", WRITE)),
-            None => KEY.kept(format!("{WRITE} was not measured")),
-        };
-        if self.server == Server::MySql80 { loose(advice) } else { advice }
+        const KEY: &str = "innodb_extend_and_initialize";
+        let p = overwrite_against(self.results, Preparation::Unwritten);
+        let Some(p) = p else { return self.advise(KEY, "unmeasured", &[]) };
+        let (times, words) = (p.times(), p.in_words("overwriting", "writing into fallocated blocks"));
+        self.advise(KEY, if p.answer == Answer::More { "measured" } else { "alike" }, vars![times, words])
     }
 
     fn physical_block(&self) -> Option<u32> {
@@ -274,68 +251,57 @@ impl Advice<'_> {
 
     /// The server itself uses at least the physical block; only a device that understates it needs a setting.
     fn mariadb_write_ahead_size(&self) -> Recommendation {
-        const KEY: Key = Key("innodb_log_write_ahead_size", "512");
+        const KEY: &str = "innodb_log_write_ahead_size";
         let better = pair(self.results, [4096, 512].map(|block| log(16, Access::Direct, block, true)));
-        loose(match (self.physical_block(), better.filter(|p| p.answer == Answer::More)) {
+        match (self.physical_block(), better.filter(|p| p.answer == Answer::More)) {
             (Some(512) | None, Some(p)) => {
                 let times = p.times();
-                let because = format!(
-                    "4096-byte log writes commit {times} as much as 512-byte ones, whatever block the device reports \
-                     (10.11.9, 11.4.3 and later)"
-                );
-                KEY.measured("4096", because)
+                self.advise(KEY, "faster", vars![times])
             }
-            (Some(physical), _) => {
-                let because = format!("the server takes the physical block by itself ({physical} bytes reported)");
-                computed(physical.clamp(512, 4096), KEY.kept(because))
+            (Some(bytes), _) => {
+                let default = bytes.clamp(512, 4096).to_string();
+                let computed = self.advise(KEY, "computed", vars![bytes]);
+                Recommendation { value: default.clone(), default, ..computed }
             }
-            (None, None) => KEY.kept("the physical block is not known and log blocks were not compared"),
-        })
+            (None, None) => self.advise(KEY, "uncompared", &[]),
+        }
     }
 
     fn mysql_write_ahead_size(&self) -> Recommendation {
-        const KEY: Key = Key("innodb_log_write_ahead_size", "8192");
-        const COVERS: &str = "it covers the page cache's 4096-byte pages";
-        match self.physical_block() {
-            Some(bytes @ 8193..=16384) => {
-                let writes = format!("the device writes blocks of {bytes} bytes");
-                KEY.probed("16384", format!("{writes}: smaller log writes are read back to be completed"))
-            }
-            Some(bytes) => KEY.kept(format!("{COVERS} and the device's {bytes}-byte blocks: no read-back")),
-            None => KEY.kept(format!("{COVERS}; the device's block is not known")),
-        }
+        let block = self.physical_block();
+        let finding = match block {
+            Some(8193..=16384) => "large",
+            Some(_) => "covered",
+            None => "unknown",
+        };
+        let bytes = block.unwrap_or_default();
+        self.advise("innodb_log_write_ahead_size", finding, vars![bytes])
     }
 
     /// Pages, not writes: doublewrite writes every page twice. A quarter of the writes for steady flushing,
     /// half under pressure.
     fn io_capacity(&self) -> [Recommendation; 2] {
-        let (steady, burst) = if self.server == Server::MySql84 { ("10000", "20000") } else { ("200", "2000") };
-        let (steady, burst) = (Key("innodb_io_capacity", steady), Key("innodb_io_capacity_max", burst));
+        const KEYS: [&str; 2] = ["innodb_io_capacity", "innodb_io_capacity_max"];
         let (low, why) = match write_capacity(self.results) {
             Ok(measured) => measured,
-            Err(why) => return [steady, burst].map(|key| key.kept(why.clone())),
+            Err(why) => return KEYS.map(|key| self.advise(key, "unknown", vars![why])),
         };
         let quarter = round_down((low * 0.25).clamp(100.0, IO_CAPACITY_MAX));
         let half = round_down((low * 0.5).clamp(200.0, 4.0 * IO_CAPACITY_MAX)).max(quarter);
         let (low, most) = (text::count(low), text::count(IO_CAPACITY_MAX));
-        let because = format!(
-            "a quarter of the writes, at most {most} (each page is written twice, and foreground work needs the rest): \
-             {why}"
-        );
-        let pressed = format!("half of the same {low} writes per second, for when the redo log fills");
-        [steady.measured(&quarter.to_string(), because), burst.measured(&half.to_string(), pressed)]
+        KEYS.map(|key| self.advise(key, "measured", vars![quarter, half, most, low, why]))
     }
 
     fn flush_neighbors(&self) -> Recommendation {
-        let key = Key("innodb_flush_neighbors", if self.server.is_mariadb() { "1" } else { "0" });
-        match (rotates(self.results), too_fast_to_rotate(self.results)) {
-            (Some(true), _) => key.probed("1", "a rotating disk: writing a page's neighbours with it saves seeks"),
-            (Some(false), Some(rate)) => {
-                key.probed("0", format!("no seeks to save: {} random reads per second", text::count(rate)))
-            }
-            (Some(false), None) => key.probed("0", "the kernel reports a drive that does not rotate: no seeks to save"),
-            (None, _) => key.kept("it is not known whether the drive rotates"),
-        }
+        let fast = too_fast_to_rotate(self.results);
+        let finding = match rotates(self.results) {
+            Some(true) => "rotates",
+            Some(false) if fast.is_some() => "fast",
+            Some(false) => "solid",
+            None => "unknown",
+        };
+        let rate = text::or_missing(fast, text::count);
+        self.advise("innodb_flush_neighbors", finding, vars![rate])
     }
 
     fn io_threads(&self) -> [Recommendation; 2] {
@@ -347,11 +313,9 @@ impl Advice<'_> {
             }
             None => "reads at depth were not measured".into(),
         };
-        let [reads, writes] =
-            [Key("innodb_read_io_threads", "4"), Key("innodb_write_io_threads", "4")].map(|k| k.kept(because.clone()));
         // MySQL 8.4 sets read threads to half the processors, at least 4.
         let half = (self.results.machine.cpus / 2).clamp(4, 64);
-        [if self.server == Server::MySql84 { computed(half, reads) } else { reads }, writes]
+        ["innodb_read_io_threads", "innodb_write_io_threads"].map(|key| self.advise(key, "found", vars![half, because]))
     }
 }
 

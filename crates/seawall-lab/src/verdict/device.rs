@@ -3,18 +3,21 @@
 //! - Direct I/O is judged by the contents of the page cache, not by an accepted flag.
 //! - "Rotating" is the kernel's information; a read rate that no disk can reach overrules it.
 
-use super::Level::{CannotTell, Good, Note, Warning};
-use super::Writer;
+use super::{Says, Writer, data};
 use crate::cell::{Access, Beside, Preparation};
 use crate::experiment::baseline::{random_read, too_fast_to_rotate};
 use crate::results::{CellResult, Results};
-use crate::text;
-use seawall_io::probe::{DirectIo, Finding};
+use crate::text::{self, vars};
+use seawall_io::probe::{DirectIo, FileSystem, Finding};
+use std::sync::LazyLock;
 
 /// File systems whose "disk" is memory.
 pub(crate) fn in_memory(kind: &str) -> bool {
     matches!(kind, "tmpfs" | "ramfs" | "devtmpfs")
 }
+
+/// The words of these verdicts.
+pub(crate) static SAYS: LazyLock<Says> = LazyLock::new(|| data(include_str!("device.toml")));
 
 pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
     file_system(results, w);
@@ -25,32 +28,17 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
 fn file_system(results: &Results, w: &mut Writer<'_>) {
     let fs = match &results.probe.file_system {
         Finding::Known(fs) => fs,
-        Finding::Unknown(why) => {
-            let sentence = "cannot tell which file system this is";
-            return w.add("file-system", CannotTell, sentence, why.clone(), &[]);
-        }
+        Finding::Unknown(why) => return w.say("file-system", "unknown", vars![why], &[]),
     };
-    let kind = &fs.kind;
-    let (path, mount) = (results.probe.path.display(), fs.mount_point.display());
-    let mut reason = format!("{path} is {kind} mounted at {mount} ({})", fs.options);
-    let (level, sentence) = match &fs.copy_on_write {
-        _ if in_memory(kind) => {
-            (Warning, format!("{kind} is memory: nothing here survives a restart, nor describes a disk"))
-        }
-        Finding::Known(true) => {
-            reason = format!(
-                "preallocated space is given away at the first overwrite (on btrfs, `chattr +C` on the empty \
-                 directory, or another file system for the log); {reason}"
-            );
-            (Warning, format!("{kind} copies on write: preallocation promises nothing"))
-        }
-        Finding::Known(false) => (Good, format!("{kind} overwrites in place: space that is written stays allocated")),
-        Finding::Unknown(why) => {
-            reason = format!("{reason}; {why}");
-            (CannotTell, format!("cannot tell whether {kind} overwrites in place"))
-        }
+    let FileSystem { kind, mount_point, options, copy_on_write, .. } = fs;
+    let (path, mount) = (results.probe.path.display(), mount_point.display());
+    let (outcome, why) = match copy_on_write {
+        _ if in_memory(kind) => ("memory", ""),
+        Finding::Known(true) => ("copies", ""),
+        Finding::Known(false) => ("in-place", ""),
+        Finding::Unknown(why) => ("unclear", why.as_str()),
     };
-    w.add("file-system", level, sentence, reason, &[]);
+    w.say("file-system", outcome, vars![path, kind, mount, options, why], &[]);
 }
 
 /// A direct cell that still left a large part of its writes in the page cache.
@@ -65,32 +53,17 @@ fn direct_cell_in_cache(results: &Results) -> Option<(&CellResult, u64)> {
 }
 
 fn direct_io(results: &Results, w: &mut Writer<'_>) {
-    let name = super::file_system_word(results);
+    let fs = super::file_system_word(results);
     let cached = direct_cell_in_cache(results);
     let cells: Vec<&CellResult> = cached.iter().map(|(cell, _)| *cell).collect();
-    let (level, sentence, reason) = match (&results.probe.direct_io, cached) {
-        (Finding::Known(DirectIo::SilentlyBuffered), _) => {
-            let reason = "a trial write with O_DIRECT left its pages in the page cache: memory holds the data twice, \
-                          and every cell called direct here was not";
-            (Warning, format!("this {name} accepts O_DIRECT and buffers anyway"), reason.into())
-        }
-        (Finding::Known(DirectIo::Refused), _) => {
-            let reason = "a trial open or write failed: an engine here works through the page cache, which holds the \
-                          data twice";
-            (Warning, format!("this {name} refuses O_DIRECT"), reason.into())
-        }
-        (Finding::Known(DirectIo::Yes), Some((cell, bytes))) => {
-            let size = text::bytes(bytes as f64);
-            let sentence = format!("O_DIRECT passed the trial, yet {size} of page cache appeared under load");
-            (Warning, sentence, format!("{}: {size} cached", cell.spec.title()))
-        }
-        (Finding::Known(DirectIo::Yes), None) => {
-            let sentence = "direct I/O works and leaves nothing in the page cache";
-            (Good, sentence.into(), "a trial write with O_DIRECT left no pages behind".into())
-        }
-        (Finding::Unknown(why), _) => (CannotTell, "cannot tell whether direct I/O works here".into(), why.clone()),
+    let (outcome, why) = match &results.probe.direct_io {
+        Finding::Known(DirectIo::SilentlyBuffered) => ("buffers", ""),
+        Finding::Known(DirectIo::Refused) => ("refused", ""),
+        Finding::Known(DirectIo::Yes) => (if cached.is_some() { "cached" } else { "works" }, ""),
+        Finding::Unknown(why) => ("unknown", why.as_str()),
     };
-    w.add("direct-io", level, sentence, reason, &cells);
+    let (title, size) = cached.map(|(cell, bytes)| (cell.spec.title(), text::bytes(bytes as f64))).unwrap_or_default();
+    w.say("direct-io", outcome, vars![fs, title, size, why], &cells);
 }
 
 fn medium(results: &Results, w: &mut Writer<'_>) {
@@ -98,24 +71,14 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
     let name = &device.name;
     let model = device.model.known().map_or_else(|| name.clone(), |m| format!("{name} ({m})"));
     let too_fast = too_fast_to_rotate(results);
-    let (level, sentence, reason) = match (&device.rotational, too_fast) {
-        (Finding::Known(true), Some(rate)) => (
-            Note,
-            format!("{name} claims to rotate, but {} random reads/s: virtual or mislabelled", text::count(rate)),
-            "rotational = 1; a disk makes 80 to 250 random reads per second, and settings made for disks would hurt",
-        ),
-        (Finding::Known(true), None) => {
-            let sentence = format!("{name} is a rotating disk: each random access costs a seek");
-            (Note, sentence, "rotational = 1; sequential work and few, big requests pay")
-        }
-        (Finding::Known(false), _) => {
-            (Good, format!("{name} is solid state: random access costs no seek"), "rotational = 0")
-        }
-        (Finding::Unknown(why), _) => (CannotTell, format!("cannot tell whether {name} rotates"), why.as_str()),
+    let (outcome, why) = match &device.rotational {
+        Finding::Known(true) => (if too_fast.is_some() { "claims" } else { "rotates" }, ""),
+        Finding::Known(false) => ("solid", ""),
+        Finding::Unknown(why) => ("unknown", why.as_str()),
     };
-    let contradicts = device.rotational.is_yes() && too_fast.is_some();
-    let cells: Vec<_> = results.cell(&random_read(1)).into_iter().filter(|_| contradicts).collect();
-    w.add("rotational", level, sentence, format!("{model}: {reason}"), &cells);
+    let cells: Vec<_> = results.cell(&random_read(1)).into_iter().filter(|_| outcome == "claims").collect();
+    let rate = text::or_missing(too_fast, text::count);
+    w.say("rotational", outcome, vars![name, model, rate, why], &cells);
 }
 
 #[cfg(test)]

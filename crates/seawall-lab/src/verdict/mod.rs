@@ -1,5 +1,6 @@
 //! What a verdict is, and how two cells are compared. The verdicts themselves are in `experiment/`, one file
-//! an experiment; those about the run and the device are in this folder.
+//! an experiment; those about the run and the device are in this folder. Their words are in the TOML files beside
+//! them (`says.rs`).
 //!
 //! - A verdict is a pure function of [`Results`]; without a measured cell there is no verdict on it.
 //! - A sentence has at most 15 words; the numbers are in the reason.
@@ -11,12 +12,15 @@
 
 pub(crate) mod device;
 pub(crate) mod run;
+mod says;
 
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results, operation_word};
 use crate::stats::{Comparison, Estimate, ROUNDS_MIN};
 use crate::{text, words};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use says::{Says, Writer, data};
 
 words! {
     /// The level of a verdict.
@@ -28,8 +32,7 @@ words! {
     /// assert_eq!(levels[0], Level::Warning, "what to act on comes first");
     /// assert_eq!(Level::CannotTell.to_string(), "cannot tell");
     /// ```
-    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(PartialOrd, Ord)]
     pub enum Level {
         /// Needs action.
         Warning = "warning",
@@ -81,6 +84,18 @@ pub(crate) enum Answer {
     Same,
     /// The noise hides it.
     Unclear,
+}
+
+impl Answer {
+    /// The outcome of a comparison in the data files.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::More => "more",
+            Self::Less => "less",
+            Self::Same => "same",
+            Self::Unclear => "unclear",
+        }
+    }
 }
 
 /// Two measured cells and how their rates compare.
@@ -173,102 +188,6 @@ pub(crate) fn p50_ns(cell: &CellResult) -> Option<f64> {
 /// The cell that held the most page cache, and how many bytes.
 pub(crate) fn most_cached<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Option<(&'a CellResult, u64)> {
     cells.filter_map(|c| Some((c, c.cached_bytes_max()?))).max_by_key(|(_, bytes)| *bytes)
-}
-
-/// Collects verdicts of one experiment.
-pub(crate) struct Writer<'a> {
-    pub(crate) out: &'a mut Vec<Verdict>,
-    pub(crate) experiment: Option<Experiment>,
-}
-
-impl<'a> Writer<'a> {
-    pub(crate) fn add(
-        &mut self,
-        subject: &str,
-        level: Level,
-        sentence: impl Into<String>,
-        reason: impl Into<String>,
-        cells: &[&CellResult],
-    ) {
-        let scope = self.experiment.map_or("run", Experiment::word);
-        self.out.push(Verdict {
-            id: format!("{scope}.{subject}"),
-            experiment: self.experiment,
-            level,
-            sentence: sentence.into(),
-            reason: reason.into(),
-            cells: cells.iter().map(|c| c.id.clone()).collect(),
-        });
-    }
-
-    /// Begins the verdict on a pair, which [`Judging::same`] writes unless there is no pair; `names` are what is
-    /// compared, for the case that it cannot be told.
-    pub(crate) fn compare<'w, 'p>(
-        &'w mut self,
-        subject: impl Into<String>,
-        pair: impl Into<Option<Pair<'p>>>,
-        names: (&str, &str),
-    ) -> Judging<'w, 'a, 'p> {
-        let pair = pair.into();
-        let unclear = pair.filter(|p| p.answer == Answer::Unclear).map(|p| p.why_unclear());
-        let said = (Level::CannotTell, format!("cannot tell {} from {}", names.0, names.1));
-        Judging { writer: self, subject: subject.into(), pair, unclear, said, because: String::new() }
-    }
-}
-
-/// A verdict on a pair in the making: a level and a sentence for each answer. `{}` in a sentence stands for how
-/// many times faster, or slower, `a` is.
-#[must_use = "`same` writes the verdict"]
-pub(crate) struct Judging<'w, 'a, 'p> {
-    writer: &'w mut Writer<'a>,
-    subject: String,
-    pair: Option<Pair<'p>>,
-    /// Why it cannot be told.
-    unclear: Option<String>,
-    said: (Level, String),
-    because: String,
-}
-
-impl Judging<'_, '_, '_> {
-    /// What the reason adds to the figures.
-    pub(crate) fn because(mut self, because: impl Into<String>) -> Self {
-        self.because = because.into();
-        self
-    }
-
-    /// Why it cannot be told, although the rates differ. Call it before the answers.
-    pub(crate) fn unless(mut self, why: Option<String>) -> Self {
-        self.unclear = self.unclear.or(why);
-        self
-    }
-
-    /// If `a` is faster.
-    pub(crate) fn more(self, level: Level, sentence: impl Into<String>) -> Self {
-        self.answer(Answer::More, level, sentence)
-    }
-
-    /// If `a` is slower.
-    pub(crate) fn less(self, level: Level, sentence: impl Into<String>) -> Self {
-        self.answer(Answer::Less, level, sentence)
-    }
-
-    fn answer(mut self, answer: Answer, level: Level, sentence: impl Into<String>) -> Self {
-        if let Some(p) = self.pair.filter(|p| self.unclear.is_none() && p.answer == answer) {
-            let times = if answer == Answer::Less { p.times_slower() } else { p.times() };
-            self.said = (level, sentence.into().replace("{}", &times));
-        }
-        self
-    }
-
-    /// If they are the same. Writes the verdict.
-    pub(crate) fn same(self, level: Level, sentence: impl Into<String>) {
-        let Self { writer, subject, pair, unclear, said, because } = self.answer(Answer::Same, level, sentence);
-        let Some(pair) = pair else { return };
-        let same = (pair.answer == Answer::Same).then(|| "any difference is under 10%".to_owned());
-        let because = Some(because).filter(|because| !because.is_empty());
-        let reason: Vec<String> = [unclear.or(same), Some(pair.reason()), because].into_iter().flatten().collect();
-        writer.add(&subject, said.0, said.1, reason.join("; "), &pair.cells());
-    }
 }
 
 /// The file system's name for sentences: `ext4`, or `file system` when unknown.

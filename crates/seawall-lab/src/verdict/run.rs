@@ -1,77 +1,61 @@
 //! Verdicts about the run itself: complete, undisturbed, long enough, tested by a power cut.
 
-use super::Level::{CannotTell, Good, NotTested, Note, Warning};
-use super::Writer;
-use crate::results::{Plateau, Results};
+use super::{Says, Writer, data};
+use crate::results::{Plateau, Results, Sustain, WitnessOutcome};
 use crate::sustain::{self, Shape};
-use crate::text;
+use crate::text::{self, vars};
+use std::sync::LazyLock;
+
+/// The words of these verdicts.
+pub(crate) static SAYS: LazyLock<Says> = LazyLock::new(|| data(include_str!("run.toml")));
 
 pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
     durability(results, w);
-    let skipped = results.skipped.len();
-    let planned = format!("{} cells measured, {skipped} skipped; {}", results.measured(), results.run.command);
-    if !results.complete {
-        let sentence = "the run was interrupted: the verdicts rest on the cells measured so far";
-        w.add("complete", Warning, sentence, planned, &[]);
-    } else if !results.cells.is_empty() {
-        w.add("complete", Good, "every planned cell was tried", planned, &[]);
+    let (measured, skipped, command) = (results.measured(), results.skipped.len(), &results.run.command);
+    if !results.complete || !results.cells.is_empty() {
+        w.say("complete", if results.complete { "yes" } else { "no" }, vars![measured, skipped, command], &[]);
     }
     if skipped > 0 {
-        let mut reason: Vec<String> =
+        let mut reasons: Vec<String> =
             results.skipped.iter().take(4).map(|s| format!("{}: {}", s.title, s.reason)).collect();
         if skipped > 4 {
-            reason.push(format!("and {} more", skipped - 4));
+            reasons.push(format!("and {} more", skipped - 4));
         }
         let cells = if skipped == 1 { "one cell".to_owned() } else { format!("{skipped} cells") };
-        w.add("skipped", Note, format!("{cells} could not be measured here"), reason.join("; "), &[]);
+        let reasons = reasons.join("; ");
+        w.say("skipped", "cells", vars![cells, reasons], &[]);
     }
     disturbance(results, w);
     if let Some(rate) = results.run.rate.map(text::count) {
-        let reason = format!("--rate {rate}: rates are the limit's, not the drive's");
-        w.add("rate-limited", Note, format!("the run was held to {rate} operations per second"), reason, &[]);
+        w.say("rate-limited", "held", vars![rate], &[]);
     }
-    if let Some(s) = &results.sustain {
-        let plateaus = sustain::plateaus(&s.per_second);
-        let (shape, sentence) = sustain::sentence(&plateaus);
-        let level = match shape {
-            Shape::Held | Shape::Rising => Good,
-            Shape::Capped | Shape::Uneven => Warning,
-            Shape::TooShort => CannotTell,
+    if let Some(Sustain { title, per_second, .. }) = &results.sustain {
+        let plateaus = sustain::plateaus(per_second);
+        let (found, shape) = sustain::sentence(&plateaus);
+        let outcome = match found {
+            Shape::Held | Shape::Rising => "lasts",
+            Shape::Capped | Shape::Uneven => "falls",
+            Shape::TooShort => "short",
         };
         let step = |p: &Plateau| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate));
-        let steps: Vec<String> = plateaus.iter().take(6).map(step).collect();
-        let reason = format!("{}, {} s: {}", s.title, s.per_second.len(), steps.join(", "));
-        w.add("sustain", level, sentence, reason, &[]);
+        let steps = plateaus.iter().take(6).map(step).collect::<Vec<_>>().join(", ");
+        let seconds = per_second.len();
+        w.say("sustain", outcome, vars![shape, title, seconds, steps], &[]);
     }
 }
 
 fn durability(results: &Results, w: &mut Writer<'_>) {
-    let (level, outcome, reason) = match &results.witness {
-        None => (
-            NotTested,
-            "not tested".to_owned(),
-            "the only proof is pulling the plug: run `seawall witness serve` on another machine, `seawall witness \
-             run` here"
-                .to_owned(),
-        ),
-        Some(seen) => {
-            let [n, lost, torn] = [seen.acknowledged, seen.lost, seen.torn].map(|n| text::count(n as f64));
-            let reason = format!(
-                "{n} acknowledged before the cut; {} lost, {} torn, {} out of order; verified {}",
-                seen.lost, seen.torn, seen.reordered, seen.verified
-            );
-            if seen.acknowledged == 0 {
-                let reason = format!("no write was acknowledged before the cut; {reason}");
-                (CannotTell, "cannot tell".into(), reason)
-            } else if seen.lost + seen.torn > 0 {
-                let outcome = format!("FAILED, of {n} acknowledged writes {lost} were lost, {torn} torn");
-                (Warning, outcome, format!("do not keep a database here; {reason}"))
-            } else {
-                (Good, format!("all {n} acknowledged writes survived a power cut"), reason)
-            }
-        }
+    let Some(WitnessOutcome { acknowledged, lost, torn, reordered, verified }) = &results.witness else {
+        return w.say("durability", "untested", &[], &[]);
     };
-    w.add("durability", level, format!("durability under power loss: {outcome}"), reason, &[]);
+    let outcome = match lost + torn {
+        _ if *acknowledged == 0 => "nothing",
+        0 => "survived",
+        _ => "failed",
+    };
+    let [acknowledged, lost_shown, torn_shown] = [acknowledged, lost, torn].map(|n| text::count(*n as f64));
+    let vars = vars![acknowledged, lost, torn, reordered, verified, lost_shown, torn_shown];
+    w.say("durability", outcome, vars, &[]);
 }
 
 fn disturbance(results: &Results, w: &mut Writer<'_>) {
@@ -81,23 +65,18 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
     }
     let rounds = || results.cells.iter().flat_map(|c| &c.rounds).map(|r| r.foreign);
     let cells: Vec<_> = results.cells.iter().filter(|c| c.disturbed()).collect();
-    let (level, sentence, reason) = if !cells.is_empty() {
-        let disturbed = || rounds().filter(|foreign| foreign.disturbed);
-        let cpu = disturbed().map(|foreign| foreign.cpu_cores).fold(0.0, f64::max);
-        let io = text::bytes(disturbed().filter_map(|foreign| foreign.io_bytes_per_s).fold(0.0, f64::max));
-        let (n, busy) = (cells.len(), format!("up to {cpu:.2} cores and {io}/s of foreign I/O"));
-        let sentence = format!("other load disturbed {n} of {measured} cells: measure again on a quiet machine");
-        (Warning, sentence, format!("even after repeating them; {busy}"))
+    let outcome = if !cells.is_empty() {
+        "by-load"
     } else if rounds().any(|foreign| foreign.io_bytes_per_s.is_none()) {
-        let sentence = "nothing else loaded the processors; cannot tell about the disk";
-        let hidden = "other processes' I/O is hidden from this user (run as root)";
-        let reason = format!("{hidden}; no round of {measured} cells was above the limit for foreign CPU");
-        (CannotTell, sentence.into(), reason)
+        "hidden"
     } else {
-        let reason = format!("no round of {measured} cells was above the limit for foreign CPU and I/O");
-        (Good, "nothing else loaded the machine while it was measured".into(), reason)
+        "quiet"
     };
-    w.add("disturbed", level, sentence, reason, &cells);
+    let busy = || rounds().filter(|foreign| foreign.disturbed);
+    let cpu = format!("{:.2}", busy().map(|foreign| foreign.cpu_cores).fold(0.0, f64::max));
+    let io = text::bytes(busy().filter_map(|foreign| foreign.io_bytes_per_s).fold(0.0, f64::max));
+    let disturbed = cells.len();
+    w.say("disturbed", outcome, vars![measured, disturbed, cpu, io], &cells);
 }
 
 #[cfg(test)]
