@@ -185,8 +185,8 @@ impl Session for Work<'_> {
         self.inner.walk(from, to, visit)
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        self.inner.begin()
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        self.inner.transaction(durable)
     }
 }
 

@@ -58,7 +58,7 @@ macro_rules! either {
 /// An open RocksDB.
 pub(crate) struct RocksDb {
     about: About,
-    flusher: Option<Flusher>,
+    flusher: Flusher,
     ahead: ReadAhead,
     tables: Vec<String>,
     sync: bool,
@@ -194,9 +194,9 @@ impl RocksDb {
         let actual = |name: &str, given: &str| option_in(&file, name).unwrap_or(given).to_owned();
         shown.extend(database.iter().map(|(name, value)| setting(name, actual(name, value))));
         shown.extend(table.iter().map(|(name, value)| setting(&format!("table.{name}"), actual(name, value))));
-        let flusher = (settings.durability == Durability::Deferred).then(|| {
-            let handle = Arc::clone(&handle);
-            Flusher::start(move || either!(&*handle, db => db.flush_wal(true)).map_err(error_of))
+        let flushed = Arc::clone(&handle);
+        let flusher = Flusher::new(NAME, settings.durability == Durability::Deferred, move || {
+            either!(&*flushed, db => db.flush_wal(true)).map_err(error_of)
         });
         let about = About { version: option_in(&file, "rocksdb_version").unwrap_or("unknown").into(), settings: shown };
         let recycles = option_in(&file, "recycle_log_file_num").is_some_and(|number| number != "0");
@@ -253,7 +253,6 @@ impl Store for RocksDb {
             latest: ReadOptions::default(),
             writing: self.writing(true, true),
             loading: self.writing(false, self.recycles),
-            value: Vec::new(),
         }))
     }
 
@@ -272,7 +271,7 @@ impl Store for RocksDb {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        self.flusher.end()?;
         either!(&*self.handle, db => db.flush_wal(true)).map_err(error_of)?;
         // Loads may bypass the log.
         self.flush()
@@ -286,19 +285,6 @@ struct Work<'s> {
     latest: ReadOptions,
     writing: WriteOptions,
     loading: WriteOptions,
-    value: Vec<u8>,
-}
-
-impl<'s> Work<'s> {
-    /// A transaction that waits for locks and detects deadlocks.
-    fn transaction(&self) -> Result<Transaction<'s, TransactionDb>> {
-        let Handle::Transactions(db) = &*self.store.handle else {
-            return Err(Error::Unsupported { store: NAME, what: "transactions without --set transactions=true" });
-        };
-        let mut options = TransactionOptions::default();
-        options.set_deadlock_detect(true);
-        Ok(db.transaction_opt(&self.writing, &options))
-    }
 }
 
 /// Visits what `rows` finds from `from` on, or backward from its upper bound, until `visit` returns false.
@@ -337,17 +323,6 @@ impl Session for Work<'_> {
             .map_err(error_of)
     }
 
-    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let tx = self.transaction()?;
-        let old = tx.get_pinned_for_update_cf(&self.families[0], key, true).map_err(error_of)?;
-        self.value.clear();
-        self.value.extend_from_slice(old.as_deref().unwrap_or_default());
-        drop(old);
-        change(&mut self.value);
-        tx.put_cf(&self.families[0], key, &self.value).map_err(error_of)?;
-        tx.commit().map_err(error_of)
-    }
-
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
         fn batch<const T: bool>(family: &Family<'_>, rows: &[(Vec<u8>, Vec<u8>)]) -> WriteBatchWithTransaction<T> {
             let mut batch = WriteBatchWithTransaction::default();
@@ -383,8 +358,14 @@ impl Session for Work<'_> {
         Ok(found)
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        let tx = self.transaction()?;
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        let Handle::Transactions(db) = &*self.store.handle else {
+            return Err(Error::Unsupported { store: NAME, what: "transactions without --set transactions=true" });
+        };
+        // It waits for locks and detects deadlocks.
+        let mut options = TransactionOptions::default();
+        options.set_deadlock_detect(true);
+        let tx = db.transaction_opt(if durable { &self.writing } else { &self.loading }, &options);
         Ok(Box::new(Open { tx, families: &self.families, snapshot: None, handle: &self.store.handle }))
     }
 }

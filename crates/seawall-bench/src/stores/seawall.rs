@@ -202,9 +202,10 @@ impl Session for Work<'_> {
         Ok(found.map(|(key, value)| visit(key, &value)).count() as u64)
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
         // It acts on the latest version, as the peers' do.
-        let options = TxOptions { on_conflict: OnConflict::Latest, ..TxOptions::default() };
+        let durability = (!durable).then_some(Durability::Deferred);
+        let options = TxOptions { on_conflict: OnConflict::Latest, durability, ..TxOptions::default() };
         Ok(Box::new(Open { tx: self.store.db.begin_with(options)?, trees: &self.store.trees }))
     }
 }
