@@ -7,12 +7,9 @@
 //! 3. A malformed row is an error, not a violation.
 
 use super::layout::{last_u32_of, u32_of};
-use super::schema::{
-    CUSTOMER, CUSTOMER_NAME, DISTRICT, DISTRICTS, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, WAREHOUSE,
-    customer, district, history, key, order_line, orders, warehouse,
-};
+use super::schema::*;
 use super::transactions::get;
-use super::{Shape, scan};
+use super::{Shape, collect, scan};
 use crate::store::{Error, Result, Session, Store, Tx};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -215,17 +212,12 @@ impl District {
     fn read(tx: &mut dyn Tx, w: u16, d: u8) -> Result<Self> {
         let from = key::district(w, d);
         let to = from.after();
-        let mut read = Self::default();
-        scan(tx, ORDERS, &from, &to, &mut |key, row| {
-            read.orders.push(Order {
-                number: last_u32_of(key)?,
-                customer: orders::C_ID.get(row)?,
-                carrier: orders::CARRIER_ID.get(row)?,
-                line_count: orders::OL_CNT.get(row)?,
-                ..Order::default()
-            });
-            Ok(())
+        let orders = collect(tx, ORDERS, &from, |key, row| {
+            let (number, customer) = (last_u32_of(key)?, orders::C_ID.get(row)?);
+            let (carrier, line_count) = (orders::CARRIER_ID.get(row)?, orders::OL_CNT.get(row)?);
+            Ok(Order { number, customer, carrier, line_count, ..Order::default() })
         })?;
+        let mut read = Self { orders, ..Self::default() };
         // Both are sorted by number.
         let mut at = 0;
         scan(tx, ORDER_LINE, &from, &to, &mut |key, row| {
@@ -243,10 +235,7 @@ impl District {
             }
             Ok(())
         })?;
-        scan(tx, NEW_ORDER, &from, &to, &mut |key, _| {
-            read.new_orders.push(last_u32_of(key)?);
-            Ok(())
-        })?;
+        read.new_orders = collect(tx, NEW_ORDER, &from, |key, _| last_u32_of(key))?;
         scan(tx, ORDER_CUSTOMER, &from, &to, &mut |key, _| {
             let (customer, number) = (u32_of(key, from.len())?, last_u32_of(key)?);
             let order = read.orders.binary_search_by_key(&number, |order| order.number).ok();
@@ -256,19 +245,12 @@ impl District {
             }
             Ok(())
         })?;
-        scan(tx, CUSTOMER, &from, &to, &mut |key, row| {
-            read.customers.push(Customer {
-                number: last_u32_of(key)?,
-                balance: customer::BALANCE.get(row)?,
-                paid: customer::YTD_PAYMENT.get(row)?,
-                deliveries: customer::DELIVERY_CNT.get(row)?,
-            });
-            Ok(())
+        read.customers = collect(tx, CUSTOMER, &from, |key, row| {
+            let (number, balance) = (last_u32_of(key)?, customer::BALANCE.get(row)?);
+            let (paid, deliveries) = (customer::YTD_PAYMENT.get(row)?, customer::DELIVERY_CNT.get(row)?);
+            Ok(Customer { number, balance, paid, deliveries })
         })?;
-        scan(tx, CUSTOMER_NAME, &from, &to, &mut |_, _| {
-            read.names += 1;
-            Ok(())
-        })?;
+        read.names = collect(tx, CUSTOMER_NAME, &from, |_, _| Ok(()))?.len() as u64;
         Ok(read)
     }
 

@@ -84,6 +84,21 @@ fn scan(tx: &mut dyn Tx, table: usize, from: &[u8], to: &[u8], visit: &mut Read<
     visited
 }
 
+/// What `read` returns for each row whose key begins with `prefix`.
+fn collect<T>(
+    tx: &mut dyn Tx,
+    table: usize,
+    prefix: &layout::Key,
+    mut read: impl FnMut(&[u8], &[u8]) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut found = Vec::new();
+    scan(tx, table, prefix, &prefix.after(), &mut |key, row| {
+        found.push(read(key, row)?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// The last number in the key of the first or last row of a range.
 fn edge(tx: &mut dyn Tx, table: usize, from: &[u8], to: &[u8], backward: bool) -> Result<Option<u32>> {
     let mut found = None;

@@ -137,7 +137,7 @@ fn what_does_not_hold_is_named() {
     for (table, found) in [CUSTOMER_NAME, ORDER_CUSTOMER].into_iter().zip(&mut first) {
         let mut tx = session.begin().unwrap();
         tx.scan(table, &[], &[255], false, &mut |bytes, _| {
-            *found = Some(bytes.iter().fold(Key::new(), |key, byte| key.u8(*byte)));
+            *found = Some(bytes.iter().fold(Key::new(), |key, byte| key.with(*byte)));
             false
         })
         .unwrap();

@@ -1,10 +1,10 @@
 //! Delivery (clause 2.7): the oldest undelivered order of each district. All ten in one transaction, as
 //! clause 2.7.4.2 allows; run at once, not queued.
 
-use super::super::layout::{Key, NAME};
-use super::super::schema::{CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
-use super::super::{edge, now_us, scan};
-use super::{End, Transaction, lock};
+use super::super::layout::NAME;
+use super::super::schema::*;
+use super::super::{collect, edge, now_us};
+use super::{End, Transaction, update};
 use crate::store::{Error, Result, Tx};
 
 #[derive(Debug, Clone)]
@@ -47,31 +47,26 @@ impl Delivery {
 
     fn deliver(&self, tx: &mut dyn Tx, d: u8, o: u32, now: u64) -> Result<()> {
         let order_key = key::order(self.w, d, o);
-        let mut row = lock(tx, ORDERS, &order_key)?;
-        orders::CARRIER_ID.set(&mut row, self.carrier)?;
-        let c = orders::C_ID.get(&row)?;
-        tx.put(ORDERS, &order_key, &row)?;
-
-        let mut lines: Vec<(Key, [u8; order_line::BYTES])> = Vec::with_capacity(15);
+        let (_, c) = update(tx, ORDERS, &order_key, |row| {
+            orders::CARRIER_ID.set(row, self.carrier)?;
+            orders::C_ID.get(row)
+        })?;
         let mut amount = 0;
-        scan(tx, ORDER_LINE, &order_key, &order_key.after(), &mut |key, row| {
+        let lines = collect(tx, ORDER_LINE, &order_key, |key, row| {
             let Ok(mut row) = <[u8; order_line::BYTES]>::try_from(row) else {
                 return Err(Error::failed(NAME, format_args!("line {key:02x?} of an order has {} bytes", row.len())));
             };
             order_line::DELIVERY_D.set(&mut row, now)?;
             amount += i64::from(order_line::AMOUNT.get(&row)?);
-            lines.push((key::order_line(self.w, d, o, key.last().copied().unwrap_or(0)), row));
-            Ok(())
+            Ok((key::order_line(self.w, d, o, key.last().copied().unwrap_or(0)), row))
         })?;
         for (key, row) in &lines {
             tx.put(ORDER_LINE, key, row)?;
         }
-
-        let customer_key = key::customer(self.w, d, c);
-        let mut row = lock(tx, CUSTOMER, &customer_key)?;
-        customer::BALANCE.add(&mut row, amount)?;
-        customer::DELIVERY_CNT.add(&mut row, 1)?;
-        tx.put(CUSTOMER, &customer_key, &row)?;
+        update(tx, CUSTOMER, &key::customer(self.w, d, c), |row| {
+            customer::BALANCE.add(row, amount)?;
+            customer::DELIVERY_CNT.add(row, 1)
+        })?;
         tx.delete(NEW_ORDER, &order_key)
     }
 }

@@ -23,10 +23,10 @@ pub(super) use order_status::OrderStatus;
 pub(super) use payment::Payment;
 pub(super) use stock_level::StockLevel;
 
+use super::collect;
 use super::layout::{Key, NAME, last_u32_of};
 use super::random::LastName;
-use super::scan;
-use super::schema::{CUSTOMER_NAME, TABLES, key};
+use super::schema::*;
 use crate::store::{Error, Result, Tx};
 
 /// How a transaction ends.
@@ -58,11 +58,7 @@ impl Who {
             Self::Name(name) => name,
         };
         let prefix = key::customers_named(w, d, name.bytes());
-        let mut found = Vec::with_capacity(16);
-        scan(tx, CUSTOMER_NAME, &prefix, &prefix.after(), &mut |key, _| {
-            found.push(last_u32_of(key)?);
-            Ok(())
-        })?;
+        let found = collect(tx, CUSTOMER_NAME, &prefix, |key, _| last_u32_of(key))?;
         found.get(found.len().saturating_sub(1) / 2).copied().ok_or_else(|| missing(CUSTOMER_NAME, &prefix))
     }
 }
@@ -82,7 +78,15 @@ pub(super) fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
     tx.get(table, key)?.ok_or_else(|| missing(table, key))
 }
 
-/// A row that must exist, locked.
-fn lock(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
-    tx.get_for_update(table, key)?.ok_or_else(|| missing(table, key))
+/// Changes a row that must exist, and locks it.
+fn update<T>(
+    tx: &mut dyn Tx,
+    table: usize,
+    key: &Key,
+    change: impl FnOnce(&mut Vec<u8>) -> Result<T>,
+) -> Result<(Vec<u8>, T)> {
+    let mut row = tx.get_for_update(table, key)?.ok_or_else(|| missing(table, key))?;
+    let changed = change(&mut row)?;
+    tx.put(table, key, &row)?;
+    Ok((row, changed))
 }

@@ -6,11 +6,8 @@
 use super::super::layout::{NAME, skip_texts};
 use super::super::now_us;
 use super::super::random::is_original;
-use super::super::schema::{
-    CUSTOMER, DISTRICT, ITEM, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, STOCK, WAREHOUSE, customer, district,
-    item, key, order_line, orders, stock, warehouse,
-};
-use super::{End, Transaction, get, lock};
+use super::super::schema::*;
+use super::{End, Transaction, get, update};
 use crate::store::{Error, Result, Tx};
 use std::hint::black_box;
 
@@ -70,30 +67,27 @@ impl Transaction for NewOrder {
         let lines = &lines[..found];
         self.take_from_stock(tx, lines, &mut worked)?;
 
-        let district_key = key::district(w, d);
-        let mut row = lock(tx, DISTRICT, &district_key)?;
-        let o = district::NEXT_O_ID.add(&mut row, 1)? - 1;
+        let take_number = |row: &mut Vec<u8>| Ok(district::NEXT_O_ID.add(row, 1)? - 1);
+        let (row, o) = update(tx, DISTRICT, &key::district(w, d), take_number)?;
         let taxes = u64::from(tax) + u64::from(district::TAX.get(&row)?);
-        tx.put(DISTRICT, &district_key, &row)?;
 
-        let now = now_us();
-        let mut row = [0; orders::BYTES];
-        orders::ENTRY_D.set(&mut row, now)?;
-        orders::C_ID.set(&mut row, self.c)?;
-        orders::OL_CNT.set(&mut row, self.count as u8)?;
-        orders::ALL_LOCAL.set(&mut row, u8::from(self.lines[..self.count].iter().all(|line| line.supply == w)))?;
-        tx.put(ORDERS, &key::order(w, d, o), &row)?;
+        let (ordered, count) = (&self.lines[..self.count], self.count as u8);
+        let local = u8::from(ordered.iter().all(|line| line.supply == w));
+        let row = orders::Row { ENTRY_D: now_us(), C_ID: self.c, CARRIER_ID: 0, OL_CNT: count, ALL_LOCAL: local };
+        tx.put(ORDERS, &key::order(w, d, o), &row.bytes())?;
         tx.put(NEW_ORDER, &key::order(w, d, o), &[])?;
         tx.put(ORDER_CUSTOMER, &key::order_customer(w, d, self.c, o), &[])?;
         let mut total = 0;
         for ((line, worked), number) in lines.iter().zip(&worked).zip(1..) {
-            let mut row = [0; order_line::BYTES];
-            order_line::I_ID.set(&mut row, line.item)?;
-            order_line::AMOUNT.set(&mut row, worked.amount)?;
-            order_line::SUPPLY_W_ID.set(&mut row, line.supply)?;
-            order_line::QUANTITY.set(&mut row, line.quantity)?;
-            order_line::DIST_INFO.set(&mut row, worked.info)?;
-            tx.put(ORDER_LINE, &key::order_line(w, d, o, number), &row)?;
+            let row = order_line::Row {
+                DELIVERY_D: 0,
+                I_ID: line.item,
+                AMOUNT: worked.amount,
+                SUPPLY_W_ID: line.supply,
+                QUANTITY: line.quantity,
+                DIST_INFO: worked.info,
+            };
+            tx.put(ORDER_LINE, &key::order_line(w, d, o, number), &row.bytes())?;
             total += u64::from(worked.amount);
             black_box(worked.original);
         }
@@ -110,16 +104,16 @@ impl NewOrder {
         order.sort_unstable_by_key(|&i| (lines[usize::from(i)].supply, lines[usize::from(i)].item));
         for &i in &*order {
             let (line, worked) = (&lines[usize::from(i)], &mut worked[usize::from(i)]);
-            let stock_key = key::stock(line.supply, line.item);
-            let mut row = lock(tx, STOCK, &stock_key)?;
-            let left = stock::QUANTITY.get(&row)? - i16::from(line.quantity);
-            stock::QUANTITY.set(&mut row, if left >= 10 { left } else { left + 91 })?;
-            stock::YTD.add(&mut row, line.quantity.into())?;
-            stock::ORDER_CNT.add(&mut row, 1)?;
-            stock::REMOTE_CNT.add(&mut row, u32::from(line.supply != self.w))?;
-            worked.info = stock::dist(self.d).get(&row)?;
-            worked.original = worked.original && is_original(row.get(stock::DATA..).unwrap_or_default());
-            tx.put(STOCK, &stock_key, &row)?;
+            update(tx, STOCK, &key::stock(line.supply, line.item), |row| {
+                let left = stock::QUANTITY.get(row)? - i16::from(line.quantity);
+                stock::QUANTITY.set(row, if left >= 10 { left } else { left + 91 })?;
+                stock::YTD.add(row, line.quantity.into())?;
+                stock::ORDER_CNT.add(row, 1)?;
+                stock::REMOTE_CNT.add(row, u32::from(line.supply != self.w))?;
+                worked.info = dist_info(self.d).get(row)?;
+                worked.original = worked.original && is_original(row.get(stock::DATA..).unwrap_or_default());
+                Ok(())
+            })?;
         }
         Ok(())
     }

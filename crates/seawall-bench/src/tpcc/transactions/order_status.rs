@@ -1,6 +1,6 @@
 //! Order-status (clause 2.6): a customer's last order. Reads only.
 
-use super::super::schema::{CUSTOMER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, customer, key, order_line, orders};
+use super::super::schema::*;
 use super::super::{edge, scan};
 use super::{End, Transaction, Who, get, missing};
 use crate::store::{Result, Tx};

@@ -1,7 +1,7 @@
 //! Stock-level (clause 2.8): how many items of a district's last 20 orders are scarce. Reads only.
 
 use super::super::scan;
-use super::super::schema::{DISTRICT, ORDER_LINE, STOCK, district, key, order_line, stock};
+use super::super::schema::*;
 use super::{End, Transaction, get};
 use crate::store::{Result, Tx};
 use std::hint::black_box;
