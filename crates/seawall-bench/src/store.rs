@@ -125,7 +125,7 @@ pub trait Store: Send + Sync {
 
     /// A test whether the store has reached its steady state since this call: its background work is part of
     /// every further change. True at once for a store that postpones no work.
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         Box::new(|| true)
     }
 

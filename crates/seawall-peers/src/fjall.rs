@@ -108,7 +108,7 @@ impl Store for Fjall {
         Ok(Box::new(Work(self)))
     }
 
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         let before = self.db.inner().compactions_completed();
         Box::new(move || self.db.inner().compactions_completed() > before)
     }

@@ -256,7 +256,7 @@ impl Store for RocksDb {
         }))
     }
 
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         let before = self.compacted_files();
         Box::new(move || self.compacted_files() != before)
     }

@@ -98,7 +98,7 @@ impl Store for Seawall {
     }
 
     /// The log has wrapped twice: the cleaner writes pages at the rate at which changes reuse the log.
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         let head = || self.db.stats().log.head_lsn;
         let end = head() + 2 * self.db.options().log_capacity();
         Box::new(move || head() >= end)
