@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 /// moment.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 const TICK: Duration = Duration::from_millis(100);
+/// The most classes of operations.
+pub const CLASSES: usize = 6;
 
 /// When the measured window ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +80,10 @@ pub trait Operation {
     /// Those of the store; the first one ends the run.
     fn next(&mut self) -> Result<Outcome>;
 
-    /// The last operation was recorded with this latency: for operations that keep latencies by kind. `late`:
-    /// it completed after the window and does not count for the rate.
-    fn recorded(&mut self, _latency: Duration, _late: bool) {}
+    /// The class of the last operation: each has its own figures in [`Driven::classes`].
+    fn class(&self) -> usize {
+        0
+    }
 }
 
 impl<F: FnMut() -> Result<Outcome>> Operation for F {
@@ -118,6 +121,22 @@ impl<'a> Spec<'a> {
 /// Whether the store is in its steady state.
 pub type SteadyTest<'a> = dyn Fn() -> bool + Sync + 'a;
 
+/// The operations of one class.
+#[derive(Debug, Clone, Default)]
+pub struct OfClass {
+    /// Completed inside the window.
+    pub ops: u64,
+    /// Latencies, also of those that completed after it.
+    pub latencies: Latencies,
+}
+
+impl OfClass {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.latencies.merge(&other.latencies);
+    }
+}
+
 /// The result.
 #[derive(Debug)]
 pub struct Driven {
@@ -125,6 +144,8 @@ pub struct Driven {
     pub window: Duration,
     /// Latencies of all threads.
     pub latencies: Latencies,
+    /// Operations by [`Operation::class`].
+    pub classes: [OfClass; CLASSES],
     /// Completions by time.
     pub timeline: Timeline,
     /// Operations completed in the window.
@@ -182,21 +203,24 @@ pub fn drive<F: Operation>(
         errors: Mutex::default(),
         one_ended: Condvar::new(),
     };
-    let (latencies, interrupted, steady_after, observed) = std::thread::scope(|scope| {
+    let (mut latencies, mut classes) = (Latencies::default(), <[OfClass; CLASSES]>::default());
+    let (interrupted, steady_after, observed) = std::thread::scope(|scope| {
         let (shared, make) = (&shared, &make);
         let workers: Vec<_> = (0..spec.threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
-        let (interrupted, steady_after, observed) = shared.supervise(observer, progress, phase);
-        let mut latencies = Latencies::default();
+        let supervised = shared.supervise(observer, progress, phase);
         for worker in workers {
-            latencies.merge(&worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let (all, by_class) = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            latencies.merge(&all);
+            classes.iter_mut().zip(&by_class).for_each(|(class, more)| class.merge(more));
         }
-        (latencies, interrupted, steady_after, observed)
+        supervised
     });
     let window = shared.window();
     let errors = shared.errors.into_inner();
     Driven {
         window,
         latencies,
+        classes,
         ops: shared.timeline.ops(),
         conflicts: shared.conflicts.into_inner(),
         errors: errors.len() as u64,
@@ -219,21 +243,27 @@ impl Shared<'_> {
     }
 
     /// One thread, from its session to its end.
-    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> Latencies {
+    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> (Latencies, Vec<OfClass>) {
         let leaving = Leaving(self);
-        let mut recorder = Recorder::new(&self.timeline);
+        let (mut recorder, mut classes) = (Recorder::new(&self.timeline), Vec::new());
         let made = make(thread);
         self.ready.wait();
-        let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder));
+        let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder, &mut classes));
         if let Err(error) = worked {
             self.errors.lock().push(error);
             self.over.store(true, Ordering::Relaxed);
         }
         drop(leaving);
-        recorder.finish()
+        (recorder.finish(), classes)
     }
 
-    fn repeat(&self, thread: usize, mut operation: impl Operation, recorder: &mut Recorder<'_>) -> Result<()> {
+    fn repeat(
+        &self,
+        thread: usize,
+        mut operation: impl Operation,
+        recorder: &mut Recorder<'_>,
+        classes: &mut Vec<OfClass>,
+    ) -> Result<()> {
         let mut left = self.share(thread);
         let mut arrivals = self.spec.rate.map(|rate| Arrivals::new(rate / self.spec.threads as f64, thread));
         let (mut begin, mut again) = (Instant::now(), false);
@@ -248,14 +278,17 @@ impl Shared<'_> {
             let at = self.began.get().and_then(|began| end.checked_duration_since(*began));
             let late = matches!((self.spec.limit, at), (Limit::For(time), Some(at)) if at > time);
             match (outcome, at) {
-                (Outcome::Done(_), Some(_)) if late => {
-                    recorder.record_late(end - begin);
-                    operation.recorded(end - begin, true);
-                }
                 (Outcome::Done(ops), Some(at)) => {
-                    recorder.record(at, end - begin, ops);
-                    operation.recorded(end - begin, false);
-                    left = left.saturating_sub(ops);
+                    let class = operation.class();
+                    classes.resize_with(classes.len().max(class + 1), OfClass::default);
+                    classes[class].latencies.add(end - begin);
+                    if late {
+                        recorder.record_late(end - begin);
+                    } else {
+                        recorder.record(at, end - begin, ops);
+                        classes[class].ops += ops;
+                        left = left.saturating_sub(ops);
+                    }
                 }
                 (Outcome::Conflict, Some(_)) => {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);

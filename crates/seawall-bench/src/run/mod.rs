@@ -12,4 +12,4 @@ pub mod recorder;
 
 pub use cell::{Cell, Open, Ran, RunError};
 pub use config::RunConfig;
-pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};
+pub use drive::{Driven, Limit, OfClass, Operation, Outcome, Spec, drive};

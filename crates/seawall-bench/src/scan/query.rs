@@ -6,16 +6,13 @@
 use super::rows::Rows;
 use crate::run::Outcome;
 use crate::run::drive::Operation;
-use crate::run::recorder::Latencies;
 use crate::store::{Error, Result, Session};
 use crate::workload::{key, thread_rng};
-use parking_lot::Mutex;
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Rows that are counted in one step.
 const STEP: u64 = 256;
@@ -68,41 +65,29 @@ impl FromStr for Query {
     }
 }
 
-/// The progress of a thread, for other threads to read.
-#[derive(Debug, Default)]
-pub(super) struct Done {
-    /// Rows visited.
-    rows: AtomicU64,
-    /// Latencies of the queries of the window, when the thread has ended.
-    latencies: Mutex<Latencies>,
-}
-
-impl Done {
-    pub(super) fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn latencies(&self) -> Latencies {
-        self.latencies.lock().clone()
-    }
-}
-
 /// The client of one thread.
 pub(super) struct Client<'s> {
     query: Query,
     rows: Rows,
     session: Box<dyn Session + 's>,
-    done: &'s Done,
+    /// Rows visited, for other threads to read.
+    done: &'s AtomicU64,
+    class: usize,
     rng: Pcg64Mcg,
     keys: Vec<Vec<u8>>,
-    latencies: Latencies,
 }
 
 impl<'s> Client<'s> {
-    pub(super) fn new(query: Query, rows: Rows, session: Box<dyn Session + 's>, done: &'s Done, thread: usize) -> Self {
+    pub(super) fn new(
+        (query, class): (Query, usize),
+        rows: Rows,
+        session: Box<dyn Session + 's>,
+        done: &'s AtomicU64,
+        thread: usize,
+    ) -> Self {
         let keys = if let Query::MultiGet(keys) | Query::Gets(keys) = query { keys as usize } else { 0 };
         let rng = thread_rng(rows.seed, thread);
-        Self { query, rows, session, done, rng, keys: vec![Vec::new(); keys], latencies: Latencies::default() }
+        Self { query, class, rows, session, done, rng, keys: vec![Vec::new(); keys] }
     }
 }
 
@@ -117,7 +102,7 @@ impl Operation for Client<'_> {
             }
             seen += 1;
             if seen % STEP == 0 {
-                done.rows.fetch_add(STEP, Ordering::Relaxed);
+                done.fetch_add(STEP, Ordering::Relaxed);
             }
         };
         for key_ in &mut self.keys {
@@ -133,7 +118,7 @@ impl Operation for Client<'_> {
             Query::MultiGet(_) => self.session.multi_get(&self.keys, &mut visit),
             Query::Gets(_) => self.session.gets(&self.keys, &mut visit),
         }?;
-        done.rows.fetch_add(seen % STEP, Ordering::Relaxed);
+        done.fetch_add(seen % STEP, Ordering::Relaxed);
         let failed =
             |why: String| Err(Error::failed("bench", format!("{}: {why}: the store lost or changed rows", self.query)));
         if let Some((key, len)) = wrong {
@@ -147,13 +132,7 @@ impl Operation for Client<'_> {
         Ok(Outcome::Done(1))
     }
 
-    fn recorded(&mut self, latency: Duration, _late: bool) {
-        self.latencies.add(latency);
-    }
-}
-
-impl Drop for Client<'_> {
-    fn drop(&mut self) {
-        self.done.latencies.lock().merge(&self.latencies);
+    fn class(&self) -> usize {
+        self.class
     }
 }

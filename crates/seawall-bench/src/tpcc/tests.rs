@@ -13,7 +13,6 @@ use crate::observe::Observer;
 use crate::run::{Driven, Limit, Spec, drive};
 use crate::store::{Durability, Settings, Store};
 use crate::stores::Seawall;
-use parking_lot::Mutex;
 use seawall_lab::run::Silent;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -44,13 +43,14 @@ fn loaded(dir: &std::path::Path, shape: Shape) -> Seawall {
 }
 
 fn worked(dir: &std::path::Path, store: &dyn Store, shape: Shape, ops: u64) -> (Driven, Stats) {
-    let (total, stop) = (Mutex::default(), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
     let spec = Spec::new(4, Limit::Ops(ops), &stop);
     let driven = drive(&spec, &mut Observer::new(dir), &mut Silent, "working", |thread| {
-        Client::new(store, shape, thread as u16, 9, &total)
+        Client::new(store, shape, thread as u16, 9)
     });
     assert!(driven.error.is_none(), "{:?}", driven.error);
-    (driven, total.into_inner())
+    let stats = Stats::of(&driven);
+    (driven, stats)
 }
 
 #[test]
