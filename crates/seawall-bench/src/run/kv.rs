@@ -11,13 +11,11 @@
 //! 3. A read that does not find its key, or finds a value of another size, is an error: such a store would be
 //!    fast for the wrong reason.
 
-use super::cell::{Cell, Open, Ran, RunError, cold, machine};
-use super::charge::charge;
-use super::config::RunConfig;
+use super::cell::{Cell, Open, Ran, RunConfig, RunError, cold, machine};
 use super::data_dir::DataDir;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
-use super::load::{Loader, fill};
+use super::load::{Loader, charge, fill};
 use crate::client_batching::ClientBatching;
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::named;

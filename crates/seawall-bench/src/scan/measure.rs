@@ -4,8 +4,7 @@
 //! 1. Rates count rows visited inside the window, also of a query that crosses an edge of the window.
 //! 2. A figure that this machine or store cannot provide is `None`.
 
-use super::query::{Client, Query};
-use super::rows::Rows;
+use super::query::{Client, Query, Rows};
 use crate::observe::Observer;
 use crate::run::drive::{Driven, Limit, Spec, drive};
 use crate::run::recorder::Latencies;

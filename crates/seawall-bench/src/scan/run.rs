@@ -11,8 +11,7 @@
 
 use super::fio::{self, Pattern};
 use super::measure::{Scanned, Scans};
-use super::query::Query;
-use super::rows::{COLD_FACTOR, Order, Rows};
+use super::query::{COLD_FACTOR, Order, Query, Rows};
 use crate::cgroup::MemoryGroup;
 use crate::process::ProcessError;
 use crate::results::named;
