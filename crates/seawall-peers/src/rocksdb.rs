@@ -59,30 +59,13 @@ macro_rules! either {
 pub(crate) struct RocksDb {
     about: About,
     flusher: Flusher,
-    ahead: ReadAhead,
+    /// Of scans: `readahead_size`, where 0 leaves it to RocksDB, and `async_io`.
+    ahead: (usize, bool),
     tables: Vec<String>,
     sync: bool,
     /// Log files are recycled: RocksDB then refuses writes that bypass the log.
     recycles: bool,
     handle: Arc<Handle>,
-}
-
-/// How scans read ahead.
-#[derive(Clone, Copy)]
-struct ReadAhead {
-    /// `readahead_size`; 0 leaves it to RocksDB.
-    bytes: usize,
-    /// `async_io`.
-    asynchronous: bool,
-}
-
-impl ReadAhead {
-    fn options(self) -> ReadOptions {
-        let mut options = ReadOptions::default();
-        options.set_readahead_size(self.bytes);
-        options.set_async_io(self.asynchronous);
-        options
-    }
 }
 
 /// The settings of the database and of its table format. The given options come last and override.
@@ -159,10 +142,7 @@ impl RocksDb {
         let mut options = Options::new(NAME, settings);
         let transactions = options.take("transactions")?.unwrap_or(settings.tables.len() > 1);
         let direct = options.take("direct")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
-        let ahead = ReadAhead {
-            bytes: options.take("readahead_size")?.unwrap_or(0),
-            asynchronous: options.take("async_io")?.unwrap_or(false),
-        };
+        let ahead = (options.take("readahead_size")?.unwrap_or(0), options.take("async_io")?.unwrap_or(false));
         let [database, table] = configure(settings, direct, &options.rest());
         let text = format!("{}block_based_table_factory={{{}}};", text_of(&database), text_of(&table));
         let parsed = rocksdb::Options::default().get_options_from_string(&text).map_err(error_of)?;
@@ -184,8 +164,8 @@ impl RocksDb {
 
         let sync = settings.durability == Durability::Flushed;
         let mut shown = vec![setting("WriteOptions.sync", sync), setting("TransactionDB", transactions)];
-        shown.push(setting("ReadOptions.async_io", ahead.asynchronous));
-        shown.push(setting("ReadOptions.readahead_size", ahead.bytes));
+        shown.push(setting("ReadOptions.async_io", ahead.1));
+        shown.push(setting("ReadOptions.readahead_size", ahead.0));
         if transactions {
             shown.push(setting("deadlock_detect", true));
             shown.push(setting("transaction_lock_timeout", LOCK_TIMEOUT_MS));
@@ -207,6 +187,13 @@ impl RocksDb {
         let mut options = WriteOptions::default();
         options.set_sync(sync && self.sync);
         options.disable_wal(!log);
+        options
+    }
+
+    fn scanning(&self) -> ReadOptions {
+        let (mut options, (bytes, asynchronous)) = (ReadOptions::default(), self.ahead);
+        options.set_readahead_size(bytes);
+        options.set_async_io(asynchronous);
         options
     }
 
@@ -334,7 +321,7 @@ impl Session for Work<'_> {
     }
 
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
-        let mut options = self.store.ahead.options();
+        let mut options = self.store.scanning();
         // Given the end, RocksDB does not read ahead beyond it.
         to.into_iter().for_each(|to| options.set_iterate_upper_bound(to));
         either!(&*self.store.handle, db => {
@@ -348,7 +335,7 @@ impl Session for Work<'_> {
             // A transaction database has no batched call.
             return self.gets(keys, visit);
         };
-        let options = self.store.ahead.options();
+        let options = self.store.scanning();
         let values = db.batched_multi_get_cf_opt(&self.families[0], keys.iter().map(Vec::as_slice), false, &options);
         for (key, value) in keys.iter().zip(values) {
             let Some(value) = value.map_err(error_of)? else { continue };
