@@ -4,22 +4,21 @@ use crate::observe::{FOREIGN_CORES, Usage};
 use crate::results::{CellResult, Load, Machine};
 use crate::tpcc;
 use seawall_lab::report::count;
-use std::fmt::Write as _;
 
 /// Lines of a label and a value.
+#[derive(Default)]
 struct Lines(String);
 
 impl Lines {
     fn line(&mut self, label: &str, value: impl std::fmt::Display) {
-        // Writing to a string does not fail.
-        let _written = writeln!(self.0, "{label:<42} {value}");
+        self.0 += &format!("{label:<42} {value}\n");
     }
 }
 
 /// A line for each figure; each label is a phrase that needs no explanation.
 #[must_use]
 pub fn table(result: &CellResult) -> String {
-    let mut lines = Lines(String::new());
+    let mut lines = Lines::default();
     setting(&mut lines, result);
     figures(&mut lines, result);
     resources(&mut lines, result);

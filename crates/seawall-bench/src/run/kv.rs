@@ -12,7 +12,7 @@
 //!    fast for the wrong reason.
 
 use super::cell::{Cell, Open, Ran, RunConfig, RunError, cold, machine};
-use super::data_dir::DataDir;
+use super::data_dir::{DataDir, remove};
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
 use super::load::{Loader, charge, fill};
@@ -239,12 +239,7 @@ impl Beside {
     }
 
     fn back_up(&mut self, store: &dyn Store, to: &Path, ended: &AtomicBool) -> Result<u64> {
-        let removed = || match std::fs::remove_dir_all(to) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::failed(BENCH, format!("cannot remove {}: {e}", to.display())))
-            }
-            _ => Ok(()),
-        };
+        let removed = || remove(to).map_err(|why| Error::failed(BENCH, why));
         removed()?;
         while !ended.load(Ordering::SeqCst) {
             store.back_up(to, &mut |bytes| {

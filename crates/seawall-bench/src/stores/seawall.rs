@@ -83,7 +83,7 @@ impl Store for Seawall {
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let (tx, cursor) = (self.db.begin()?, OwnedCursor::new());
-        Ok(Box::new(Work { store: self, tx, cursor, key: Vec::new(), value: Vec::new() }))
+        Ok(Box::new(Work { store: self, tx, cursor, key: Vec::new() }))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -131,7 +131,6 @@ struct Work<'s> {
     tx: Transaction,
     cursor: OwnedCursor,
     key: Vec<u8>,
-    value: Vec<u8>,
 }
 
 impl Work<'_> {
@@ -158,9 +157,9 @@ impl Session for Work<'_> {
 
     fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
         let mut tx = self.single()?;
-        self.value = tx.get_for_update(self.tree(), key)?.unwrap_or_default();
-        change(&mut self.value);
-        tx.put(self.tree(), key, &self.value)?;
+        let mut value = tx.get_for_update(self.tree(), key)?.unwrap_or_default();
+        change(&mut value);
+        tx.put(self.tree(), key, &value)?;
         Ok(tx.commit()?)
     }
 

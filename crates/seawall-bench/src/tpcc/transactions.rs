@@ -32,7 +32,7 @@ pub(super) trait Transaction {
 }
 
 /// How a customer is selected.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Who {
     Number(u32),
     /// The middle one of all customers of this name, by first name (clause 2.5.2.2).
