@@ -142,31 +142,21 @@ impl Session for Work<'_> {
 
     fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
         let store = self.store;
-        let held = if durable || !store.synced {
-            Held::Shared { _commits: store.commits.read() }
-        } else {
-            Held::Alone { _commits: store.commits.write() }
-        };
-        Ok(Box::new(Open { store, txn: store.env.begin(true)?, held }))
+        let flushed = durable || !store.synced;
+        let shared = flushed.then(|| store.commits.read());
+        let alone = (!flushed).then(|| store.commits.write());
+        Ok(Box::new(Open { store, txn: store.env.begin(true)?, _shared: shared, alone }))
     }
-}
-
-/// The lock of a write transaction, released after the transaction is over.
-enum Held<'s> {
-    Shared {
-        _commits: RwLockReadGuard<'s, ()>,
-    },
-    /// It commits unflushed.
-    Alone {
-        _commits: RwLockWriteGuard<'s, ()>,
-    },
 }
 
 /// The write transaction; it is rolled back when dropped.
 struct Open<'s> {
     store: &'s Lmdb,
     txn: Txn<'s>,
-    held: Held<'s>,
+    /// One of both locks, released after the transaction is over.
+    _shared: Option<RwLockReadGuard<'s, ()>>,
+    /// The transaction commits unflushed.
+    alone: Option<RwLockWriteGuard<'s, ()>>,
 }
 
 impl Tx for Open<'_> {
@@ -215,8 +205,8 @@ impl Tx for Open<'_> {
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        let Self { store, txn, held } = *self;
-        if let Held::Shared { .. } = held {
+        let Self { store, txn, _shared, alone } = *self;
+        if alone.is_none() {
             return txn.commit();
         }
         store.env.set_nosync(true)?;
