@@ -142,7 +142,8 @@ impl RocksDb {
         let mut options = Options::new(NAME, settings);
         let transactions = options.take("transactions")?.unwrap_or(settings.tables.len() > 1);
         let direct = options.take("direct")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
-        let ahead = (options.take("readahead_size")?.unwrap_or(0), options.take("async_io")?.unwrap_or(false));
+        let ahead: (usize, bool) =
+            (options.take("readahead_size")?.unwrap_or(0), options.take("async_io")?.unwrap_or(false));
         let [database, table] = configure(settings, direct, &options.rest());
         let text = format!("{}block_based_table_factory={{{}}};", text_of(&database), text_of(&table));
         let parsed = rocksdb::Options::default().get_options_from_string(&text).map_err(error_of)?;
