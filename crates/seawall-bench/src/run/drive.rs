@@ -121,22 +121,6 @@ impl<'a> Spec<'a> {
 /// Whether the store is in its steady state.
 pub type SteadyTest<'a> = dyn Fn() -> bool + Sync + 'a;
 
-/// The operations of one class.
-#[derive(Debug, Clone, Default)]
-pub struct OfClass {
-    /// Completed inside the window.
-    pub ops: u64,
-    /// Latencies, also of those that completed after it.
-    pub latencies: Latencies,
-}
-
-impl OfClass {
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.ops += other.ops;
-        self.latencies.merge(&other.latencies);
-    }
-}
-
 /// The result.
 #[derive(Debug)]
 pub struct Driven {
@@ -145,7 +129,7 @@ pub struct Driven {
     /// Latencies of all threads.
     pub latencies: Latencies,
     /// Operations by [`Operation::class`].
-    pub classes: [OfClass; CLASSES],
+    pub classes: [Latencies; CLASSES],
     /// Completions by time.
     pub timeline: Timeline,
     /// Operations completed in the window.
@@ -203,7 +187,7 @@ pub fn drive<F: Operation>(
         errors: Mutex::default(),
         one_ended: Condvar::new(),
     };
-    let (mut latencies, mut classes) = (Latencies::default(), <[OfClass; CLASSES]>::default());
+    let (mut latencies, mut classes) = <(Latencies, [Latencies; CLASSES])>::default();
     let (interrupted, steady_after, observed) = std::thread::scope(|scope| {
         let (shared, make) = (&shared, &make);
         let workers: Vec<_> = (0..spec.threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
@@ -243,7 +227,7 @@ impl Shared<'_> {
     }
 
     /// One thread, from its session to its end.
-    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> (Latencies, Vec<OfClass>) {
+    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> (Latencies, Vec<Latencies>) {
         let leaving = Leaving(self);
         let (mut recorder, mut classes) = (Recorder::new(&self.timeline), Vec::new());
         let made = make(thread);
@@ -262,7 +246,7 @@ impl Shared<'_> {
         thread: usize,
         mut operation: impl Operation,
         recorder: &mut Recorder<'_>,
-        classes: &mut Vec<OfClass>,
+        classes: &mut Vec<Latencies>,
     ) -> Result<()> {
         let mut left = self.share(thread);
         let mut arrivals = self.spec.rate.map(|rate| Arrivals::new(rate / self.spec.threads as f64, thread));
@@ -280,8 +264,8 @@ impl Shared<'_> {
             match (outcome, at) {
                 (Outcome::Done(ops), Some(at)) => {
                     let class = operation.class();
-                    classes.resize_with(classes.len().max(class + 1), OfClass::default);
-                    classes[class].latencies.add(end - begin);
+                    classes.resize_with(classes.len().max(class + 1), Latencies::default);
+                    classes[class].add(end - begin);
                     if late {
                         recorder.record_late(end - begin);
                     } else {

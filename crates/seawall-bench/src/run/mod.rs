@@ -9,4 +9,4 @@ pub(crate) mod load;
 pub mod recorder;
 
 pub use cell::{Cell, Open, Ran, RunConfig, RunError};
-pub use drive::{Driven, Limit, OfClass, Operation, Outcome, Spec, drive};
+pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};

@@ -91,8 +91,8 @@ impl Scans {
         let rows_by_thread = counted.by_ref().take(self.threads).collect();
         Scanned {
             rows_by_thread,
-            queries: std::mem::take(&mut driven.classes[QUERIES].latencies),
-            points: std::mem::take(&mut driven.classes[POINTS].latencies),
+            queries: std::mem::take(&mut driven.classes[QUERIES]),
+            points: std::mem::take(&mut driven.classes[POINTS]),
             driven,
             counted: names.into_iter().zip(counted).collect(),
             rows_per_query: self.query.rows(self.rows.keys),

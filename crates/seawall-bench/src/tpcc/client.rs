@@ -11,7 +11,8 @@ use super::Shape;
 use super::random::Random;
 use super::schema::DISTRICTS;
 use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, StockLevel, Transaction, Who};
-use crate::run::{Driven, OfClass, Operation, Outcome};
+use crate::run::recorder::Latencies;
+use crate::run::{Driven, Operation, Outcome};
 use crate::store::{Result, Session, Store};
 use seawall_lab::words;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -37,14 +38,14 @@ const ROLLED_BACK: usize = Kind::ALL.len();
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stats {
     /// In the order of [`Kind::ALL`].
-    pub(super) kinds: [OfClass; 5],
+    pub(super) kinds: [Latencies; 5],
     pub(super) rolled_back: u64,
 }
 
 impl Stats {
     /// Those of a window of clients.
     pub(super) fn of(driven: &Driven) -> Self {
-        let mut kinds = std::array::from_fn(|kind| driven.classes[kind].clone());
+        let mut kinds: [Latencies; 5] = std::array::from_fn(|kind| driven.classes[kind].clone());
         let rolled_back = &driven.classes[ROLLED_BACK];
         kinds[Kind::NewOrder as usize].merge(rolled_back);
         Self { kinds, rolled_back: rolled_back.ops }

@@ -143,10 +143,9 @@ impl TpccRun {
     fn describe(&self, result: &mut CellResult, stats: &Stats, checked: Option<&Checked>) {
         let minutes = result.measured.duration_s / 60.0;
         let per_minute = |ops: u64| if minutes > 0.0 { ops as f64 / minutes } else { 0.0 };
-        let transactions = Kind::ALL.iter().zip(&stats.kinds).map(|(kind, of_kind)| {
-            let latencies = &of_kind.latencies;
+        let transactions = Kind::ALL.iter().zip(&stats.kinds).map(|(kind, latencies)| {
             let figures = json!({
-                "ops": of_kind.ops,
+                "ops": latencies.ops,
                 "p50_us": latencies.quantile_us(0.5),
                 "p95_us": latencies.quantile_us(0.95),
                 "p99_us": latencies.quantile_us(0.99),

@@ -65,7 +65,7 @@ fn every_condition_holds_after_concurrent_work_and_a_restart() {
             let (driven, stats) = worked(dir.path(), &store, shape, 1200);
             let done = stats.kinds.each_ref().map(|kind| kind.ops);
             assert_eq!((driven.ops, done), (1200, [540, 516, 48, 48, 48]));
-            assert_eq!(stats.kinds[0].latencies.count(), 540);
+            assert_eq!(stats.kinds[0].count(), 540);
             assert!(stats.rolled_back > 0 && stats.rolled_back < 30, "{}", stats.rolled_back);
             assert_eq!(check(&store, shape, 2).unwrap(), Checked::default());
             Box::new(store).close().unwrap();
