@@ -18,11 +18,10 @@ pub struct MemoryGroup {
     before: PathBuf,
 }
 
-/// A way to bound memory: the group of the process, the groups below which one may be created, and the
-/// limit's file.
+/// A way to bound memory: the group of the process, a group below which one may be created, and the limit's file.
 struct Way {
     before: PathBuf,
-    parents: Vec<PathBuf>,
+    parent: PathBuf,
     limit_file: &'static str,
 }
 
@@ -37,14 +36,11 @@ impl MemoryGroup {
 
     fn enter_below(root: &Path, limit: u64) -> Result<Self, String> {
         let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-        let ways: Vec<Way> = groups.lines().filter_map(|line| way(root, line)).collect();
         let mut tried = Vec::new();
-        for way in &ways {
-            for parent in &way.parents {
-                match enter_in(way, parent, limit) {
-                    Ok(group) => return Ok(group),
-                    Err(why) => tried.push(why),
-                }
+        for way in groups.lines().filter_map(|line| ways(root, line)).flatten() {
+            match enter(way, limit) {
+                Ok(group) => return Ok(group),
+                Err(why) => tried.push(why),
             }
         }
         if tried.is_empty() {
@@ -58,8 +54,8 @@ impl MemoryGroup {
     }
 }
 
-/// The way that a line of `/proc/self/cgroup` offers: `4:memory:/path` in version 1, `0::/path` in version 2.
-fn way(root: &Path, line: &str) -> Option<Way> {
+/// The ways that a line of `/proc/self/cgroup` offers: `4:memory:/path` in version 1, `0::/path` in version 2.
+fn ways(root: &Path, line: &str) -> Option<Vec<Way>> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?);
     let below = |mount: &Path| {
@@ -70,7 +66,7 @@ fn way(root: &Path, line: &str) -> Option<Way> {
     if controllers.split(',').any(|controller| controller == "memory") {
         let mount = root.join("sys/fs/cgroup/memory");
         let (before, limit_file) = (below(&mount), "memory.limit_in_bytes");
-        return mount.is_dir().then(|| Way { parents: vec![before.clone()], before, limit_file });
+        return mount.is_dir().then(|| vec![Way { parent: before.clone(), before, limit_file }]);
     }
     if !controllers.is_empty() {
         return None;
@@ -83,11 +79,12 @@ fn way(root: &Path, line: &str) -> Option<Way> {
         controllers.split_whitespace().any(|controller| controller == "memory")
     };
     let parents = before.ancestors().take_while(|dir| dir.starts_with(&mount)).filter(|dir| hands_on(dir));
-    Some(Way { parents: parents.map(Path::to_path_buf).collect(), before, limit_file: "memory.max" })
+    let way = |parent: &Path| Way { before: before.clone(), parent: parent.into(), limit_file: "memory.max" };
+    Some(parents.map(way).collect())
 }
 
-fn enter_in(way: &Way, parent: &Path, limit: u64) -> Result<MemoryGroup, String> {
-    let dir = parent.join(format!("seawall-bench-{}", std::process::id()));
+fn enter(way: Way, limit: u64) -> Result<MemoryGroup, String> {
+    let dir = way.parent.join(format!("seawall-bench-{}", std::process::id()));
     fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let write = |file: PathBuf, text: String| fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()));
     // Swap must not add memory; without swap accounting there is no such file.
@@ -95,7 +92,7 @@ fn enter_in(way: &Way, parent: &Path, limit: u64) -> Result<MemoryGroup, String>
     let entered = write(dir.join(way.limit_file), limit.to_string())
         .and_then(|()| write(dir.join("cgroup.procs"), std::process::id().to_string()));
     match entered {
-        Ok(()) => Ok(MemoryGroup { dir, before: way.before.clone() }),
+        Ok(()) => Ok(MemoryGroup { dir, before: way.before }),
         Err(why) => {
             drop(fs::remove_dir(&dir));
             Err(why)

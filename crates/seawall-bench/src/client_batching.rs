@@ -11,9 +11,9 @@
 //!    longest.
 
 use crate::store::{About, Result, Session, Store, Tx, While};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The longest wait for other threads, unless an eighth of a write is longer.
@@ -32,7 +32,7 @@ pub struct ClientBatching {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(Row, Arc<Waiter>)>,
+    waiting: VecDeque<(Row, SyncSender<Turn>)>,
     /// Whether a thread leads.
     led: bool,
     /// Puts of the last batch, and those that waited when it was written.
@@ -43,17 +43,11 @@ struct State {
     batched_puts: u64,
 }
 
-/// The state of one thread's put.
-#[derive(Default)]
-struct Waiter {
-    turn: Mutex<Turn>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Turn {
-    outcome: Option<Result<()>>,
-    leads: bool,
+/// What happens to a waiting put.
+enum Turn {
+    /// Its thread leads.
+    Lead,
+    Done(Result<()>),
 }
 
 impl ClientBatching {
@@ -72,7 +66,7 @@ impl Store for ClientBatching {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Work { store: self, inner: self.inner.session()?, batch: Vec::new(), told: Vec::new() }))
+        Ok(Box::new(Work { store: self, inner: self.inner.session()? }))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -80,7 +74,7 @@ impl Store for ClientBatching {
         vec![("client_batches", state.batches), ("client_batched_puts", state.batched_puts)]
     }
 
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         self.inner.steady()
     }
 
@@ -96,47 +90,33 @@ impl Store for ClientBatching {
 struct Work<'s> {
     store: &'s ClientBatching,
     inner: Box<dyn Session + 's>,
-    batch: Vec<Row>,
-    told: Vec<Arc<Waiter>>,
 }
 
 impl Work<'_> {
-    /// Writes batches until `own` is done, then hands over.
-    fn lead(&mut self, own: &Arc<Waiter>) -> Result<()> {
+    /// Writes batches until the own put is done, then hands over.
+    fn lead(&mut self, own: &Receiver<Turn>) -> Result<()> {
         loop {
-            {
+            if let Ok(Turn::Done(outcome)) = own.try_recv() {
                 let mut state = self.store.state.lock();
-                let outcome = own.turn.lock().outcome.take();
-                if let Some(outcome) = outcome {
-                    state.led = !state.waiting.is_empty();
-                    if let Some((_, next)) = state.waiting.front() {
-                        next.turn.lock().leads = true;
-                        next.changed.notify_one();
-                    }
-                    return outcome;
-                }
+                let next = state.waiting.front();
+                // The receiver of a waiting put lives until it is told.
+                state.led = next.is_some_and(|(_, waiter)| waiter.send(Turn::Lead).is_ok());
+                return outcome;
             }
             self.gather();
             let mut state = self.store.state.lock();
             let count = state.waiting.len().min(self.store.limit);
-            for (row, waiter) in state.waiting.drain(..count) {
-                self.batch.push(row);
-                self.told.push(waiter);
-            }
+            let (batch, waiters): (Vec<Row>, Vec<_>) = state.waiting.drain(..count).unzip();
             drop(state);
             let began = Instant::now();
-            let written = self.inner.load(&self.batch, true);
+            let written = self.inner.load(&batch, true);
             let mut state = self.store.state.lock();
             state.last_write = began.elapsed();
             state.expected = count + state.waiting.len();
             state.batches += 1;
             state.batched_puts += count as u64;
             drop(state);
-            self.batch.clear();
-            for waiter in self.told.drain(..) {
-                waiter.turn.lock().outcome = Some(written.clone());
-                waiter.changed.notify_one();
-            }
+            waiters.iter().for_each(|waiter| waiter.send(Turn::Done(written.clone())).unwrap_or(()));
         }
     }
 
@@ -161,18 +141,14 @@ impl Session for Work<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let own = Arc::new(Waiter::default());
+        let (tell, own) = sync_channel(1);
         let leads = {
             let mut state = self.store.state.lock();
-            state.waiting.push_back(((key.to_vec(), value.to_vec()), own.clone()));
+            state.waiting.push_back(((key.to_vec(), value.to_vec()), tell));
             !std::mem::replace(&mut state.led, true)
         };
-        if !leads {
-            let mut turn = own.turn.lock();
-            own.changed.wait_while(&mut turn, |turn| turn.outcome.is_none() && !turn.leads);
-            if let Some(outcome) = turn.outcome.take() {
-                return outcome;
-            }
+        if !leads && let Ok(Turn::Done(outcome)) = own.recv() {
+            return outcome;
         }
         self.lead(&own)
     }
@@ -185,8 +161,8 @@ impl Session for Work<'_> {
         self.inner.walk(from, to, visit)
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        self.inner.begin()
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        self.inner.transaction(durable)
     }
 }
 
@@ -194,6 +170,7 @@ impl Session for Work<'_> {
 mod tests {
     use super::*;
     use crate::store::Error;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     /// A store that keeps its rows, works slowly, and fails on request.

@@ -1,6 +1,6 @@
 //! The checks that every measured store must pass: a benchmark of a wrong store compares nothing.
 
-use crate::store::{Error, Result, Store, Visit};
+use crate::store::{Error, Result, Session, Store, Visit};
 
 /// Opens the store, which keeps its data between openings.
 pub type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
@@ -14,7 +14,7 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     let store = open().unwrap();
     assert!(!store.about().version.is_empty() && !store.about().settings.is_empty());
     let mut session = store.session().unwrap();
-    let value_of = |session: &mut dyn crate::Session, key: &[u8]| {
+    let value_of = |session: &mut dyn Session, key: &[u8]| {
         let mut value = None;
         let found = session.get(key, &mut |bytes| value = Some(bytes.to_vec())).unwrap();
         assert_eq!(found, value.is_some());
@@ -57,7 +57,9 @@ pub fn check(open: &Open<'_>, transactions: bool) {
         assert!(matches!(session.begin().err(), Some(Error::Unsupported { .. })));
     }
     drop(session);
-    at_once(&*store);
+    // Concurrent threads lose no change.
+    at_once(&*store, |session| session.read_modify_write(b"count", &mut |value| value.push(b'x')));
+    assert_eq!(value_of(&mut *store.session().unwrap(), b"count").map(|value| value.len()), Some(200));
     store.settle().unwrap();
     store.close().unwrap();
 
@@ -78,31 +80,26 @@ fn visited(read: impl FnOnce(&mut Visit<'_>) -> Result<u64>) -> Vec<(Vec<u8>, Ve
     seen
 }
 
-/// Concurrent threads lose no change.
-fn at_once(store: &dyn Store) {
+/// Two threads do `change` a hundred times each, again after a conflict.
+fn at_once(store: &dyn Store, change: impl Fn(&mut dyn Session) -> Result<()> + Sync) {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut session = store.session().unwrap();
-                for _ in 0..100 {
-                    loop {
-                        let changed = session.read_modify_write(b"count", &mut |value| value.push(b'x'));
-                        match changed {
-                            Ok(()) => break,
-                            Err(Error::Conflict(_)) => {}
-                            Err(error) => panic!("{error}"),
-                        }
+                let mut done = 0;
+                while done < 100 {
+                    match change(&mut *session) {
+                        Ok(()) => done += 1,
+                        Err(Error::Conflict(_)) => {}
+                        Err(error) => panic!("{error}"),
                     }
                 }
             });
         }
     });
-    let mut count = 0;
-    store.session().unwrap().get(b"count", &mut |value| count = value.len()).unwrap();
-    assert_eq!(count, 200);
 }
 
-fn check_transactions(store: &dyn Store, session: &mut dyn crate::Session) {
+fn check_transactions(store: &dyn Store, session: &mut dyn Session) {
     let mut tx = session.begin().unwrap();
     for i in 0..10u8 {
         tx.put(1, &[b'a', i], &[i]).unwrap();
@@ -136,27 +133,11 @@ fn check_transactions(store: &dyn Store, session: &mut dyn crate::Session) {
     drop(tx);
     // Two threads add to the same row: the value that get_for_update read is still current when it is
     // written.
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let mut session = store.session().unwrap();
-                let mut done = 0;
-                while done < 100 {
-                    let mut add = || {
-                        let mut tx = session.begin()?;
-                        let old =
-                            tx.get_for_update(1, b"sum")?.map_or(0, |v| u32::from_le_bytes(v.try_into().unwrap()));
-                        tx.put(1, b"sum", &(old + 1).to_le_bytes())?;
-                        tx.commit()
-                    };
-                    match add() {
-                        Ok(()) => done += 1,
-                        Err(Error::Conflict(_)) => {}
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-            });
-        }
+    at_once(store, |session| {
+        let mut tx = session.begin()?;
+        let old = tx.get_for_update(1, b"sum")?.map_or(0, |v| u32::from_le_bytes(v.try_into().unwrap()));
+        tx.put(1, b"sum", &(old + 1).to_le_bytes())?;
+        tx.commit()
     });
     let mut tx = session.begin().unwrap();
     assert_eq!(tx.get(1, b"sum").unwrap(), Some(200u32.to_le_bytes().to_vec()));

@@ -85,13 +85,8 @@ impl<'c> Observer<'c> {
     fn read(&self) -> Reading {
         let device = self.device.as_deref();
         let (reading_ms, device) = (device.and_then(reading_ms), device.and_then(device_counters));
-        Reading {
-            at: Instant::now(),
-            device,
-            reading_ms,
-            counted: (self.counters)(),
-            cpu: cpu_time(ClockId::ProcessCPUTime),
-        }
+        let (counted, cpu) = ((self.counters)(), cpu_time(ClockId::ProcessCPUTime));
+        Reading { at: Instant::now(), device, reading_ms, counted, cpu }
     }
 
     /// The window begins.

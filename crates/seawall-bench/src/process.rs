@@ -71,38 +71,33 @@ pub fn run(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<S
     }
 }
 
+/// Waits for a child. One that shall end is asked to, and killed if it does not.
 fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, ProcessError> {
     let failed = failed("cannot wait for a process");
-    let began = Instant::now();
+    let (began, mut asked) = (Instant::now(), None);
     loop {
         if let Some(status) = child.try_wait().map_err(&failed)? {
-            return Ok(status);
+            return asked.map_or(Ok(status), |(_, why)| Err(why));
         }
-        if stop.load(Ordering::Relaxed) {
-            end(child).map_err(&failed)?;
-            return Err(ProcessError::Interrupted);
-        }
-        if began.elapsed() > limit {
-            end(child).map_err(&failed)?;
-            return Err(ProcessError::Failed(format!("it did not end within {} s", limit.as_secs())));
+        if let Some((since, _)) = &asked {
+            if Instant::now() > *since + PATIENCE {
+                child.kill().map_err(&failed)?;
+            }
+        } else if stop.load(Ordering::Relaxed) {
+            asked = Some((ask(child), ProcessError::Interrupted));
+        } else if began.elapsed() > limit {
+            let why = format!("it did not end within {} s", limit.as_secs());
+            asked = Some((ask(child), ProcessError::Failed(why)));
         }
         thread::sleep(LOOK_EVERY);
     }
 }
 
-/// Asks a child to end, and kills it if it does not.
-fn end(child: &mut Child) -> std::io::Result<()> {
-    let asked = Instant::now();
-    // The loop notices a child that has ended meanwhile.
-    let reached = kill_process(Pid::from_child(child), Signal::TERM).is_ok();
-    while reached && asked.elapsed() < PATIENCE {
-        if child.try_wait()?.is_some() {
-            return Ok(());
-        }
-        thread::sleep(LOOK_EVERY);
-    }
-    child.kill()?;
-    child.wait().map(drop)
+/// Asks a child to end; returns when.
+fn ask(child: &Child) -> Instant {
+    // A child that this does not reach is killed later.
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap_or(());
+    Instant::now()
 }
 
 fn listen(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {

@@ -26,12 +26,10 @@ use seawall::{DATA_FILE, Database, Durability, Options};
 use seawall_io::{AlignedBuf, Cause, File, FileClass, FileOptions, FlushMethod, Op, OsDisk};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const TREE: &str = "kv";
@@ -293,34 +291,26 @@ impl Restart {
 /// Starts the writer and kills it as soon as it reports the length of its log; returns that length.
 fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
     let failed = failed("the writer");
-    let mut child = writer.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(&failed)?;
-    let (send, receive) = mpsc::channel();
-    let lines = child.stdout.take();
-    let listener = std::thread::spawn(move || {
-        for line in lines.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
-            let length = line.strip_prefix(READY).and_then(|bytes| bytes.trim().parse::<u64>().ok());
-            // The receiver is gone after Ctrl-C.
-            length.map_or(Ok(()), |bytes| send.send(bytes)).unwrap_or(());
-        }
-    });
+    let out = tempfile::NamedTempFile::new().map_err(&failed)?;
+    let told = out.reopen().map_err(&failed)?;
+    let mut child = writer.stdin(Stdio::null()).stdout(told).spawn().map_err(&failed)?;
+    let length = |line: &str| line.strip_suffix('\n')?.strip_prefix(READY)?.trim().parse::<u64>().ok();
     let began = Instant::now();
     let said = loop {
-        match receive.recv_timeout(Duration::from_millis(20)) {
-            Ok(bytes) => break Ok(bytes),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                break Err(ProcessError::Failed("the writer ended before its log was as long as asked for".into()));
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) if began.elapsed() > WRITER_TIME => {
-                break Err(ProcessError::Failed(format!("the writer took more than {} s", WRITER_TIME.as_secs())));
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-        }
-        if let Err(interrupted) = go_on(stop) {
+        let ended = child.try_wait().map_err(&failed)?.is_some();
+        let text = std::fs::read_to_string(out.path()).map_err(&failed)?;
+        if let Some(bytes) = text.split_inclusive('\n').find_map(length) {
+            break Ok(bytes);
+        } else if ended {
+            break Err("the writer ended before its log was as long as asked for".to_owned().into());
+        } else if began.elapsed() > WRITER_TIME {
+            break Err(format!("the writer took more than {} s", WRITER_TIME.as_secs()).into());
+        } else if let Err(interrupted) = go_on(stop) {
             break Err(interrupted);
         }
+        std::thread::sleep(Duration::from_millis(20));
     };
     // SIGKILL: the writer must have no time to clean up.
     child.kill().and_then(|()| child.wait()).map_err(failed)?;
-    listener.join().unwrap_or(());
     said
 }

@@ -125,7 +125,7 @@ pub trait Store: Send + Sync {
 
     /// A test whether the store has reached its steady state since this call: its background work is part of
     /// every further change. True at once for a store that postpones no work.
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         Box::new(|| true)
     }
 
@@ -146,7 +146,7 @@ pub trait Store: Send + Sync {
 }
 
 /// The operations of one thread. Each method is its own transaction at the durability of the settings, except
-/// [`Session::load`] and reads.
+/// [`Session::load`] and reads. The default methods that change rows are those of a store that has transactions.
 pub trait Session {
     /// Calls `visit` with the value of `key`; false when the key does not exist.
     ///
@@ -158,15 +158,23 @@ pub trait Session {
     ///
     /// # Errors
     /// [`Error::Conflict`]; those of the store.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut tx = self.begin()?;
+        tx.put(0, key, value)?;
+        tx.commit()
+    }
 
     /// Reads `key` under a lock, calls `change` to compute the new value from the old one (empty if there is
     /// none), and writes it.
     ///
     /// # Errors
     /// [`Error::Conflict`]; [`Error::Unsupported`]; those of the store.
-    fn read_modify_write(&mut self, _key: &[u8], _change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        Err(Error::Unsupported { store: THIS, what: "read-modify-write" })
+    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        let mut tx = self.begin()?;
+        let mut value = tx.get_for_update(0, key)?.unwrap_or_default();
+        change(&mut value);
+        tx.put(0, key, &value)?;
+        tx.commit()
     }
 
     /// Writes `rows` as one batch; `durable`: at the durability of the settings, else as cheaply as the store
@@ -174,7 +182,11 @@ pub trait Session {
     ///
     /// # Errors
     /// Those of the store.
-    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()>;
+    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
+        let mut tx = self.transaction(durable)?;
+        tx.put_many(0, rows)?;
+        tx.commit()
+    }
 
     /// Visits the entries from `from` (included) up to `to` (excluded; `None`: to the last one) in key order;
     /// ends when `visit` returns false.
@@ -228,20 +240,32 @@ pub trait Session {
     /// # Errors
     /// Those of the store.
     fn gets(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
-        let mut found = 0;
-        for key in keys {
-            found += u64::from(self.get(key, &mut |value| visit(key, value))?);
-        }
-        Ok(found)
+        found(keys, |key| self.get(key, &mut |value| visit(key, value)))
     }
 
-    /// Begins a transaction over several tables.
+    /// Begins a transaction over several tables. It commits as `durable` says for [`Session::load`].
     ///
     /// # Errors
     /// [`Error::Unsupported`]; those of the store.
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+    fn transaction(&mut self, _durable: bool) -> Result<Box<dyn Tx + '_>> {
         Err(Error::Unsupported { store: THIS, what: "transactions" })
     }
+
+    /// Begins a transaction that commits at the durability of the settings.
+    ///
+    /// # Errors
+    /// Those of [`Session::transaction`].
+    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+        self.transaction(true)
+    }
+}
+
+/// How many of `keys` there are, by a function that visits one.
+///
+/// # Errors
+/// The first of the function.
+pub fn found(keys: &[Vec<u8>], mut get: impl FnMut(&[u8]) -> Result<bool>) -> Result<u64> {
+    keys.iter().try_fold(0, |found, key| Ok(found + u64::from(get(key)?)))
 }
 
 /// A transaction. It is rolled back when dropped. A table is an index into [`Settings::tables`].
@@ -266,6 +290,14 @@ pub trait Tx {
     /// # Errors
     /// [`Error::Conflict`]; those of the store.
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Sets the values of many keys.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]; those of the store.
+    fn put_many(&mut self, table: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        rows.iter().try_for_each(|(key, value)| self.put(table, key, value))
+    }
 
     /// Removes `key`.
     ///

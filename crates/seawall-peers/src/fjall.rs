@@ -7,12 +7,11 @@
 //!   written: `PersistMode::Buffer`. deferred: `manual_journal_persist`, and a thread that persists each second.
 //! - A transaction whose reads another transaction changed meanwhile fails at its commit: a conflict.
 
-use crate::support::{Flusher, Options, setting, until_idle};
+use crate::support::{Flusher, Options, bounds, setting, until_idle, while_true};
 use fjall::{KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable};
-use seawall_bench::store::{About, Durability, Visit, While};
+use seawall_bench::store::{About, Durability, Visit, While, found};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::fmt::Display;
-use std::ops::Bound;
 
 const NAME: &str = "fjall";
 
@@ -25,7 +24,7 @@ pub(crate) struct Fjall {
     db: OptimisticTxDatabase,
     tables: Vec<OptimisticTxKeyspace>,
     persist: Option<PersistMode>,
-    flusher: Option<Flusher>,
+    flusher: Flusher,
     about: About,
 }
 
@@ -67,10 +66,9 @@ impl Fjall {
             })
         };
         let tables = settings.tables.iter().map(table).collect::<fjall::Result<_>>().map_err(error_of)?;
-        let flusher = persist.is_none().then(|| {
-            let db = db.clone();
-            Flusher::start(move || db.persist(PersistMode::SyncData).map_err(error_of))
-        });
+        let flushed = db.clone();
+        let flusher =
+            Flusher::new(NAME, persist.is_none(), move || flushed.persist(PersistMode::SyncData).map_err(error_of));
         let mode = persist.map_or_else(|| "manual, SyncData each second".to_owned(), |mode| format!("{mode:?}"));
         let shown = vec![
             setting("cache_size", cache_bytes),
@@ -82,14 +80,6 @@ impl Fjall {
         let about = About { version: env!("SEAWALL_PEERS_FJALL").into(), settings: shown };
         Ok(Self { db, tables, persist, flusher, about })
     }
-
-    fn begin(&self, persist: Option<PersistMode>) -> Result<fjall::OptimisticWriteTx> {
-        Ok(self.db.write_tx().map_err(error_of)?.durability(persist))
-    }
-}
-
-fn commit(tx: fjall::OptimisticWriteTx) -> Result<()> {
-    tx.commit().map_err(error_of)?.map_err(|conflict| Error::Conflict(conflict.to_string()))
 }
 
 /// Visits the entries from `from` up to `to`, until `visit` returns false.
@@ -101,18 +91,12 @@ fn go_through(
     backward: bool,
     visit: &mut While<'_>,
 ) -> Result<()> {
-    if to.is_some_and(|to| to <= from) {
-        return Ok(());
-    }
-    let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
-    let mut range = db.range::<&[u8], _>(table, bounds);
-    while let Some(entry) = if backward { range.next_back() } else { range.next() } {
+    let Some(bounds) = bounds(from, to) else { return Ok(()) };
+    let entries = db.range::<&[u8], _>(table, bounds).map(|entry| {
         let (key, value) = entry.into_inner().map_err(error_of)?;
-        if !visit(&key, &value) {
-            break;
-        }
-    }
-    Ok(())
+        Ok(visit(&key, &value))
+    });
+    while_true(entries, backward)
 }
 
 impl Store for Fjall {
@@ -121,10 +105,10 @@ impl Store for Fjall {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Work { store: self, value: Vec::new() }))
+        Ok(Box::new(Work(self)))
     }
 
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         let before = self.db.inner().compactions_completed();
         Box::new(move || self.db.inner().compactions_completed() > before)
     }
@@ -139,66 +123,36 @@ impl Store for Fjall {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        self.flusher.end()?;
         self.db.persist(PersistMode::SyncAll).map_err(error_of)
     }
 }
 
 /// The session of one thread.
-struct Work<'s> {
-    store: &'s Fjall,
-    value: Vec<u8>,
-}
+struct Work<'s>(&'s Fjall);
 
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.store.tables[0].get(key).map_err(error_of)?;
+        let value = self.0.tables[0].get(key).map_err(error_of)?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut tx = self.store.begin(self.store.persist)?;
-        tx.insert(&self.store.tables[0], key, value);
-        commit(tx)
-    }
-
-    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let table = &self.store.tables[0];
-        let mut tx = self.store.begin(self.store.persist)?;
-        self.value.clear();
-        if let Some(old) = tx.get(table, key).map_err(error_of)? {
-            self.value.extend_from_slice(&old);
-        }
-        change(&mut self.value);
-        tx.insert(table, key, &self.value[..]);
-        commit(tx)
-    }
-
-    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
-        let mut tx = self.store.begin(if durable { self.store.persist } else { None })?;
-        for (key, value) in rows {
-            tx.insert(&self.store.tables[0], &key[..], &value[..]);
-        }
-        commit(tx)
-    }
-
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
-        go_through(&self.store.db.read_tx(), &self.store.tables[0], from, to, false, visit)
+        go_through(&self.0.db.read_tx(), &self.0.tables[0], from, to, false, visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
-        let snapshot = self.store.db.read_tx();
-        let mut found = 0;
-        for key in keys {
-            let Some(value) = snapshot.get(&self.store.tables[0], key).map_err(error_of)? else { continue };
-            visit(key, &value);
-            found += 1;
-        }
-        Ok(found)
+        let snapshot = self.0.db.read_tx();
+        found(keys, |key| {
+            let value = snapshot.get(&self.0.tables[0], key).map_err(error_of)?;
+            Ok(value.map(|value| visit(key, &value)).is_some())
+        })
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(Open { tables: &self.store.tables, tx: self.store.begin(self.store.persist)? }))
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        let persist = if durable { self.0.persist } else { None };
+        let tx = self.0.db.write_tx().map_err(error_of)?.durability(persist);
+        Ok(Box::new(Open { tables: &self.0.tables, tx }))
     }
 }
 
@@ -230,6 +184,6 @@ impl Tx for Open<'_> {
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        commit(self.tx)
+        self.tx.commit().map_err(error_of)?.map_err(|conflict| Error::Conflict(conflict.to_string()))
     }
 }

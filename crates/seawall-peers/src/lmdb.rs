@@ -20,8 +20,8 @@ mod env;
 use self::env::{Env, Go, Reader, Txn};
 use crate::support::{Flusher, Options, setting};
 use lmdb_master_sys as sys;
-use parking_lot::{RwLock, RwLockReadGuard};
-use seawall_bench::store::{About, Durability, Visit, While};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use seawall_bench::store::{About, Durability, Visit, While, found};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const NAME: &str = "lmdb";
 /// An open LMDB environment.
 pub(crate) struct Lmdb {
     tables: Vec<c_uint>,
-    flusher: Option<Flusher>,
+    flusher: Flusher,
     about: About,
     commits: RwLock<()>,
     /// Commits are flushed, except those of loads.
@@ -80,10 +80,8 @@ impl Lmdb {
         txn.commit()?;
 
         let env = Arc::new(env);
-        let flusher = deferred.then(|| {
-            let env = Arc::clone(&env);
-            Flusher::start(move || env.sync())
-        });
+        let flushed = Arc::clone(&env);
+        let flusher = Flusher::new(NAME, deferred, move || flushed.sync());
         let mut shown = vec![setting("mapsize", map_size), setting("maxreaders", readers)];
         shown.extend(chosen.iter().map(|(name, _, on)| setting(name, on)));
         if deferred {
@@ -100,7 +98,7 @@ impl Store for Lmdb {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Work { store: self, reader: Reader::new(&self.env)?, value: Vec::new() }))
+        Ok(Box::new(Work { store: self, reader: Reader::new(&self.env)? }))
     }
 
     /// There is no background work, only unflushed commits.
@@ -109,73 +107,21 @@ impl Store for Lmdb {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        self.flusher.end()?;
         self.env.sync()
     }
-}
-
-impl Lmdb {
-    fn write(&self) -> Result<Open<'_>> {
-        let shared = self.commits.read();
-        Ok(Open { tables: &self.tables, txn: self.env.begin(true)?, _shared: shared })
-    }
-}
-
-/// Rows behind all others are appended, which fills pages instead of halving them; the first row that is not
-/// ends that.
-fn fill(txn: &mut Txn<'_>, table: c_uint, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-    let mut ascending = true;
-    for (key, value) in rows {
-        ascending = ascending && txn.append(table, key, value)?;
-        if !ascending {
-            txn.put(table, key, value)?;
-        }
-    }
-    Ok(())
 }
 
 /// The session of one thread.
 struct Work<'s> {
     store: &'s Lmdb,
     reader: Reader<'s>,
-    value: Vec<u8>,
 }
 
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let txn = self.reader.renew()?;
         Ok(txn.get(self.store.tables[0], key)?.map(visit).is_some())
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut tx = self.store.write()?;
-        tx.txn.put(self.store.tables[0], key, value)?;
-        tx.commit()
-    }
-
-    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let mut tx = self.store.write()?;
-        self.value.clear();
-        self.value.extend_from_slice(tx.txn.get(self.store.tables[0], key)?.unwrap_or_default());
-        change(&mut self.value);
-        tx.txn.put(self.store.tables[0], key, &self.value)?;
-        tx.commit()
-    }
-
-    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
-        let store = self.store;
-        if durable || !store.synced {
-            let mut tx = store.write()?;
-            fill(&mut tx.txn, store.tables[0], rows)?;
-            return tx.commit();
-        }
-        let _alone = store.commits.write();
-        let mut txn = store.env.begin(true)?;
-        fill(&mut txn, store.tables[0], rows)?;
-        store.env.set_nosync(true)?;
-        let committed = txn.commit();
-        store.env.set_nosync(false)?;
-        committed
     }
 
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
@@ -190,50 +136,58 @@ impl Session for Work<'_> {
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let txn = self.reader.renew()?;
-        let mut found = 0;
-        for key in keys {
-            let Some(value) = txn.get(self.store.tables[0], key)? else { continue };
-            visit(key, value);
-            found += 1;
-        }
-        Ok(found)
+        let table = self.store.tables[0];
+        found(keys, |key| Ok(txn.get(table, key)?.map(|value| visit(key, value)).is_some()))
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(self.store.write()?))
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        let store = self.store;
+        let flushed = durable || !store.synced;
+        let shared = flushed.then(|| store.commits.read());
+        let alone = (!flushed).then(|| store.commits.write());
+        Ok(Box::new(Open { store, txn: store.env.begin(true)?, _shared: shared, alone }))
     }
 }
 
 /// The write transaction; it is rolled back when dropped.
 struct Open<'s> {
-    tables: &'s [c_uint],
+    store: &'s Lmdb,
     txn: Txn<'s>,
-    /// Released after the transaction is over.
-    _shared: RwLockReadGuard<'s, ()>,
-}
-
-impl Open<'_> {
-    fn commit(self) -> Result<()> {
-        self.txn.commit()
-    }
+    /// One of both locks, released after the transaction is over.
+    _shared: Option<RwLockReadGuard<'s, ()>>,
+    /// The transaction commits unflushed.
+    alone: Option<RwLockWriteGuard<'s, ()>>,
 }
 
 impl Tx for Open<'_> {
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.txn.get(self.tables[table], key)?.map(<[u8]>::to_vec))
+        Ok(self.txn.get(self.store.tables[table], key)?.map(<[u8]>::to_vec))
     }
 
     /// The only writer: what it reads is the latest version and stays the latest.
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        self.txn.put(self.tables[table], key, value)
+        self.txn.put(self.store.tables[table], key, value)
+    }
+
+    /// Rows behind all others are appended, which fills pages instead of halving them; the first row that is not
+    /// ends that.
+    fn put_many(&mut self, table: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let (table, mut ascending) = (self.store.tables[table], true);
+        for (key, value) in rows {
+            ascending = ascending && self.txn.append(table, key, value)?;
+            if !ascending {
+                self.txn.put(table, key, value)?;
+            }
+        }
+        Ok(())
     }
 
     fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
-        self.txn.delete(self.tables[table], key)
+        self.txn.delete(self.store.tables[table], key)
     }
 
     fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
-        let mut cursor = self.txn.cursor(self.tables[table])?;
+        let mut cursor = self.txn.cursor(self.store.tables[table])?;
         let mut entry = if !backward {
             cursor.go(&Go::AtLeast(from))?
         } else if cursor.go(&Go::AtLeast(to))?.is_some() {
@@ -251,6 +205,13 @@ impl Tx for Open<'_> {
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        Open::commit(*self)
+        let Self { store, txn, _shared, alone } = *self;
+        if alone.is_none() {
+            return txn.commit();
+        }
+        store.env.set_nosync(true)?;
+        let committed = txn.commit();
+        store.env.set_nosync(false)?;
+        committed
     }
 }

@@ -6,12 +6,11 @@
 //!   memory, so it has no such level: refused.
 //! - One writer at a time: transactions wait for each other when they begin, and never conflict.
 
-use crate::support::{Flusher, Options, setting};
+use crate::support::{Flusher, Options, bounds, setting, while_true};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
-use seawall_bench::store::{About, Durability, Visit, While};
+use seawall_bench::store::{About, Durability, Visit, While, found};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::fmt::Display;
-use std::ops::Bound;
 use std::sync::Arc;
 
 const NAME: &str = "redb";
@@ -27,7 +26,7 @@ pub(crate) struct Redb {
     db: Arc<Database>,
     tables: Vec<String>,
     durability: redb::Durability,
-    flusher: Option<Flusher>,
+    flusher: Flusher,
     about: About,
 }
 
@@ -49,18 +48,12 @@ fn go_through(
     backward: bool,
     visit: &mut While<'_>,
 ) -> Result<()> {
-    if to.is_some_and(|to| to <= from) {
-        return Ok(());
-    }
-    let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
-    let mut range = table.range::<&[u8]>(bounds).map_err(error_of)?;
-    while let Some(entry) = if backward { range.next_back() } else { range.next() } {
+    let Some(bounds) = bounds(from, to) else { return Ok(()) };
+    let entries = table.range::<&[u8]>(bounds).map_err(error_of)?.map(|entry| {
         let (key, value) = entry.map_err(error_of)?;
-        if !visit(key.value(), value.value()) {
-            break;
-        }
-    }
-    Ok(())
+        Ok(visit(key.value(), value.value()))
+    });
+    while_true(entries, backward)
 }
 
 impl Redb {
@@ -90,10 +83,8 @@ impl Redb {
             tx.open_table(Table::new(name)).map_err(error_of)?;
         }
         tx.commit().map_err(error_of)?;
-        let flusher = (settings.durability == Durability::Deferred).then(|| {
-            let db = Arc::clone(&db);
-            Flusher::start(move || flush(&db))
-        });
+        let flushed = Arc::clone(&db);
+        let flusher = Flusher::new(NAME, settings.durability == Durability::Deferred, move || flush(&flushed));
         let shown = vec![
             setting("cache_size", cache_bytes),
             setting("durability", format!("{durability:?}")),
@@ -115,7 +106,7 @@ impl Store for Redb {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Work { store: self, value: Vec::new() }))
+        Ok(Box::new(Work(self)))
     }
 
     /// There is no background work, only unflushed commits.
@@ -124,21 +115,18 @@ impl Store for Redb {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        self.flusher.end()?;
         flush(&self.db)
     }
 }
 
 /// The session of one thread.
-struct Work<'s> {
-    store: &'s Redb,
-    value: Vec<u8>,
-}
+struct Work<'s>(&'s Redb);
 
 impl Work<'_> {
     fn table(&self) -> Result<redb::ReadOnlyTable<&'static [u8], &'static [u8]>> {
-        let tx = self.store.db.begin_read().map_err(error_of)?;
-        tx.open_table(self.store.definition(0)).map_err(error_of)
+        let tx = self.0.db.begin_read().map_err(error_of)?;
+        tx.open_table(self.0.definition(0)).map_err(error_of)
     }
 }
 
@@ -149,52 +137,21 @@ impl Session for Work<'_> {
         Ok(value.map(|value| visit(value.value())).is_some())
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let tx = begin(&self.store.db, self.store.durability)?;
-        tx.open_table(self.store.definition(0)).map_err(error_of)?.insert(key, value).map_err(error_of)?;
-        tx.commit().map_err(error_of)
-    }
-
-    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let tx = begin(&self.store.db, self.store.durability)?;
-        let mut table = tx.open_table(self.store.definition(0)).map_err(error_of)?;
-        self.value.clear();
-        if let Some(old) = table.get(key).map_err(error_of)? {
-            self.value.extend_from_slice(old.value());
-        }
-        change(&mut self.value);
-        table.insert(key, &self.value[..]).map_err(error_of)?;
-        drop(table);
-        tx.commit().map_err(error_of)
-    }
-
-    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
-        let tx = begin(&self.store.db, if durable { self.store.durability } else { redb::Durability::None })?;
-        let mut table = tx.open_table(self.store.definition(0)).map_err(error_of)?;
-        for (key, value) in rows {
-            table.insert(&key[..], &value[..]).map_err(error_of)?;
-        }
-        drop(table);
-        tx.commit().map_err(error_of)
-    }
-
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         go_through(&self.table()?, from, to, false, visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
         let table = self.table()?;
-        let mut found = 0;
-        for key in keys {
-            let Some(value) = table.get(&key[..]).map_err(error_of)? else { continue };
-            visit(key, value.value());
-            found += 1;
-        }
-        Ok(found)
+        found(keys, |key| {
+            let value = table.get(key).map_err(error_of)?;
+            Ok(value.map(|value| visit(key, value.value())).is_some())
+        })
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(Open { store: self.store, tx: begin(&self.store.db, self.store.durability)? }))
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        let durability = if durable { self.0.durability } else { redb::Durability::None };
+        Ok(Box::new(Open { store: self.0, tx: begin(&self.0.db, durability)? }))
     }
 }
 
@@ -220,6 +177,14 @@ impl Tx for Open<'_> {
     /// The only writer: what it reads is the latest version and stays the latest.
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.table(table)?.insert(key, value).map_err(error_of)?;
+        Ok(())
+    }
+
+    fn put_many(&mut self, table: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let mut table = self.table(table)?;
+        for (key, value) in rows {
+            table.insert(&key[..], &value[..]).map_err(error_of)?;
+        }
         Ok(())
     }
 

@@ -58,31 +58,14 @@ macro_rules! either {
 /// An open RocksDB.
 pub(crate) struct RocksDb {
     about: About,
-    flusher: Option<Flusher>,
-    ahead: ReadAhead,
+    flusher: Flusher,
+    /// Of scans: `readahead_size`, where 0 leaves it to RocksDB, and `async_io`.
+    ahead: (usize, bool),
     tables: Vec<String>,
     sync: bool,
     /// Log files are recycled: RocksDB then refuses writes that bypass the log.
     recycles: bool,
     handle: Arc<Handle>,
-}
-
-/// How scans read ahead.
-#[derive(Clone, Copy)]
-struct ReadAhead {
-    /// `readahead_size`; 0 leaves it to RocksDB.
-    bytes: usize,
-    /// `async_io`.
-    asynchronous: bool,
-}
-
-impl ReadAhead {
-    fn options(self) -> ReadOptions {
-        let mut options = ReadOptions::default();
-        options.set_readahead_size(self.bytes);
-        options.set_async_io(self.asynchronous);
-        options
-    }
 }
 
 /// The settings of the database and of its table format. The given options come last and override.
@@ -159,10 +142,8 @@ impl RocksDb {
         let mut options = Options::new(NAME, settings);
         let transactions = options.take("transactions")?.unwrap_or(settings.tables.len() > 1);
         let direct = options.take("direct")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
-        let ahead = ReadAhead {
-            bytes: options.take("readahead_size")?.unwrap_or(0),
-            asynchronous: options.take("async_io")?.unwrap_or(false),
-        };
+        let ahead: (usize, bool) =
+            (options.take("readahead_size")?.unwrap_or(0), options.take("async_io")?.unwrap_or(false));
         let [database, table] = configure(settings, direct, &options.rest());
         let text = format!("{}block_based_table_factory={{{}}};", text_of(&database), text_of(&table));
         let parsed = rocksdb::Options::default().get_options_from_string(&text).map_err(error_of)?;
@@ -184,8 +165,8 @@ impl RocksDb {
 
         let sync = settings.durability == Durability::Flushed;
         let mut shown = vec![setting("WriteOptions.sync", sync), setting("TransactionDB", transactions)];
-        shown.push(setting("ReadOptions.async_io", ahead.asynchronous));
-        shown.push(setting("ReadOptions.readahead_size", ahead.bytes));
+        shown.push(setting("ReadOptions.async_io", ahead.1));
+        shown.push(setting("ReadOptions.readahead_size", ahead.0));
         if transactions {
             shown.push(setting("deadlock_detect", true));
             shown.push(setting("transaction_lock_timeout", LOCK_TIMEOUT_MS));
@@ -194,9 +175,9 @@ impl RocksDb {
         let actual = |name: &str, given: &str| option_in(&file, name).unwrap_or(given).to_owned();
         shown.extend(database.iter().map(|(name, value)| setting(name, actual(name, value))));
         shown.extend(table.iter().map(|(name, value)| setting(&format!("table.{name}"), actual(name, value))));
-        let flusher = (settings.durability == Durability::Deferred).then(|| {
-            let handle = Arc::clone(&handle);
-            Flusher::start(move || either!(&*handle, db => db.flush_wal(true)).map_err(error_of))
+        let flushed = Arc::clone(&handle);
+        let flusher = Flusher::new(NAME, settings.durability == Durability::Deferred, move || {
+            either!(&*flushed, db => db.flush_wal(true)).map_err(error_of)
         });
         let about = About { version: option_in(&file, "rocksdb_version").unwrap_or("unknown").into(), settings: shown };
         let recycles = option_in(&file, "recycle_log_file_num").is_some_and(|number| number != "0");
@@ -207,6 +188,13 @@ impl RocksDb {
         let mut options = WriteOptions::default();
         options.set_sync(sync && self.sync);
         options.disable_wal(!log);
+        options
+    }
+
+    fn scanning(&self) -> ReadOptions {
+        let (mut options, (bytes, asynchronous)) = (ReadOptions::default(), self.ahead);
+        options.set_readahead_size(bytes);
+        options.set_async_io(asynchronous);
         options
     }
 
@@ -253,11 +241,10 @@ impl Store for RocksDb {
             latest: ReadOptions::default(),
             writing: self.writing(true, true),
             loading: self.writing(false, self.recycles),
-            value: Vec::new(),
         }))
     }
 
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         let before = self.compacted_files();
         Box::new(move || self.compacted_files() != before)
     }
@@ -272,7 +259,7 @@ impl Store for RocksDb {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.flusher.take().map_or(Ok(()), |flusher| flusher.end(NAME))?;
+        self.flusher.end()?;
         either!(&*self.handle, db => db.flush_wal(true)).map_err(error_of)?;
         // Loads may bypass the log.
         self.flush()
@@ -286,19 +273,6 @@ struct Work<'s> {
     latest: ReadOptions,
     writing: WriteOptions,
     loading: WriteOptions,
-    value: Vec<u8>,
-}
-
-impl<'s> Work<'s> {
-    /// A transaction that waits for locks and detects deadlocks.
-    fn transaction(&self) -> Result<Transaction<'s, TransactionDb>> {
-        let Handle::Transactions(db) = &*self.store.handle else {
-            return Err(Error::Unsupported { store: NAME, what: "transactions without --set transactions=true" });
-        };
-        let mut options = TransactionOptions::default();
-        options.set_deadlock_detect(true);
-        Ok(db.transaction_opt(&self.writing, &options))
-    }
 }
 
 /// Visits what `rows` finds from `from` on, or backward from its upper bound, until `visit` returns false.
@@ -337,17 +311,6 @@ impl Session for Work<'_> {
             .map_err(error_of)
     }
 
-    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let tx = self.transaction()?;
-        let old = tx.get_pinned_for_update_cf(&self.families[0], key, true).map_err(error_of)?;
-        self.value.clear();
-        self.value.extend_from_slice(old.as_deref().unwrap_or_default());
-        drop(old);
-        change(&mut self.value);
-        tx.put_cf(&self.families[0], key, &self.value).map_err(error_of)?;
-        tx.commit().map_err(error_of)
-    }
-
     fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
         fn batch<const T: bool>(family: &Family<'_>, rows: &[(Vec<u8>, Vec<u8>)]) -> WriteBatchWithTransaction<T> {
             let mut batch = WriteBatchWithTransaction::default();
@@ -359,7 +322,7 @@ impl Session for Work<'_> {
     }
 
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
-        let mut options = self.store.ahead.options();
+        let mut options = self.store.scanning();
         // Given the end, RocksDB does not read ahead beyond it.
         to.into_iter().for_each(|to| options.set_iterate_upper_bound(to));
         either!(&*self.store.handle, db => {
@@ -373,7 +336,7 @@ impl Session for Work<'_> {
             // A transaction database has no batched call.
             return self.gets(keys, visit);
         };
-        let options = self.store.ahead.options();
+        let options = self.store.scanning();
         let values = db.batched_multi_get_cf_opt(&self.families[0], keys.iter().map(Vec::as_slice), false, &options);
         for (key, value) in keys.iter().zip(values) {
             let Some(value) = value.map_err(error_of)? else { continue };
@@ -383,8 +346,14 @@ impl Session for Work<'_> {
         Ok(found)
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        let tx = self.transaction()?;
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        let Handle::Transactions(db) = &*self.store.handle else {
+            return Err(Error::Unsupported { store: NAME, what: "transactions without --set transactions=true" });
+        };
+        // It waits for locks and detects deadlocks.
+        let mut options = TransactionOptions::default();
+        options.set_deadlock_detect(true);
+        let tx = db.transaction_opt(if durable { &self.writing } else { &self.loading }, &options);
         Ok(Box::new(Open { tx, families: &self.families, snapshot: None, handle: &self.store.handle }))
     }
 }

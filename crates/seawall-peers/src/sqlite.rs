@@ -171,12 +171,6 @@ impl Sqlite {
         }
         Ok(writer)
     }
-
-    fn begin(&self, synced: bool) -> Result<Writing<'_>> {
-        let writer = self.writer(synced)?;
-        run(&writer.connection, "BEGIN IMMEDIATE", [])?;
-        Ok(Writing { tables: &self.tables, writer, over: false })
-    }
 }
 
 fn connect(file: &std::path::Path, pragmas: &[(String, String)]) -> Result<Connection> {
@@ -197,7 +191,7 @@ impl Store for Sqlite {
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let connection = connect(&self.file, &self.pragmas)?;
-        Ok(Box::new(Work { store: self, connection, value: Vec::new() }))
+        Ok(Box::new(Work { store: self, connection }))
     }
 
     fn settle(&self) -> Result<()> {
@@ -233,7 +227,6 @@ struct Work<'s> {
     store: &'s Sqlite,
     /// For reads.
     connection: Connection,
-    value: Vec<u8>,
 }
 
 fn get(connection: &Connection, statements: &Statements, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -262,24 +255,6 @@ impl Session for Work<'_> {
         put(&self.store.writer(true)?.connection, &self.store.tables[0], key, value)
     }
 
-    fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        let buffer = &mut self.value;
-        buffer.clear();
-        let tx = self.store.begin(true)?;
-        get(&tx.writer.connection, &tx.tables[0], key, &mut |value| buffer.extend_from_slice(value))?;
-        change(buffer);
-        put(&tx.writer.connection, &tx.tables[0], key, buffer)?;
-        tx.commit()
-    }
-
-    fn load(&mut self, rows: &[(Vec<u8>, Vec<u8>)], durable: bool) -> Result<()> {
-        let tx = self.store.begin(durable)?;
-        for (key, value) in rows {
-            put(&tx.writer.connection, &tx.tables[0], key, value)?;
-        }
-        tx.commit()
-    }
-
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         let statements = &self.store.tables[0];
         match to {
@@ -295,8 +270,10 @@ impl Session for Work<'_> {
         found
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
-        Ok(Box::new(self.store.begin(true)?))
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
+        let writer = self.store.writer(durable)?;
+        run(&writer.connection, "BEGIN IMMEDIATE", [])?;
+        Ok(Box::new(Writing { tables: &self.store.tables, writer, over: false }))
     }
 }
 
@@ -306,14 +283,6 @@ struct Writing<'s> {
     /// Released after the rollback in drop.
     writer: MutexGuard<'s, Writer>,
     over: bool,
-}
-
-impl Writing<'_> {
-    fn commit(mut self) -> Result<()> {
-        run(&self.writer.connection, "COMMIT", [])?;
-        self.over = true;
-        Ok(())
-    }
 }
 
 impl Tx for Writing<'_> {
@@ -338,8 +307,10 @@ impl Tx for Writing<'_> {
         go_through(&self.writer.connection, sql, [from, to], visit)
     }
 
-    fn commit(self: Box<Self>) -> Result<()> {
-        Writing::commit(*self)
+    fn commit(mut self: Box<Self>) -> Result<()> {
+        run(&self.writer.connection, "COMMIT", [])?;
+        self.over = true;
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 
 use seawall_bench::{Error, Result, Settings};
 use std::fmt::Display;
+use std::ops::Bound;
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -64,40 +65,60 @@ pub(crate) fn until_idle(busy: impl Fn() -> Result<u64>) -> Result<()> {
     Ok(())
 }
 
-/// A thread that flushes each [`FLUSH_INTERVAL`].
+/// Bounds of keys.
+pub(crate) type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
+/// The bounds of a range, unless it is empty.
+pub(crate) fn bounds<'k>(from: &'k [u8], to: Option<&'k [u8]>) -> Option<Bounds<'k>> {
+    let bounds = (Bound::Included(from), to.map_or(Bound::Unbounded, Bound::Excluded));
+    to.is_none_or(|to| from < to).then_some(bounds)
+}
+
+/// Takes from `visits`, or from its back, as long as they are true.
+pub(crate) fn while_true(mut visits: impl DoubleEndedIterator<Item = Result<bool>>, backward: bool) -> Result<()> {
+    while let Some(goes_on) = if backward { visits.next_back() } else { visits.next() } {
+        if !goes_on? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A thread that flushes each [`FLUSH_INTERVAL`], for stores whose commits do not.
 pub(crate) struct Flusher {
-    /// Dropped when the thread must end.
-    going_on: Option<Sender<()>>,
-    thread: Option<JoinHandle<Result<()>>>,
+    store: &'static str,
+    /// What keeps the thread going on, and the thread, if there is one.
+    thread: Option<(Sender<()>, JoinHandle<Result<()>>)>,
 }
 
 impl Flusher {
-    /// Starts the thread; it calls `flush` until that fails or the flusher ends.
-    pub(crate) fn start(mut flush: impl FnMut() -> Result<()> + Send + 'static) -> Self {
-        let (going_on, ended) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            while ended.recv_timeout(FLUSH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                flush()?;
-            }
-            Ok(())
-        });
-        Self { going_on: Some(going_on), thread: Some(thread) }
+    /// Starts the thread if it is `needed`; it calls `flush` until that fails or the flusher ends.
+    pub(crate) fn new(store: &'static str, needed: bool, flush: impl Fn() -> Result<()> + Send + 'static) -> Self {
+        let start = || {
+            let (going_on, ended) = mpsc::channel();
+            let thread = std::thread::spawn(move || {
+                while ended.recv_timeout(FLUSH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    flush()?;
+                }
+                Ok(())
+            });
+            (going_on, thread)
+        };
+        Self { store, thread: needed.then(start) }
     }
 
     /// Ends the thread, and returns its error.
-    pub(crate) fn end(mut self, store: &'static str) -> Result<()> {
-        self.stop().unwrap_or_else(|| Err(Error::failed(store, "the thread that flushes each second died")))
-    }
-
-    fn stop(&mut self) -> Option<Result<()>> {
-        drop(self.going_on.take());
-        self.thread.take()?.join().ok()
+    pub(crate) fn end(&mut self) -> Result<()> {
+        let Some((going_on, thread)) = self.thread.take() else { return Ok(()) };
+        drop(going_on);
+        let died = || Error::failed(self.store, "the thread that flushes each second died");
+        thread.join().unwrap_or_else(|_| Err(died()))
     }
 }
 
 impl Drop for Flusher {
     fn drop(&mut self) {
         // A drop cannot report the error; `end` would have.
-        drop(self.stop());
+        drop(self.end());
     }
 }

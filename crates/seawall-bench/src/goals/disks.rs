@@ -4,7 +4,7 @@
 //! 2. The limit is lifted while rows are created: it applies to measurements only.
 
 use super::plan::{Cell, DiskKind, FLUSH_DELAY_MS, IOPS_MAX};
-use crate::process::{self, ProcessError, failed};
+use crate::process::{self, ProcessError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -105,19 +105,6 @@ impl<'r> Disks<'r> {
         };
         let us = FLUSH_DELAY_MS * 1000;
         Ok(vec![("LD_PRELOAD", library.display().to_string()), ("FLUSH_DELAY_US", us.to_string())])
-    }
-
-    /// Removes a directory of rows.
-    ///
-    /// # Errors
-    /// When it cannot be removed.
-    pub fn remove(&self, dir: &Path) -> Result<(), ProcessError> {
-        match std::fs::remove_dir_all(dir) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(failed(format_args!("cannot remove {}", dir.display()))(e))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Unmounts and removes the limited disk.

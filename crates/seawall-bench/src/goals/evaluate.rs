@@ -151,22 +151,16 @@ impl Goal {
     /// The threshold in words.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let mut text = match self.threshold {
+        let bound = match self.threshold {
             Threshold::AtLeast(least) => format!(">= {least}"),
             Threshold::MoreThan(bound) => format!("> {bound}"),
             Threshold::AtMost(most) => format!("<= {most}"),
             Threshold::Reported => return "reported".into(),
         };
-        if self.theirs.is_some() && !self.growth {
-            text.push('x');
-        }
-        if let Some(limit) = self.or_at_most {
-            text.push_str(&format!(" or <= {limit}"));
-        }
-        if let Some(other) = &self.or {
-            text.push_str(&format!(" or {} >= {}", other.figure, number(other.at_least)));
-        }
-        text
+        let times = if self.theirs.is_some() && !self.growth { "x" } else { "" };
+        let or_at_most = self.or_at_most.map(|limit| format!(" or <= {limit}")).unwrap_or_default();
+        let or = self.or.as_ref().map(|other| format!(" or {} >= {}", other.figure, number(other.at_least)));
+        bound + times + &or_at_most + &or.unwrap_or_default()
     }
 }
 
@@ -182,14 +176,9 @@ impl Outcome {
         let (Self { id, goal, .. }, [figure, peer, ratio]) = (self, self.shown());
         let word = self.verdict.word();
         let verdict = if self.verdict.is_bad() { word.to_uppercase() } else { word.to_owned() };
-        let mut line = format!("{id:<34} {figure:>12} {peer:>12} {ratio:>8}  {goal:<18} {verdict}");
-        if self.disturbed {
-            line.push_str(" (disturbed by others' work)");
-        }
-        if let Some(why) = &self.why {
-            line.push_str(&format!(": {why}"));
-        }
-        line
+        let disturbed = if self.disturbed { " (disturbed by others' work)" } else { "" };
+        let why = self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("{id:<34} {figure:>12} {peer:>12} {ratio:>8}  {goal:<18} {verdict}{disturbed}{why}")
     }
 
     /// The heading over such lines.

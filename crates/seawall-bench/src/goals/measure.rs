@@ -5,6 +5,7 @@ use super::disks::{Disks, delayed_calls};
 use super::plan::{Cell, DiskKind, Tool};
 use crate::observe::FOREIGN_CORES;
 use crate::process::{self, ProcessError, Said, failed, go_on};
+use crate::run::data_dir::remove;
 use crate::scan::fio;
 use seawall_lab::run::ForeignReading;
 use serde_json::{Map, Value, json};
@@ -59,7 +60,7 @@ impl Bench<'_> {
         let made = process::run(self.seawall(&cell.prepare, &dir), CELL_TIME, self.stop);
         if made.is_err() {
             // A partial load is useless.
-            self.disks.remove(&dir)?;
+            remove(&dir)?;
         }
         made.map(drop)
     }
@@ -72,7 +73,7 @@ impl Bench<'_> {
         let dir = self.disks.dir(cell)?;
         let fresh = cell.prepare.is_empty();
         if fresh {
-            self.disks.remove(&dir)?;
+            remove(&dir)?;
         }
         let environment = self.disks.environment(cell)?;
         // Unwritten data of one store must not slow down the next.
@@ -94,7 +95,7 @@ impl Bench<'_> {
             Tool::Instructions => self.instructions(cell),
         };
         if fresh {
-            self.disks.remove(&dir)?;
+            remove(&dir)?;
         }
         result
     }

@@ -424,14 +424,12 @@ impl Maker<'_> {
         }
         let name = goal.data.as_deref().ok_or("it has no `data`")?;
         let data = known("data", name, &self.file.data)?;
-        let window = match against.and_then(|against| against.window.as_deref()).or(goal.window.as_deref()) {
-            None => String::new(),
-            // Where every write is slow and there are many rows.
-            Some("write" | "brief") if disk != DiskKind::Plain => {
-                known("window", "slow-write", &self.file.window)?.at(self.extent)
-            }
-            Some(name) => known("window", name, &self.file.window)?.at(self.extent),
-        };
+        let window = against.and_then(|against| against.window.as_deref()).or(goal.window.as_deref());
+        // Where every write is slow and there are many rows.
+        let slow = |name| disk != DiskKind::Plain && matches!(name, "write" | "brief");
+        let window =
+            window.map(|name| known("window", if slow(name) { "slow-write" } else { name }, &self.file.window));
+        let window = window.transpose()?.map(|window| window.at(self.extent)).unwrap_or_default();
         // fio reads what Seawall reads.
         let with_rows = if tool == Tool::Fio { SUBJECT } else { store };
         let kind = text.split_whitespace().next().unwrap_or_default();

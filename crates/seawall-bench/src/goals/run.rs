@@ -9,6 +9,7 @@ use super::measure::{Bench, QUIET_WITHIN_RUN};
 use super::plan::{Cell, DiskKind, Group, Plan};
 use super::records::{Record, Records};
 use crate::process::ProcessError;
+use crate::run::data_dir::remove;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
@@ -130,9 +131,7 @@ impl Work<'_> {
             for cell in group.cells().iter().filter(|cell| !needed.contains(&rows_of(cell))) {
                 // For a disk that could not be created there is nothing to remove.
                 let Ok(dir) = self.bench.disks.dir(cell) else { continue };
-                if let Err(error) = self.bench.disks.remove(&dir) {
-                    self.listener.note(&words(error)?);
-                }
+                remove(&dir).unwrap_or_else(|why| self.listener.note(&why));
             }
             ended?;
         }

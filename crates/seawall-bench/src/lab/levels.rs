@@ -9,11 +9,10 @@ use super::{Repeat, Result, close, failed, issued, settings};
 use crate::run::{Operation, Outcome};
 use crate::store::Store;
 use crate::stores::Seawall;
-use crate::tpcc::client::{Client, Stats};
+use crate::tpcc::client::Client;
 use crate::tpcc::load::{Loader, Units, rows_about};
 use crate::tpcc::{Scale, Shape, TABLES};
 use crate::workload::{Values, key, thread_rng};
-use parking_lot::Mutex;
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall::Tree;
@@ -143,7 +142,7 @@ impl Levels {
     /// Prepares a load at a level.
     pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>> {
         self.store.database().set("durability", level.word()).map_err(failed)?;
-        Ok(Box::new(Loaded { levels: self, load, seed, tpcc: Mutex::default() }))
+        Ok(Box::new(Loaded { levels: self, load, seed }))
     }
 }
 
@@ -152,7 +151,6 @@ struct Loaded<'l> {
     levels: &'l Levels,
     load: Pattern,
     seed: u64,
-    tpcc: Mutex<Stats>,
 }
 
 impl Ready for Loaded<'_> {
@@ -165,7 +163,7 @@ impl Ready for Loaded<'_> {
                 Ok(Box::new(Repeat(move || levels.transact(&mut rng, &values))))
             }
             Pattern::Tpcc => {
-                let mut client = Client::new(&levels.store, levels.shape, thread as u16, self.seed, &self.tpcc)?;
+                let mut client = Client::new(&levels.store, levels.shape, thread as u16, self.seed)?;
                 Ok(Box::new(Repeat(move || {
                     while client.next()? == Outcome::Conflict {}
                     Ok(true)

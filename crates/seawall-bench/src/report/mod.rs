@@ -4,13 +4,15 @@
 //! 2. Unknown figures are shown as unknown, or left out; text from a result enters the page only through
 //!    `escape`.
 
-mod plot;
 mod text;
 
 pub use text::{number, table};
 
-use crate::results::CellResult;
-use seawall_lab::report::{escape, frame};
+use crate::results::{CellResult, TIMELINE_STEP};
+use seawall_lab::report::{escape, frame, latency, line_plot};
+
+/// More points than this are drawn as sums of neighbours: single ones could not be told apart.
+const POINTS: usize = 600;
 
 /// The result as one HTML document in the look of the lab's report, with its rate over time and its latencies drawn.
 #[must_use]
@@ -28,9 +30,56 @@ pub fn html(result: &CellResult) -> String {
 <section><h2>Settings of the store</h2><div class="scroll"><table class="facts"><tbody>{}</tbody></table></div></section></main>"#,
         escape(&title),
         escape(&table(result)),
-        drawn(plot::rate(result)),
-        drawn(plot::percentiles(result)),
+        drawn(rate(result)),
+        drawn(percentiles(result)),
         rows.collect::<String>()
     );
     frame(&title, &body)
+}
+
+/// Operations per second over the window; `None` when nothing completed.
+fn rate(result: &CellResult) -> Option<String> {
+    let width = result.timeline.len().div_ceil(POINTS).max(1);
+    let step = TIMELINE_STEP.as_secs_f64();
+    // A last step cut short by the window would look like a collapse.
+    let whole = (result.measured.duration_s / step + 1e-6) as usize;
+    let steps = &result.timeline[..whole.min(result.timeline.len())];
+    let points: Vec<(f64, f64)> = steps
+        .chunks(width)
+        .enumerate()
+        .map(|(i, chunk)| {
+            let seconds = chunk.len() as f64 * step;
+            ((i * width) as f64 * step + seconds / 2.0, chunk.iter().sum::<u64>() as f64 / seconds)
+        })
+        .collect();
+    if points.iter().all(|point| point.1 == 0.0) {
+        return None;
+    }
+    let ticks = (0..=4).map(|i| f64::from(i) * result.measured.duration_s / 4.0).map(|s| (s, format!("{s:.0}")));
+    let plot =
+        line_plot("Operations per second over time", "seconds", ticks.collect(), |v| format!("{v:.0}"), false, &points);
+    (!plot.is_empty()).then_some(plot)
+}
+
+/// Latency against the share of operations that took longer, both on log axes; `None` when nothing completed.
+fn percentiles(result: &CellResult) -> Option<String> {
+    let all: u64 = result.histogram.iter().map(|bucket| bucket.1).sum();
+    if all == 0 {
+        return None;
+    }
+    let mut below = 0;
+    let mut points = Vec::new();
+    for (upper_us, count) in &result.histogram {
+        // This many "one in ..." operations took at least this bucket's time.
+        points.push(((all as f64 / (all - below) as f64).log10(), upper_us.max(0.001) * 1e3));
+        below += count;
+    }
+    points.push(((all as f64).log10(), result.measured.max_us.max(0.001) * 1e3));
+    let percentile = |nines: u32| {
+        let digits = (nines as usize).saturating_sub(2);
+        (f64::from(nines), format!("{:.digits$}%", 100.0 - 100.0 / 10f64.powi(nines as i32)))
+    };
+    let ticks = (0..=(all as f64).log10() as u32).map(percentile).collect();
+    let plot = line_plot("Latency", "share of operations at most this slow", ticks, latency, true, &points);
+    (!plot.is_empty()).then_some(plot)
 }

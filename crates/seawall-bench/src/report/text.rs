@@ -4,22 +4,28 @@ use crate::observe::{FOREIGN_CORES, Usage};
 use crate::results::{CellResult, Load, Machine};
 use crate::tpcc;
 use seawall_lab::report::count;
-use std::fmt::Write as _;
 
 /// Lines of a label and a value.
+#[derive(Default)]
 struct Lines(String);
 
 impl Lines {
     fn line(&mut self, label: &str, value: impl std::fmt::Display) {
-        // Writing to a string does not fail.
-        let _written = writeln!(self.0, "{label:<42} {value}");
+        self.0 += &format!("{label:<42} {value}\n");
+    }
+
+    /// A line that only some results have.
+    fn line_if(&mut self, shown: bool, label: &str, value: impl std::fmt::Display) {
+        if shown {
+            self.line(label, value);
+        }
     }
 }
 
 /// A line for each figure; each label is a phrase that needs no explanation.
 #[must_use]
 pub fn table(result: &CellResult) -> String {
-    let mut lines = Lines(String::new());
+    let mut lines = Lines::default();
     setting(&mut lines, result);
     figures(&mut lines, result);
     resources(&mut lines, result);
@@ -42,19 +48,15 @@ fn setting(lines: &mut Lines, result: &CellResult) {
     let threads = if cell.threads == 1 { "1 thread".into() } else { format!("{} threads", cell.threads) };
     let durability = format!("{:?}", cell.durability).to_lowercase();
     lines.line("Measured", format!("{workload} on {store} {version}, {threads}, durability {durability}"));
-    if cell.keys > 0 {
-        lines.line("Data", format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size));
-    }
+    let data = format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size);
+    lines.line_if(cell.keys > 0, "Data", data);
     lines.line("Memory for the store's cache", bytes(cell.pool_bytes as f64));
     if let Some(limit) = cell.memory_limit_bytes {
         lines.line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
     }
-    if cell.client_batch > 1 {
-        lines.line("Puts written as one transaction", format!("of up to {} threads", cell.client_batch));
-    }
-    if cell.flush_delay_ms > 0.0 {
-        lines.line("Added to each flush", format!("{} ms", cell.flush_delay_ms));
-    }
+    let batch = format!("of up to {} threads", cell.client_batch);
+    lines.line_if(cell.client_batch > 1, "Puts written as one transaction", batch);
+    lines.line_if(cell.flush_delay_ms > 0.0, "Added to each flush", format!("{} ms", cell.flush_delay_ms));
     if let Some(load) = &result.load {
         let Load { rows_per_s, seconds, settle_seconds } = load;
         let rate = count(rows_per_s.trunc());
@@ -71,12 +73,8 @@ fn figures(lines: &mut Lines, result: &CellResult) {
     lines.line("Half of them took at most", format!("{p50}; 95%: {p95}; 99%: {p99}; 99.9%: {p999}"));
     lines.line("The longest took", us(m.max_us));
     lines.line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
-    if m.conflicts > 0 {
-        lines.line("Tried again because of another", count(m.conflicts as f64));
-    }
-    if m.errors > 0 {
-        lines.line("Threads that ended with an error", count(m.errors as f64));
-    }
+    lines.line_if(m.conflicts > 0, "Tried again because of another", count(m.conflicts as f64));
+    lines.line_if(m.errors > 0, "Threads that ended with an error", count(m.errors as f64));
 }
 
 /// What it took of the machine.
@@ -94,10 +92,8 @@ fn resources(lines: &mut Lines, result: &CellResult) {
     lines.line("Resident memory at the end, at most", format!("{end}, {peak}"));
     lines.line("Page cache of the store's files", size(page_cache_bytes));
     lines.line("Processors used, in cores", format!("{cpu_cores:.2}"));
-    if foreign_cpu_cores > FOREIGN_CORES {
-        let again = format!("more than {FOREIGN_CORES}: measure again on a quiet machine");
-        lines.line("DISTURBED: others used, in cores", format!("{foreign_cpu_cores:.2}; {again}"));
-    }
+    let again = format!("{foreign_cpu_cores:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine");
+    lines.line_if(foreign_cpu_cores > FOREIGN_CORES, "DISTURBED: others used, in cores", again);
 }
 
 /// Where and of what the figures are.

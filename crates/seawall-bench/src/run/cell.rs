@@ -1,8 +1,7 @@
-//! One cell: the request, common to key-value workloads, scans and TPC-C, and its result.
+//! One cell: the request and the configuration, common to key-value workloads, scans and TPC-C, and the result.
 
-use super::config::RunConfig;
 use super::data_dir::Marker;
-use super::drive::Driven;
+use super::drive::{Driven, Limit, Spec, SteadyTest};
 use crate::observe::drop_page_cache;
 pub use crate::results::Cell;
 use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP, named};
@@ -12,7 +11,50 @@ use seawall_io::probe::{Finding, probe};
 use seawall_lab::run::this_machine;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// The longest default warm-up.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// Where, how long, and with what settings.
+#[derive(Debug, Clone)]
+pub struct RunConfig {
+    /// A directory in which the data stays; without it, the data is removed.
+    pub dir: Option<PathBuf>,
+    /// Use existing data.
+    pub reuse: bool,
+    /// End after the load.
+    pub load_only: bool,
+    /// How long; loads always run to their end.
+    pub limit: Limit,
+    /// Before the window; the default is a quarter of the duration, at most 2 s.
+    pub warm_up: Option<Duration>,
+    /// After the warm-up, wait at most this long until the store is in its steady state
+    /// ([`crate::Store::steady`]).
+    pub steady: Option<Duration>,
+    /// Operations of all threads together that arrive a second, whether or not earlier ones are done.
+    pub rate: Option<f64>,
+    /// Options of the store by its own names.
+    pub options: Vec<(String, String)>,
+}
+
+impl RunConfig {
+    /// What to drive by it, on a store with this test of its steady state.
+    pub(crate) fn spec<'a>(&self, threads: usize, steady: &'a SteadyTest<'a>, stop: &'a AtomicBool) -> Spec<'a> {
+        let steady = self.steady.map(|within| (steady, within));
+        Spec { warm_up: self.warm_up(), steady, rate: self.rate, ..Spec::new(threads, self.limit, stop) }
+    }
+
+    /// Time before the window.
+    #[must_use]
+    pub fn warm_up(&self) -> Duration {
+        self.warm_up.unwrap_or(match self.limit {
+            Limit::For(time) => (time / 4).min(WARM_UP),
+            Limit::Ops(_) | Limit::Finished { .. } => Duration::ZERO,
+        })
+    }
+}
 
 /// What a run came to.
 #[derive(Debug, Default)]

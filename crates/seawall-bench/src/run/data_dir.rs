@@ -111,6 +111,17 @@ pub fn given_or_temporary(dir: Option<&Path>) -> Result<(PathBuf, Option<TempDir
     Ok((temporary.path().into(), Some(temporary)))
 }
 
+/// Removes a directory, if there is one.
+///
+/// # Errors
+/// When it cannot be removed.
+pub(crate) fn remove(dir: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("cannot remove {}: {e}", dir.display())),
+        _ => Ok(()),
+    }
+}
+
 fn words(marker: &Marker) -> String {
     let words: Vec<String> = marker.iter().map(|(name, value)| format!("{name} {value}")).collect();
     words.join(", ")

@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 /// moment.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 const TICK: Duration = Duration::from_millis(100);
+/// The most classes of operations.
+pub const CLASSES: usize = 6;
 
 /// When the measured window ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +80,10 @@ pub trait Operation {
     /// Those of the store; the first one ends the run.
     fn next(&mut self) -> Result<Outcome>;
 
-    /// The last operation was recorded with this latency: for operations that keep latencies by kind. `late`:
-    /// it completed after the window and does not count for the rate.
-    fn recorded(&mut self, _latency: Duration, _late: bool) {}
+    /// The class of the last operation: each has its own figures in [`Driven::classes`].
+    fn class(&self) -> usize {
+        0
+    }
 }
 
 impl<F: FnMut() -> Result<Outcome>> Operation for F {
@@ -93,7 +96,7 @@ impl<F: FnMut() -> Result<Outcome>> Operation for F {
 #[expect(missing_debug_implementations, reason = "the test of the steady state is a closure")]
 #[derive(Clone, Copy)]
 pub struct Spec<'a> {
-    /// Threads, at least one.
+    /// Threads; none counts as one.
     pub threads: usize,
     /// Warm-up before anything is recorded.
     pub warm_up: Duration,
@@ -116,7 +119,7 @@ impl<'a> Spec<'a> {
 }
 
 /// Whether the store is in its steady state.
-pub type SteadyTest<'a> = dyn Fn() -> bool + 'a;
+pub type SteadyTest<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// The result.
 #[derive(Debug)]
@@ -125,6 +128,8 @@ pub struct Driven {
     pub window: Duration,
     /// Latencies of all threads.
     pub latencies: Latencies,
+    /// Operations by [`Operation::class`].
+    pub classes: [Latencies; CLASSES],
     /// Completions by time.
     pub timeline: Timeline,
     /// Operations completed in the window.
@@ -144,10 +149,8 @@ pub struct Driven {
 }
 
 /// What the threads share.
-struct Shared {
-    threads: usize,
-    limit: Limit,
-    rate: Option<f64>,
+struct Shared<'s> {
+    spec: Spec<'s>,
     timeline: Timeline,
     /// When the window began; empty during the warm-up.
     began: OnceLock<Instant>,
@@ -170,37 +173,38 @@ pub fn drive<F: Operation>(
     phase: &str,
     make: impl Fn(usize) -> Result<F> + Sync,
 ) -> Driven {
-    let threads = spec.threads.max(1);
+    let spec = Spec { threads: spec.threads.max(1), ..*spec };
     let longest = if let Limit::For(time) = spec.limit { time } else { LONGEST };
     let shared = Shared {
-        threads,
-        limit: spec.limit,
-        rate: spec.rate,
+        spec,
         timeline: Timeline::new(longest),
         began: OnceLock::new(),
         over: AtomicBool::new(false),
-        ready: Barrier::new(threads + 1),
-        working: Mutex::new(threads),
+        ready: Barrier::new(spec.threads + 1),
+        working: Mutex::new(spec.threads),
         ended_ns: AtomicU64::new(0),
         conflicts: AtomicU64::new(0),
         errors: Mutex::default(),
         one_ended: Condvar::new(),
     };
-    let (latencies, interrupted, steady_after, observed) = std::thread::scope(|scope| {
+    let (mut latencies, mut classes) = <(Latencies, [Latencies; CLASSES])>::default();
+    let (interrupted, steady_after, observed) = std::thread::scope(|scope| {
         let (shared, make) = (&shared, &make);
-        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
-        let (interrupted, steady_after, observed) = shared.supervise(spec, observer, progress, phase);
-        let mut latencies = Latencies::default();
+        let workers: Vec<_> = (0..spec.threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
+        let supervised = shared.supervise(observer, progress, phase);
         for worker in workers {
-            latencies.merge(&worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let (all, by_class) = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            latencies.merge(&all);
+            classes.iter_mut().zip(&by_class).for_each(|(class, more)| class.merge(more));
         }
-        (latencies, interrupted, steady_after, observed)
+        supervised
     });
     let window = shared.window();
     let errors = shared.errors.into_inner();
     Driven {
         window,
         latencies,
+        classes,
         ops: shared.timeline.ops(),
         conflicts: shared.conflicts.into_inner(),
         errors: errors.len() as u64,
@@ -212,34 +216,40 @@ pub fn drive<F: Operation>(
     }
 }
 
-impl Shared {
+impl Shared<'_> {
     /// The length of the finished window.
     fn window(&self) -> Duration {
         let ended = Duration::from_nanos(self.ended_ns.load(Ordering::Relaxed));
-        match self.limit {
+        match self.spec.limit {
             Limit::For(time) => time.min(ended),
             _ => ended,
         }
     }
 
     /// One thread, from its session to its end.
-    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> Latencies {
+    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> (Latencies, Vec<Latencies>) {
         let leaving = Leaving(self);
-        let mut recorder = Recorder::new(&self.timeline);
+        let (mut recorder, mut classes) = (Recorder::new(&self.timeline), Vec::new());
         let made = make(thread);
         self.ready.wait();
-        let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder));
+        let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder, &mut classes));
         if let Err(error) = worked {
             self.errors.lock().push(error);
             self.over.store(true, Ordering::Relaxed);
         }
         drop(leaving);
-        recorder.finish()
+        (recorder.finish(), classes)
     }
 
-    fn repeat(&self, thread: usize, mut operation: impl Operation, recorder: &mut Recorder<'_>) -> Result<()> {
+    fn repeat(
+        &self,
+        thread: usize,
+        mut operation: impl Operation,
+        recorder: &mut Recorder<'_>,
+        classes: &mut Vec<Latencies>,
+    ) -> Result<()> {
         let mut left = self.share(thread);
-        let mut arrivals = self.rate.map(|rate| Arrivals::new(rate / self.threads as f64, thread));
+        let mut arrivals = self.spec.rate.map(|rate| Arrivals::new(rate / self.spec.threads as f64, thread));
         let (mut begin, mut again) = (Instant::now(), false);
         while left > 0 && !self.over.load(Ordering::Relaxed) {
             if let Some(arrivals) = arrivals.as_mut().filter(|_| !again) {
@@ -250,16 +260,19 @@ impl Shared {
             // Operations that end in the window count even if they began before it; at the other edge, those
             // that began in it and end later do not.
             let at = self.began.get().and_then(|began| end.checked_duration_since(*began));
-            let late = matches!((self.limit, at), (Limit::For(time), Some(at)) if at > time);
+            let late = matches!((self.spec.limit, at), (Limit::For(time), Some(at)) if at > time);
             match (outcome, at) {
-                (Outcome::Done(_), Some(_)) if late => {
-                    recorder.record_late(end - begin);
-                    operation.recorded(end - begin, true);
-                }
                 (Outcome::Done(ops), Some(at)) => {
-                    recorder.record(at, end - begin, ops);
-                    operation.recorded(end - begin, false);
-                    left = left.saturating_sub(ops);
+                    let class = operation.class();
+                    classes.resize_with(classes.len().max(class + 1), Latencies::default);
+                    classes[class].add(end - begin);
+                    if late {
+                        recorder.record_late(end - begin);
+                    } else {
+                        recorder.record(at, end - begin, ops);
+                        classes[class].ops += ops;
+                        left = left.saturating_sub(ops);
+                    }
                 }
                 (Outcome::Conflict, Some(_)) => {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -280,9 +293,9 @@ impl Shared {
 
     /// The operations assigned to one thread.
     fn share(&self, thread: usize) -> u64 {
-        match self.limit {
+        match self.spec.limit {
             Limit::Ops(ops) => {
-                let threads = self.threads as u64;
+                let threads = self.spec.threads as u64;
                 ops / threads + u64::from((thread as u64) < ops % threads)
             }
             Limit::For(_) | Limit::Finished { .. } => u64::MAX,
@@ -293,12 +306,11 @@ impl Shared {
     /// observations.
     fn supervise(
         &self,
-        spec: &Spec<'_>,
         observer: &mut Observer<'_>,
         progress: &mut dyn Progress,
         phase: &str,
     ) -> (bool, Option<Duration>, Observed) {
-        let mut steady_after = None;
+        let (spec, mut steady_after) = (&self.spec, None);
         if spec.warm_up.is_zero() && spec.steady.is_none() {
             // Without this, the first operations, which may already have begun, would be missing from the
             // requested number.
@@ -308,13 +320,13 @@ impl Shared {
             self.ready.wait();
             progress.begin("warming up", millis(spec.warm_up));
             let began = Instant::now();
-            while began.elapsed() < spec.warm_up && self.goes_on(spec, spec.warm_up - began.elapsed()) {
+            while began.elapsed() < spec.warm_up && self.goes_on(spec.warm_up - began.elapsed()) {
                 progress.at(millis(began.elapsed()), "");
             }
             if let Some((is_steady, within)) = spec.steady {
                 progress.begin("until it is steady", millis(within));
                 let mut reached = is_steady();
-                while !reached && began.elapsed() < within && self.goes_on(spec, TICK) {
+                while !reached && began.elapsed() < within && self.goes_on(TICK) {
                     progress.at(millis(began.elapsed()), "");
                     reached = is_steady();
                 }
@@ -322,7 +334,7 @@ impl Shared {
             }
             self.begin(observer);
         }
-        let total = match self.limit {
+        let total = match spec.limit {
             Limit::For(time) => millis(time),
             Limit::Ops(ops) | Limit::Finished { ops } => ops,
         };
@@ -331,13 +343,13 @@ impl Shared {
         let mut before = (Duration::ZERO, 0);
         loop {
             let elapsed = began.elapsed();
-            let rest = if let Limit::For(time) = self.limit { time.saturating_sub(elapsed) } else { TICK };
-            if rest.is_zero() || !self.goes_on(spec, rest) {
+            let rest = if let Limit::For(time) = spec.limit { time.saturating_sub(elapsed) } else { TICK };
+            if rest.is_zero() || !self.goes_on(rest) {
                 break;
             }
             let now = (began.elapsed(), self.timeline.ops());
             let rate = (now.1 - before.1) as f64 / (now.0 - before.0).as_secs_f64().max(1e-3);
-            let done = if let Limit::For(_) = self.limit { millis(now.0) } else { now.1 };
+            let done = if let Limit::For(_) = spec.limit { millis(now.0) } else { now.1 };
             progress.at(done, &format!("{rate:.0}/s"));
             before = now;
         }
@@ -353,10 +365,10 @@ impl Shared {
     }
 
     /// Sleeps for a tick or `rest`. Returns whether threads still work and nothing has asked for the end.
-    fn goes_on(&self, spec: &Spec<'_>, rest: Duration) -> bool {
+    fn goes_on(&self, rest: Duration) -> bool {
         let mut working = self.working.lock();
         self.one_ended.wait_while_for(&mut working, |working| *working > 0, rest.min(TICK));
-        *working > 0 && !self.over.load(Ordering::Relaxed) && !spec.stop.load(Ordering::Relaxed)
+        *working > 0 && !self.over.load(Ordering::Relaxed) && !self.spec.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -384,7 +396,7 @@ impl Arrivals {
 }
 
 /// Reports on drop that a thread has ended, also after a panic: the driving thread must not wait for it.
-struct Leaving<'s>(&'s Shared);
+struct Leaving<'s>(&'s Shared<'s>);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {

@@ -11,13 +11,11 @@
 //! 3. A read that does not find its key, or finds a value of another size, is an error: such a store would be
 //!    fast for the wrong reason.
 
-use super::cell::{Cell, Open, Ran, RunError, cold, machine};
-use super::charge::charge;
-use super::config::RunConfig;
-use super::data_dir::DataDir;
+use super::cell::{Cell, Open, Ran, RunConfig, RunError, cold, machine};
+use super::data_dir::{DataDir, remove};
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
-use super::load::{Loader, fill};
+use super::load::{Loader, charge, fill};
 use crate::client_batching::ClientBatching;
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::named;
@@ -241,12 +239,7 @@ impl Beside {
     }
 
     fn back_up(&mut self, store: &dyn Store, to: &Path, ended: &AtomicBool) -> Result<u64> {
-        let removed = || match std::fs::remove_dir_all(to) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::failed(BENCH, format!("cannot remove {}: {e}", to.display())))
-            }
-            _ => Ok(()),
-        };
+        let removed = || remove(to).map_err(|why| Error::failed(BENCH, why));
         removed()?;
         while !ended.load(Ordering::SeqCst) {
             store.back_up(to, &mut |bytes| {
@@ -296,57 +289,38 @@ impl Client {
                 self.values.fill(&mut self.value, &mut self.rng);
             }
         }
-        let row = key(self.number);
-        let done = if self.workload == Workload::ShortRange {
-            self.read_range(session, &row)
-        } else if !self.writes {
-            self.read(session, &row)
-        } else if self.workload == Workload::ReadModifyWrite {
-            let (value, size) = (&self.value, self.value.len());
-            let mut found = size;
-            let change = &mut |old: &mut Vec<u8>| {
-                found = old.len();
-                old.clear();
-                old.extend_from_slice(value);
-            };
-            let done = session.read_modify_write(&row, change);
-            if done.is_ok() && found != size { Err(wrong(&row, found, size)) } else { done }
-        } else {
-            session.put(&row, &self.value)
+        let (row, size, new) = (key(self.number), self.values.size(), &self.value);
+        // A visit cannot return an error: the size of a wrong value is kept and reported afterwards.
+        let (mut found, mut rows) = (size, None);
+        let mut visit = |value: &[u8]| {
+            let len = std::hint::black_box(value).len();
+            found = if len == size { found } else { len };
         };
+        let done = if self.workload == Workload::ShortRange {
+            session.scan(&row, SHORT_RANGE, &mut |_, value| visit(value)).map(|seen| rows = Some(seen))
+        } else if !self.writes {
+            session.get(&row, &mut visit).map(|there| found = if there { found } else { 0 })
+        } else if self.workload == Workload::ReadModifyWrite {
+            session.read_modify_write(&row, &mut |old| {
+                visit(old);
+                old.clone_from(new);
+            })
+        } else {
+            session.put(&row, new)
+        };
+        let name = String::from_utf8_lossy(&row);
+        let done = done.and_then(|()| match rows {
+            _ if found != size => {
+                let what = format!("key {name} has {found} bytes where {size} were loaded");
+                Err(Error::failed(BENCH, format!("{what}: the store lost or changed it")))
+            }
+            Some(rows) if rows != SHORT_RANGE => {
+                Err(Error::failed(BENCH, format!("{rows} of {SHORT_RANGE} rows from key {name} on are there")))
+            }
+            _ => Ok(()),
+        });
         let outcome = Outcome::of(done, 1)?;
         self.again = outcome == Outcome::Conflict;
         Ok(outcome)
     }
-
-    fn read(&self, session: &mut dyn Session, row: &[u8]) -> Result<()> {
-        let size = self.values.size();
-        let mut found = 0;
-        session.get(row, &mut |value| found = std::hint::black_box(value).len())?;
-        if found == size { Ok(()) } else { Err(wrong(row, found, size)) }
-    }
-
-    fn read_range(&self, session: &mut dyn Session, row: &[u8]) -> Result<()> {
-        let size = self.values.size();
-        // A visit cannot return an error: a wrong value is kept and reported afterwards.
-        let mut found = size;
-        let mut visit = |_: &[u8], value: &[u8]| {
-            let len = std::hint::black_box(value).len();
-            found = if len == size { found } else { len };
-        };
-        let seen = session.scan(row, SHORT_RANGE, &mut visit)?;
-        if found != size {
-            return Err(wrong(row, found, size));
-        }
-        if seen != SHORT_RANGE {
-            let row = String::from_utf8_lossy(row);
-            return Err(Error::failed(BENCH, format!("{seen} of {SHORT_RANGE} rows from key {row} on are there")));
-        }
-        Ok(())
-    }
-}
-
-fn wrong(row: &[u8], found: usize, size: usize) -> Error {
-    let row = String::from_utf8_lossy(row);
-    Error::failed(BENCH, format!("key {row} has {found} bytes where {size} were loaded: the store lost or changed it"))
 }

@@ -1,14 +1,21 @@
-//! Creates and loads rows, before a workload or as one.
+//! Creates and loads rows, before a workload or as one, and settles the store.
 //!
 //! 1. The same numbers, order, size, seed and thread give the same rows.
 //! 2. A load before a workload uses one thread and batches of [`BATCH`] rows, not durable one by one; then
 //!    the store settles.
+//! 3. After a workload that writes, the work that the store has postponed counts to it. A store in its steady state did
+//!    such work during the window: nothing more is charged. Otherwise the store settles after the window. That time is
+//!    added to the window for the sustained rate, and what the device reads and writes meanwhile is added to the
+//!    window's.
 
+use super::drive::Driven;
+use crate::observe::Observer;
 use crate::results::Load;
 use crate::store::{Result, Store};
 use crate::workload::{Permutation, Values, key, thread_rng};
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
+use serde_json::Value;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -97,4 +104,26 @@ impl Load {
         let settle_seconds = settle(store, progress)?;
         Ok(Self { rows_per_s: rows as f64 / seconds.max(1e-9), seconds, settle_seconds })
     }
+}
+
+/// Settles the store, unless it was steady during the window. Returns the figures for the result.
+pub(crate) fn charge(
+    store: &dyn Store,
+    driven: &mut Driven,
+    observer: &mut Observer<'_>,
+    progress: &mut dyn Progress,
+) -> Result<[(&'static str, Value); 3]> {
+    let steady = driven.steady_after.map(|time| time.as_secs_f64());
+    let mut settled = 0.0;
+    if steady.is_none() {
+        observer.begin();
+        settled = settle(store, progress)?;
+        if let (Some(device), Some(more)) = (&mut driven.observed.device, observer.end().device) {
+            device.read_bytes += more.read_bytes;
+            device.written_bytes += more.written_bytes;
+        }
+    }
+    let seconds = driven.window.as_secs_f64() + settled;
+    let sustained = if seconds > 0.0 { driven.ops as f64 / seconds } else { 0.0 };
+    Ok([("steady_after_s", steady.into()), ("settle_seconds", settled.into()), ("sustained_per_s", sustained.into())])
 }

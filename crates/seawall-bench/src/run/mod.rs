@@ -2,14 +2,11 @@
 //! result of it.
 
 pub mod cell;
-pub(crate) mod charge;
-pub mod config;
 pub mod data_dir;
 pub mod drive;
 pub mod kv;
 pub(crate) mod load;
 pub mod recorder;
 
-pub use cell::{Cell, Open, Ran, RunError};
-pub use config::RunConfig;
+pub use cell::{Cell, Open, Ran, RunConfig, RunError};
 pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};

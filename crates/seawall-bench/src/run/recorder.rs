@@ -122,6 +122,7 @@ impl<'t> Recorder<'t> {
     /// Times must not decrease.
     pub fn record(&mut self, at: Duration, latency: Duration, ops: u64) {
         self.latencies.add(latency);
+        self.latencies.ops += ops;
         let (slot, ns) = (nanos(at) / SLOT_NS, (nanos(at) % SLOT_NS) as u32);
         if slot != self.slot {
             self.publish();
@@ -162,6 +163,8 @@ impl<'t> Recorder<'t> {
 /// How long operations took.
 #[derive(Debug, Clone)]
 pub struct Latencies {
+    /// Those completed inside the window; the latencies are also of others.
+    pub ops: u64,
     histogram: Histogram,
     max_ns: u64,
 }
@@ -170,7 +173,7 @@ impl Default for Latencies {
     /// None yet.
     fn default() -> Self {
         let histogram = Histogram::new(GROUPING_POWER, MAX_VALUE_POWER).expect("a valid histogram configuration");
-        Self { histogram, max_ns: 0 }
+        Self { ops: 0, histogram, max_ns: 0 }
     }
 }
 
@@ -189,6 +192,7 @@ impl Latencies {
         // Histograms of one configuration can always be added.
         let added = self.histogram.checked_add_assign(&other.histogram);
         debug_assert!(added.is_ok());
+        self.ops += other.ops;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 

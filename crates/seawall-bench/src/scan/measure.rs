@@ -4,8 +4,7 @@
 //! 1. Rates count rows visited inside the window, also of a query that crosses an edge of the window.
 //! 2. A figure that this machine or store cannot provide is `None`.
 
-use super::query::{Client, Done, Query};
-use super::rows::Rows;
+use super::query::{Client, Query, Rows};
 use crate::observe::Observer;
 use crate::run::drive::{Driven, Limit, Spec, drive};
 use crate::run::recorder::Latencies;
@@ -13,11 +12,15 @@ use crate::store::Store;
 use seawall_lab::run::Progress;
 use serde::Serialize;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A scanning thread that is limited only by its processor uses at least this much of it.
 const CPU_BOUND_CORES: f64 = 0.9;
+
+/// The class of queries, and that of point reads.
+const QUERIES: usize = 0;
+const POINTS: usize = 1;
 
 /// A measurement.
 #[derive(Debug, Clone, Copy)]
@@ -71,31 +74,26 @@ impl Scans {
     /// Measures an open store with files in `dir`. An error of the store is in [`Driven::error`], beside the
     /// figures so far.
     pub fn measure(&self, store: &dyn Store, dir: &Path, progress: &mut dyn Progress, stop: &AtomicBool) -> Scanned {
-        let done: Vec<Done> = (0..self.threads + self.readers).map(|_| Done::default()).collect();
+        let done: Vec<AtomicU64> = (0..self.threads + self.readers).map(|_| AtomicU64::new(0)).collect();
         let names: Vec<&'static str> = store.counters().into_iter().map(|(name, _)| name).collect();
         let count = || {
-            let rows = done[..self.threads].iter().map(Done::rows);
+            let rows = done[..self.threads].iter().map(|rows| rows.load(Ordering::Relaxed));
             rows.chain(store.counters().into_iter().map(|(_, value)| value)).collect()
         };
         let mut observer = Observer::new(dir).counting(count);
         let spec = Spec { warm_up: self.warm_up, ..Spec::new(self.threads + self.readers, self.limit, stop) };
         let mut driven = drive(&spec, &mut observer, progress, &self.query.to_string(), |thread| {
             // A point reader's request is one key.
-            let query = if thread < self.threads { self.query } else { Query::Gets(1) };
+            let query = if thread < self.threads { (self.query, QUERIES) } else { (Query::Gets(1), POINTS) };
             Ok(Client::new(query, self.rows, store.session()?, &done[thread], thread))
         });
         let mut counted = std::mem::take(&mut driven.observed.counted).into_iter();
         let rows_by_thread = counted.by_ref().take(self.threads).collect();
-        let merged = |done: &[Done]| {
-            let mut all = Latencies::default();
-            done.iter().for_each(|done| all.merge(&done.latencies()));
-            all
-        };
         Scanned {
-            driven,
             rows_by_thread,
-            queries: merged(&done[..self.threads]),
-            points: merged(&done[self.threads..]),
+            queries: std::mem::take(&mut driven.classes[QUERIES]),
+            points: std::mem::take(&mut driven.classes[POINTS]),
+            driven,
             counted: names.into_iter().zip(counted).collect(),
             rows_per_query: self.query.rows(self.rows.keys),
         }

@@ -14,11 +14,9 @@
 pub mod fio;
 mod measure;
 mod query;
-mod rows;
 pub mod run;
 #[cfg(test)]
 mod tests;
 
 pub use measure::{Figures, Scanned, Scans};
-pub use query::Query;
-pub use rows::{COLD_FACTOR, Order, Rows};
+pub use query::{COLD_FACTOR, Order, Query, Rows};

@@ -1,24 +1,76 @@
-//! One query, and a thread that runs one after the other.
+//! The scanned rows, how they get their places in the file, one query, and a thread that runs one after the other.
 //!
-//! 1. A query begins at a uniformly random place in the table, and finds all its rows.
-//! 2. Its rows are counted in small steps, in a counter that other threads read.
+//! 1. In order, a leaf's neighbour in key order is its neighbour in the file. Fragmented, rows are inserted
+//!    in random order: splits place neighbouring leaves anywhere.
+//! 2. The layout of a tree does not depend on the pool it is scanned with: the order of inserts decides where
+//!    leaves are.
+//! 3. A query begins at a uniformly random place in the table, and finds all its rows.
+//! 4. Its rows are counted in small steps, in a counter that other threads read.
 
-use super::rows::Rows;
-use crate::run::Outcome;
-use crate::run::drive::Operation;
-use crate::run::recorder::Latencies;
-use crate::store::{Error, Result, Session};
-use crate::workload::{key, thread_rng};
-use parking_lot::Mutex;
+use crate::results::Load;
+use crate::run::load::{Loader, fill};
+use crate::run::{Operation, Outcome};
+use crate::store::{Error, Result, Session, Store};
+use crate::workload::{KEY_BYTES, Permutation, key, thread_rng};
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
+use seawall_lab::run::Progress;
+use seawall_lab::words;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Rows that are counted in one step.
 const STEP: u64 = 256;
+/// The data is at least this many times the memory that may hold it.
+pub const COLD_FACTOR: u64 = 10;
+
+words! {
+    /// The order in which rows were inserted.
+    pub enum Order {
+        /// By key.
+        Ordered = "ordered",
+        /// At random.
+        Fragmented = "fragmented",
+    }
+}
+
+/// A table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rows {
+    /// Rows; their keys are those of the numbers below `keys`.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_size: u64,
+    /// The order of insertion.
+    pub order: Order,
+    /// The seed of values and of the random order.
+    pub seed: u64,
+}
+
+impl Rows {
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.keys.saturating_mul(self.value_size + KEY_BYTES as u64)
+    }
+
+    /// The fewest rows that are [`COLD_FACTOR`] times a pool.
+    #[must_use]
+    pub fn keys_for(pool_bytes: u64, value_size: u64) -> u64 {
+        pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size + KEY_BYTES as u64)
+    }
+
+    /// Loads them into an empty store with one thread, and waits until it has settled; `None` when Ctrl-C
+    /// came.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Option<Load>> {
+        let order = (self.order == Order::Fragmented).then(|| Permutation::new(self.keys, self.seed));
+        fill(store, Loader::new(0..self.keys, order, self.value_size, self.seed, 0), progress, stop)
+    }
+}
 
 /// The query that a thread repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,41 +120,29 @@ impl FromStr for Query {
     }
 }
 
-/// The progress of a thread, for other threads to read.
-#[derive(Debug, Default)]
-pub(super) struct Done {
-    /// Rows visited.
-    rows: AtomicU64,
-    /// Latencies of the queries of the window, when the thread has ended.
-    latencies: Mutex<Latencies>,
-}
-
-impl Done {
-    pub(super) fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn latencies(&self) -> Latencies {
-        self.latencies.lock().clone()
-    }
-}
-
 /// The client of one thread.
 pub(super) struct Client<'s> {
     query: Query,
     rows: Rows,
     session: Box<dyn Session + 's>,
-    done: &'s Done,
+    /// Rows visited, for other threads to read.
+    done: &'s AtomicU64,
+    class: usize,
     rng: Pcg64Mcg,
     keys: Vec<Vec<u8>>,
-    latencies: Latencies,
 }
 
 impl<'s> Client<'s> {
-    pub(super) fn new(query: Query, rows: Rows, session: Box<dyn Session + 's>, done: &'s Done, thread: usize) -> Self {
+    pub(super) fn new(
+        (query, class): (Query, usize),
+        rows: Rows,
+        session: Box<dyn Session + 's>,
+        done: &'s AtomicU64,
+        thread: usize,
+    ) -> Self {
         let keys = if let Query::MultiGet(keys) | Query::Gets(keys) = query { keys as usize } else { 0 };
         let rng = thread_rng(rows.seed, thread);
-        Self { query, rows, session, done, rng, keys: vec![Vec::new(); keys], latencies: Latencies::default() }
+        Self { query, class, rows, session, done, rng, keys: vec![Vec::new(); keys] }
     }
 }
 
@@ -117,7 +157,7 @@ impl Operation for Client<'_> {
             }
             seen += 1;
             if seen % STEP == 0 {
-                done.rows.fetch_add(STEP, Ordering::Relaxed);
+                done.fetch_add(STEP, Ordering::Relaxed);
             }
         };
         for key_ in &mut self.keys {
@@ -133,7 +173,7 @@ impl Operation for Client<'_> {
             Query::MultiGet(_) => self.session.multi_get(&self.keys, &mut visit),
             Query::Gets(_) => self.session.gets(&self.keys, &mut visit),
         }?;
-        done.rows.fetch_add(seen % STEP, Ordering::Relaxed);
+        done.fetch_add(seen % STEP, Ordering::Relaxed);
         let failed =
             |why: String| Err(Error::failed("bench", format!("{}: {why}: the store lost or changed rows", self.query)));
         if let Some((key, len)) = wrong {
@@ -147,13 +187,7 @@ impl Operation for Client<'_> {
         Ok(Outcome::Done(1))
     }
 
-    fn recorded(&mut self, latency: Duration, _late: bool) {
-        self.latencies.add(latency);
-    }
-}
-
-impl Drop for Client<'_> {
-    fn drop(&mut self) {
-        self.done.latencies.lock().merge(&self.latencies);
+    fn class(&self) -> usize {
+        self.class
     }
 }

@@ -11,8 +11,7 @@
 
 use super::fio::{self, Pattern};
 use super::measure::{Scanned, Scans};
-use super::query::Query;
-use super::rows::{COLD_FACTOR, Order, Rows};
+use super::query::{COLD_FACTOR, Order, Query, Rows};
 use crate::cgroup::MemoryGroup;
 use crate::process::ProcessError;
 use crate::results::named;
@@ -152,14 +151,16 @@ impl ScanRun {
         progress: &mut dyn Progress,
         stop: &AtomicBool,
     ) -> Result<bool, RunError> {
-        let unknown = |extra: &mut BTreeMap<String, Value>, why: &str| extra.insert("fio".into(), why.into());
-        if !fio::is_there() {
-            unknown(extra, "not measured: fio is missing; on Debian: apt-get install fio");
-            return Ok(true);
-        }
-        let Some(file) = fio::data_file(dir, self.cell.data_bytes()) else {
-            unknown(extra, "not measured: no single file holds the data");
-            return Ok(true);
+        let file = match fio::data_file(dir, self.cell.data_bytes()) {
+            _ if !fio::is_there() => Err("not measured: fio is missing; on Debian: apt-get install fio"),
+            found => found.ok_or("not measured: no single file holds the data"),
+        };
+        let file = match file {
+            Ok(file) => file,
+            Err(why) => {
+                extra.insert("fio".into(), why.into());
+                return Ok(true);
+            }
         };
         let time = if let Limit::For(time) = self.config.limit { time.min(FIO_TIME) } else { FIO_TIME };
         progress.begin("fio on the same file", Pattern::ALL.len() as u64);

@@ -83,7 +83,7 @@ impl Store for Seawall {
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let (tx, cursor) = (self.db.begin()?, OwnedCursor::new());
-        Ok(Box::new(Work { store: self, tx, cursor, key: Vec::new(), value: Vec::new() }))
+        Ok(Box::new(Work { store: self, tx, cursor, key: Vec::new() }))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -98,7 +98,7 @@ impl Store for Seawall {
     }
 
     /// The log has wrapped twice: the cleaner writes pages at the rate at which changes reuse the log.
-    fn steady(&self) -> Box<dyn Fn() -> bool + '_> {
+    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         let head = || self.db.stats().log.head_lsn;
         let end = head() + 2 * self.db.options().log_capacity();
         Box::new(move || head() >= end)
@@ -131,7 +131,6 @@ struct Work<'s> {
     tx: Transaction,
     cursor: OwnedCursor,
     key: Vec<u8>,
-    value: Vec<u8>,
 }
 
 impl Work<'_> {
@@ -158,9 +157,9 @@ impl Session for Work<'_> {
 
     fn read_modify_write(&mut self, key: &[u8], change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
         let mut tx = self.single()?;
-        self.value = tx.get_for_update(self.tree(), key)?.unwrap_or_default();
-        change(&mut self.value);
-        tx.put(self.tree(), key, &self.value)?;
+        let mut value = tx.get_for_update(self.tree(), key)?.unwrap_or_default();
+        change(&mut value);
+        tx.put(self.tree(), key, &value)?;
         Ok(tx.commit()?)
     }
 
@@ -202,9 +201,10 @@ impl Session for Work<'_> {
         Ok(found.map(|(key, value)| visit(key, &value)).count() as u64)
     }
 
-    fn begin(&mut self) -> Result<Box<dyn Tx + '_>> {
+    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
         // It acts on the latest version, as the peers' do.
-        let options = TxOptions { on_conflict: OnConflict::Latest, ..TxOptions::default() };
+        let durability = (!durable).then_some(Durability::Deferred);
+        let options = TxOptions { on_conflict: OnConflict::Latest, durability, ..TxOptions::default() };
         Ok(Box::new(Open { tx: self.store.db.begin_with(options)?, trees: &self.store.trees }))
     }
 }

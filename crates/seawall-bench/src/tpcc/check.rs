@@ -7,13 +7,10 @@
 //! 3. A malformed row is an error, not a violation.
 
 use super::layout::{last_u32_of, u32_of};
-use super::schema::{
-    CUSTOMER, CUSTOMER_NAME, DISTRICT, DISTRICTS, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, WAREHOUSE,
-    customer, district, history, key, order_line, orders, warehouse,
-};
+use super::schema::*;
 use super::transactions::get;
-use super::{Shape, scan};
-use crate::store::{Error, Result, Session, Store, Tx};
+use super::{Shape, collect, scan};
+use crate::store::{Error, Result, Store, Tx};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -64,51 +61,47 @@ impl Checked {
 /// # Errors
 /// Those of the store; a row that is missing or malformed. Violations are in the result.
 pub fn check(store: &dyn Store, shape: Shape, threads: usize) -> Result<Checked> {
-    let customers = usize::from(shape.warehouses) * usize::from(DISTRICTS) * shape.scale.customers as usize;
-    // What each customer paid, in any warehouse: so it is summed over all histories.
-    let paid: Vec<AtomicI64> = (0..customers).map(|_| AtomicI64::new(0)).collect();
-    let mut checked = Checked::default();
-    let read = |tx: &mut dyn Tx, w, checked: &mut Checked| Taken::read(tx, shape, w, &paid, checked);
-    let taken = each(store, shape, threads, &mut checked, read)?;
-    each(store, shape, threads, &mut checked, |tx, w, checked| {
-        check_warehouse(tx, shape, w, &taken[usize::from(w) - 1], &paid, checked)
-    })?;
+    let (mut checked, paid) = (Checked::default(), Payments::new(shape));
+    // A customer pays in any warehouse: so all histories are read first.
+    each(store, shape, threads, &mut checked, |tx, w, checked| paid.read(tx, shape, w, checked))?;
+    each(store, shape, threads, &mut checked, |tx, w, checked| check_warehouse(tx, shape, w, &paid, checked))?;
     Ok(checked)
 }
 
-/// Calls `work` for each warehouse, in a transaction that is rolled back; returns the answers by warehouse.
-fn each<T: Send>(
+/// Calls `work` for each warehouse, in a transaction that is rolled back.
+fn each(
     store: &dyn Store,
     shape: Shape,
     threads: usize,
     checked: &mut Checked,
-    work: impl Fn(&mut dyn Tx, u16, &mut Checked) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
+    work: impl Fn(&mut dyn Tx, u16, &mut Checked) -> Result<()> + Sync,
+) -> Result<()> {
     let threads = threads.clamp(1, shape.warehouses.into());
-    let one = |session: &mut dyn Session, w| {
-        let mut checked = Checked::default();
-        Ok((w, work(&mut *session.begin()?, w, &mut checked)?, checked))
-    };
     let worker = |first: u16| {
         let mut session = store.session()?;
-        (first..=shape.warehouses).step_by(threads).map(|w| one(&mut *session, w)).collect::<Result<Vec<_>>>()
+        let mut found = Vec::new();
+        for w in (first..=shape.warehouses).step_by(threads) {
+            let mut of_warehouse = Checked::default();
+            work(&mut *session.begin()?, w, &mut of_warehouse)?;
+            found.push((w, of_warehouse));
+        }
+        Ok::<_, Error>(found)
     };
-    let mut answers = Vec::new();
+    let mut found = Vec::new();
     std::thread::scope(|scope| {
         let worker = &worker;
         let workers: Vec<_> = (1..=threads as u16).map(|first| scope.spawn(move || worker(first))).collect();
         for worker in workers {
-            answers.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            found.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         Ok::<_, Error>(())
     })?;
-    answers.sort_unstable_by_key(|(w, ..)| *w);
-    let answers = answers.into_iter().map(|(_, answer, of_warehouse)| {
+    found.sort_unstable_by_key(|(w, _)| *w);
+    for (_, of_warehouse) in found {
         checked.violations.extend(of_warehouse.violations);
         checked.more += of_warehouse.more;
-        answer
-    });
-    Ok(answers.collect())
+    }
+    Ok(())
 }
 
 /// A customer's index in a list of all; `None` for a customer who is not.
@@ -119,61 +112,63 @@ fn place(shape: Shape, w: u16, d: u8, c: u32) -> Option<usize> {
     known.then(|| district() * customers as usize + c as usize - 1)
 }
 
-/// The payments in a warehouse's history, cents.
-struct Taken {
-    warehouse: i64,
-    districts: [i64; DISTRICTS as usize],
+/// The payments in the histories, cents.
+struct Payments {
+    /// By warehouse: those of no district, then those of each district.
+    taken: Vec<[AtomicI64; DISTRICTS as usize + 1]>,
+    by_customer: Vec<AtomicI64>,
 }
 
-impl Taken {
-    fn read(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &[AtomicI64], checked: &mut Checked) -> Result<Self> {
-        let mut taken = Self { warehouse: 0, districts: [0; DISTRICTS as usize] };
+impl Payments {
+    fn new(shape: Shape) -> Self {
+        let customers = usize::from(shape.warehouses) * usize::from(DISTRICTS) * shape.scale.customers as usize;
+        Self {
+            taken: (0..shape.warehouses).map(|_| Default::default()).collect(),
+            by_customer: (0..customers).map(|_| AtomicI64::new(0)).collect(),
+        }
+    }
+
+    /// Reads the history of a warehouse.
+    fn read(&self, tx: &mut dyn Tx, shape: Shape, w: u16, checked: &mut Checked) -> Result<()> {
         let prefix = key::warehouse(w);
         scan(tx, HISTORY, &prefix, &prefix.after(), &mut |key, row| {
             let amount = i64::from(history::AMOUNT.get(row)?);
-            taken.warehouse += amount;
             let d = history::D_ID.get(row)?;
-            match taken.districts.get_mut(usize::from(d).wrapping_sub(1)) {
-                Some(of_district) => *of_district += amount,
-                None => checked.violated("3.3.2.9", format!("history row {key:02x?} is of district {d}")),
+            let known = (1..=DISTRICTS).contains(&d);
+            self.taken[usize::from(w) - 1][if known { d.into() } else { 0 }].fetch_add(amount, Ordering::Relaxed);
+            if !known {
+                checked.violated("3.3.2.9", format!("history row {key:02x?} is of district {d}"));
             }
             let (c_w, c_d, c) = (history::C_W_ID.get(row)?, history::C_D_ID.get(row)?, history::C_ID.get(row)?);
             match place(shape, c_w, c_d, c) {
-                Some(place) => drop(paid[place].fetch_add(amount, Ordering::Relaxed)),
+                Some(place) => drop(self.by_customer[place].fetch_add(amount, Ordering::Relaxed)),
                 None => {
                     let who = format!("customer {c} of district {c_d} of warehouse {c_w}");
                     checked.violated("3.3.2.10", format!("history row {key:02x?} is of {who}, who is not"));
                 }
             }
             Ok(())
-        })?;
-        Ok(taken)
+        })
     }
 }
 
-fn check_warehouse(
-    tx: &mut dyn Tx,
-    shape: Shape,
-    w: u16,
-    taken: &Taken,
-    paid: &[AtomicI64],
-    checked: &mut Checked,
-) -> Result<()> {
+fn check_warehouse(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &Payments, checked: &mut Checked) -> Result<()> {
     let ytd = warehouse::YTD.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
+    let taken = paid.taken[usize::from(w) - 1].each_ref().map(|sum| sum.load(Ordering::Relaxed));
     let mut of_districts = 0;
-    for (d, taken) in (1..).zip(taken.districts) {
+    for (d, taken) in (1..).zip(&taken[1..]) {
         let found = get(tx, DISTRICT, &key::district(w, d))?;
         let ytd = district::YTD.get(&found)?;
         of_districts += ytd;
         let name = format!("warehouse {w} district {d}");
-        checked.equal("3.3.2.9", &name, [("D_YTD", ytd), ("the sum of its history's amounts", taken)]);
+        checked.equal("3.3.2.9", &name, [("D_YTD", ytd), ("the sum of its history's amounts", *taken)]);
         let read = District::read(tx, w, d)?;
         read.check(shape, &name, district::NEXT_O_ID.get(&found)?, checked);
-        read.check_customers(|c| place(shape, w, d, c).map(|place| &paid[place]), &name, checked);
+        read.check_customers(|c| place(shape, w, d, c).map(|place| &paid.by_customer[place]), &name, checked);
     }
     let name = format_args!("warehouse {w}");
     checked.equal("3.3.2.1", name, [("W_YTD", ytd), ("the sum of all D_YTD", of_districts)]);
-    checked.equal("3.3.2.8", name, [("W_YTD", ytd), ("the sum of its history's amounts", taken.warehouse)]);
+    checked.equal("3.3.2.8", name, [("W_YTD", ytd), ("the sum of its history's amounts", taken.iter().sum())]);
     Ok(())
 }
 
@@ -215,17 +210,12 @@ impl District {
     fn read(tx: &mut dyn Tx, w: u16, d: u8) -> Result<Self> {
         let from = key::district(w, d);
         let to = from.after();
-        let mut read = Self::default();
-        scan(tx, ORDERS, &from, &to, &mut |key, row| {
-            read.orders.push(Order {
-                number: last_u32_of(key)?,
-                customer: orders::C_ID.get(row)?,
-                carrier: orders::CARRIER_ID.get(row)?,
-                line_count: orders::OL_CNT.get(row)?,
-                ..Order::default()
-            });
-            Ok(())
+        let orders = collect(tx, ORDERS, &from, |key, row| {
+            let (number, customer) = (last_u32_of(key)?, orders::C_ID.get(row)?);
+            let (carrier, line_count) = (orders::CARRIER_ID.get(row)?, orders::OL_CNT.get(row)?);
+            Ok(Order { number, customer, carrier, line_count, ..Order::default() })
         })?;
+        let mut read = Self { orders, ..Self::default() };
         // Both are sorted by number.
         let mut at = 0;
         scan(tx, ORDER_LINE, &from, &to, &mut |key, row| {
@@ -243,10 +233,7 @@ impl District {
             }
             Ok(())
         })?;
-        scan(tx, NEW_ORDER, &from, &to, &mut |key, _| {
-            read.new_orders.push(last_u32_of(key)?);
-            Ok(())
-        })?;
+        read.new_orders = collect(tx, NEW_ORDER, &from, |key, _| last_u32_of(key))?;
         scan(tx, ORDER_CUSTOMER, &from, &to, &mut |key, _| {
             let (customer, number) = (u32_of(key, from.len())?, last_u32_of(key)?);
             let order = read.orders.binary_search_by_key(&number, |order| order.number).ok();
@@ -256,19 +243,12 @@ impl District {
             }
             Ok(())
         })?;
-        scan(tx, CUSTOMER, &from, &to, &mut |key, row| {
-            read.customers.push(Customer {
-                number: last_u32_of(key)?,
-                balance: customer::BALANCE.get(row)?,
-                paid: customer::YTD_PAYMENT.get(row)?,
-                deliveries: customer::DELIVERY_CNT.get(row)?,
-            });
-            Ok(())
+        read.customers = collect(tx, CUSTOMER, &from, |key, row| {
+            let (number, balance) = (last_u32_of(key)?, customer::BALANCE.get(row)?);
+            let (paid, deliveries) = (customer::YTD_PAYMENT.get(row)?, customer::DELIVERY_CNT.get(row)?);
+            Ok(Customer { number, balance, paid, deliveries })
         })?;
-        scan(tx, CUSTOMER_NAME, &from, &to, &mut |_, _| {
-            read.names += 1;
-            Ok(())
-        })?;
+        read.names = collect(tx, CUSTOMER_NAME, &from, |_, _| Ok(()))?.len() as u64;
         Ok(read)
     }
 

@@ -12,11 +12,10 @@ use super::random::Random;
 use super::schema::DISTRICTS;
 use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, StockLevel, Transaction, Who};
 use crate::run::recorder::Latencies;
-use crate::run::{Operation, Outcome};
+use crate::run::{Driven, Operation, Outcome};
 use crate::store::{Result, Session, Store};
-use parking_lot::Mutex;
 use seawall_lab::words;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 words! {
     /// The five transactions.
@@ -32,33 +31,24 @@ words! {
 /// Cards of 100, in the order of [`Kind::ALL`].
 const CARDS: [usize; 5] = [45, 43, 4, 4, 4];
 
-/// The transactions of one kind in the window.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct OfKind {
-    /// Completed inside the window.
-    pub(super) ops: u64,
-    pub(super) latencies: Latencies,
-}
+/// The class of new-orders of an item that does not exist, which a rollback completes; the others are by kind.
+const ROLLED_BACK: usize = Kind::ALL.len();
 
 /// The transactions in the window.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stats {
     /// In the order of [`Kind::ALL`].
-    pub(super) kinds: [OfKind; 5],
-    /// New-orders of an item that does not exist, completed by a rollback.
+    pub(super) kinds: [Latencies; 5],
     pub(super) rolled_back: u64,
 }
 
-/// The transactions of all threads.
-pub(crate) type Total = Mutex<Stats>;
-
 impl Stats {
-    fn merge(&mut self, other: &Self) {
-        for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
-            kind.ops += other.ops;
-            kind.latencies.merge(&other.latencies);
-        }
-        self.rolled_back += other.rolled_back;
+    /// Those of a window of clients.
+    pub(super) fn of(driven: &Driven) -> Self {
+        let mut kinds: [Latencies; 5] = std::array::from_fn(|kind| driven.classes[kind].clone());
+        let rolled_back = &driven.classes[ROLLED_BACK];
+        kinds[Kind::NewOrder as usize].merge(rolled_back);
+        Self { kinds, rolled_back: rolled_back.ops }
     }
 }
 
@@ -77,13 +67,10 @@ pub(crate) struct Client<'s> {
     end: End,
     /// The transaction that met a conflict.
     pending: Option<Box<dyn Transaction>>,
-    stats: Stats,
-    total: &'s Total,
 }
 
 impl<'s> Client<'s> {
-    /// Its counts are added to `total` when it is dropped.
-    pub(crate) fn new(store: &'s dyn Store, shape: Shape, thread: u16, seed: u64, total: &'s Total) -> Result<Self> {
+    pub(crate) fn new(store: &'s dyn Store, shape: Shape, thread: u16, seed: u64) -> Result<Self> {
         Ok(Self {
             shape,
             home: thread % shape.warehouses + 1,
@@ -96,8 +83,6 @@ impl<'s> Client<'s> {
             kind: Kind::NewOrder,
             end: End::Commit,
             pending: None,
-            stats: Stats::default(),
-            total,
         })
     }
 
@@ -191,19 +176,8 @@ impl Operation for Client<'_> {
         Ok(outcome)
     }
 
-    fn recorded(&mut self, latency: Duration, late: bool) {
-        let kind = &mut self.stats.kinds[self.kind as usize];
-        kind.latencies.add(latency);
-        if !late {
-            kind.ops += 1;
-            self.stats.rolled_back += u64::from(self.end == End::RollBack);
-        }
-    }
-}
-
-impl Drop for Client<'_> {
-    fn drop(&mut self) {
-        self.total.lock().merge(&self.stats);
+    fn class(&self) -> usize {
+        if self.end == End::RollBack { ROLLED_BACK } else { self.kind as usize }
     }
 }
 

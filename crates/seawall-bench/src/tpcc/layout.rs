@@ -9,7 +9,7 @@
 
 use crate::store::{Error, Result};
 use std::marker::PhantomData;
-use std::ops::Add;
+use std::ops::{Add, Range};
 
 /// The store name in errors about the benchmark's own rows.
 pub(super) const NAME: &str = "tpcc";
@@ -30,6 +30,12 @@ macro_rules! numbers {
             }
             fn of(bytes: Self::Bytes) -> Self {
                 Self::from_le_bytes(bytes)
+            }
+        }
+
+        impl Part for $number {
+            fn add_to(self, key: Key) -> Key {
+                key.push(&self.to_be_bytes())
             }
         }
     )*};
@@ -73,12 +79,16 @@ impl<T: Column> Field<T> {
     }
 
     pub(super) fn get(&self, row: &[u8]) -> Result<T> {
-        let bytes = row.get(self.at..self.end()).and_then(|bytes| T::Bytes::try_from(bytes).ok());
+        let bytes = row.get(self.place()).and_then(|bytes| T::Bytes::try_from(bytes).ok());
         bytes.map(T::of).ok_or_else(|| malformed(row, self.at))
     }
 
+    pub(super) const fn place(&self) -> Range<usize> {
+        self.at..self.end()
+    }
+
     pub(super) fn set(&self, row: &mut [u8], value: T) -> Result<()> {
-        let Some(place) = row.get_mut(self.at..self.end()) else { return Err(malformed(row, self.at)) };
+        let Some(place) = row.get_mut(self.place()) else { return Err(malformed(row, self.at)) };
         place.copy_from_slice(value.bytes().as_ref());
         Ok(())
     }
@@ -129,25 +139,8 @@ impl Key {
         self
     }
 
-    pub(super) fn u8(self, n: u8) -> Self {
-        self.push(&[n])
-    }
-
-    pub(super) fn u16(self, n: u16) -> Self {
-        self.push(&n.to_be_bytes())
-    }
-
-    pub(super) fn u32(self, n: u32) -> Self {
-        self.push(&n.to_be_bytes())
-    }
-
-    pub(super) fn u64(self, n: u64) -> Self {
-        self.push(&n.to_be_bytes())
-    }
-
-    /// A text of at most 16 characters; a longer one is cut.
-    pub(super) fn text(self, text: &[u8]) -> Self {
-        self.push(&text[..text.len().min(16)]).u8(0)
+    pub(super) fn with(self, part: impl Part) -> Self {
+        part.add_to(self)
     }
 
     /// The first key after all keys with this prefix, unless the prefix is all 255s.
@@ -162,6 +155,18 @@ impl Key {
             self.len = last;
         }
         self
+    }
+}
+
+/// A column in a key.
+pub(super) trait Part {
+    fn add_to(self, key: Key) -> Key;
+}
+
+/// A text of at most 16 characters; a longer one is cut.
+impl Part for &[u8] {
+    fn add_to(self, key: Key) -> Key {
+        key.push(&self[..self.len().min(16)]).push(&[0])
     }
 }
 
@@ -190,12 +195,12 @@ mod tests {
 
     #[test]
     fn keys_compare_as_their_columns() {
-        let key = |w, name: &[u8], n| Key::new().u16(w).text(name).u32(n);
+        let key = |w: u16, name: &[u8], n: u32| Key::new().with(w).with(name).with(n);
         let sorted = [key(1, b"A", 9), key(1, b"AB", 1), key(1, b"AB", 300), key(1, b"B", 0), key(256, b"A", 0)];
         assert!(sorted.windows(2).all(|pair| *pair[0] < *pair[1]));
-        let prefix = Key::new().u16(1);
+        let prefix = Key::new().with(1_u16);
         assert!(sorted[..4].iter().all(|k| **k >= *prefix && **k < *prefix.after()) && *sorted[4] >= *prefix.after());
-        assert_eq!(*Key::new().u16(255).after(), [1]);
+        assert_eq!(*Key::new().with(255_u16).after(), [1]);
         assert_eq!(last_u32_of(&sorted[2]).unwrap(), 300);
     }
 

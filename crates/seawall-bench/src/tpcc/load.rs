@@ -6,10 +6,7 @@
 //! 2. Every consistency condition holds when the last part is committed; not before.
 
 use super::random::{LastName, Random};
-use super::schema::{
-    CUSTOMER, CUSTOMER_NAME, DISTRICT, DISTRICTS, HISTORY, ITEM, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, STOCK,
-    WAREHOUSE, customer, district, history, item, key, order_line, orders, stock, warehouse,
-};
+use super::schema::*;
 use super::{Scale, Shape, now_us};
 use crate::run::{Operation, Outcome};
 use crate::store::{Result, Session, Store};
@@ -67,13 +64,13 @@ impl<'s> Loader<'s> {
     }
 
     /// The rows of the next part; empty when all is loaded.
-    fn part(&mut self) -> Result<Rows> {
+    fn part(&mut self) -> Rows {
         loop {
-            let rows = self.unit.as_mut().map_or_else(|| Ok(Rows::new()), UnitLoad::part)?;
+            let rows = self.unit.as_mut().map_or_else(Rows::new, UnitLoad::part);
             if !rows.is_empty() {
-                return Ok(rows);
+                return rows;
             }
-            let Some((number, unit)) = self.units.take(self.shape.warehouses) else { return Ok(rows) };
+            let Some((number, unit)) = self.units.take(self.shape.warehouses) else { return rows };
             let (random, ordering) =
                 (Random::new(self.seed, number.into()), (1..=self.shape.scale.customers).collect());
             self.unit = Some(UnitLoad { unit, shape: self.shape, random, done: 0, ordering });
@@ -84,7 +81,7 @@ impl<'s> Loader<'s> {
 impl Operation for Loader<'_> {
     fn next(&mut self) -> Result<Outcome> {
         if self.pending.is_empty() {
-            self.pending = self.part()?;
+            self.pending = self.part();
         }
         if self.pending.is_empty() {
             return Ok(Outcome::Finished);
@@ -119,21 +116,24 @@ struct UnitLoad {
     ordering: Vec<u32>,
 }
 
-fn push_text(row: &mut Vec<u8>, random: &mut Random, from: u32, to: u32) {
-    let at = row.len();
-    row.push(0);
-    random.letters(row, from, to);
-    // At most 24 letters, by the specification's columns.
-    row[at] = (row.len() - at - 1) as u8;
+fn push_texts<const N: usize>(row: &mut Vec<u8>, random: &mut Random, lengths: [(u32, u32); N]) {
+    for (from, to) in lengths {
+        let at = row.len();
+        row.push(0);
+        random.letters(row, from, to);
+        // At most 24 letters, by the specification's columns.
+        row[at] = (row.len() - at - 1) as u8;
+    }
 }
 
-fn push_address(row: &mut Vec<u8>, random: &mut Random) {
-    (0..3).for_each(|_| push_text(row, random, 10, 20));
-}
+/// Two lines of a street, and a city.
+const ADDRESS: [(u32, u32); 3] = [(10, 20); 3];
+/// The name of a warehouse or district, and its address.
+const NAME_AND_ADDRESS: [(u32, u32); 4] = [(6, 10), ADDRESS[0], ADDRESS[1], ADDRESS[2]];
 
 impl UnitLoad {
     /// The next rows; empty when the unit is complete.
-    fn part(&mut self) -> Result<Rows> {
+    fn part(&mut self) -> Rows {
         let Scale { items, customers } = self.shape.scale;
         let (part, total) = match self.unit {
             Unit::Items | Unit::Warehouse(_) => (PART_ROWS, items),
@@ -142,142 +142,125 @@ impl UnitLoad {
         };
         let mut rows = Rows::new();
         match self.unit {
-            Unit::Warehouse(w) if self.done == 0 => rows.push((WAREHOUSE, key::warehouse(w), self.warehouse()?)),
-            Unit::District(w, d) if self.done == 0 => rows.push((DISTRICT, key::district(w, d), self.district()?)),
+            Unit::Warehouse(w) if self.done == 0 => rows.push((WAREHOUSE, key::warehouse(w), self.warehouse())),
+            Unit::District(w, d) if self.done == 0 => rows.push((DISTRICT, key::district(w, d), self.district())),
             Unit::District(..) if self.done == customers => self.random.shuffle(&mut self.ordering),
             _ => {}
         }
         for n in self.done + 1..=(self.done + part).min(total) {
             match self.unit {
-                Unit::Items => rows.push((ITEM, key::item(n), self.item()?)),
-                Unit::Warehouse(w) => rows.push((STOCK, key::stock(w, n), self.stock()?)),
-                Unit::District(w, d) if n <= customers => self.customer(w, d, n, &mut rows)?,
-                Unit::District(w, d) => self.order(w, d, n - customers, &mut rows)?,
+                Unit::Items => rows.push((ITEM, key::item(n), self.item())),
+                Unit::Warehouse(w) => rows.push((STOCK, key::stock(w, n), self.stock())),
+                Unit::District(w, d) if n <= customers => self.customer(w, d, n, &mut rows),
+                Unit::District(w, d) => self.order(w, d, n - customers, &mut rows),
             }
             self.done = n;
         }
-        Ok(rows)
+        rows
     }
 
-    fn item(&mut self) -> Result<Vec<u8>> {
+    fn item(&mut self) -> Vec<u8> {
         let random = &mut self.random;
-        let mut row = vec![0; item::NAME];
-        item::IM_ID.set(&mut row, random.range(1, 10_000))?;
-        item::PRICE.set(&mut row, random.range(100, 10_000))?;
-        push_text(&mut row, random, 14, 24);
+        let mut row = item::Row { IM_ID: random.range(1, 10_000), PRICE: random.range(100, 10_000) }.bytes().to_vec();
+        push_texts(&mut row, random, [(14, 24)]);
         random.data(&mut row);
-        Ok(row)
+        row
     }
 
-    fn stock(&mut self) -> Result<Vec<u8>> {
+    fn stock(&mut self) -> Vec<u8> {
         let random = &mut self.random;
-        let mut row = vec![0; stock::DATA];
-        stock::QUANTITY.set(&mut row, random.range(10, 100) as i16)?;
-        for d in 1..=DISTRICTS {
-            stock::dist(d).set(&mut row, random.chars())?;
-        }
+        let (quantity, dists) = (random.range(10, 100) as i16, random.chars());
+        let row = stock::Row { QUANTITY: quantity, YTD: 0, ORDER_CNT: 0, REMOTE_CNT: 0, DISTS: dists };
+        let mut row = row.bytes().to_vec();
         random.data(&mut row);
-        Ok(row)
+        row
     }
 
-    fn warehouse(&mut self) -> Result<Vec<u8>> {
+    fn warehouse(&mut self) -> Vec<u8> {
         let paid = i64::from(self.shape.scale.customers) * i64::from(DISTRICTS) * FIRST_PAYMENT;
         let random = &mut self.random;
-        let mut row = vec![0; warehouse::NAME];
-        warehouse::YTD.set(&mut row, paid)?;
-        warehouse::TAX.set(&mut row, random.range(0, 2000) as u16)?;
-        warehouse::STATE.set(&mut row, random.chars())?;
-        warehouse::ZIP.set(&mut row, random.zip())?;
-        push_text(&mut row, random, 6, 10);
-        push_address(&mut row, random);
-        Ok(row)
+        let tax = random.range(0, 2000) as u16;
+        let row = warehouse::Row { YTD: paid, TAX: tax, STATE: random.chars(), ZIP: random.zip() };
+        let mut row = row.bytes().to_vec();
+        push_texts(&mut row, random, NAME_AND_ADDRESS);
+        row
     }
 
-    fn district(&mut self) -> Result<Vec<u8>> {
-        let scale = self.shape.scale;
+    fn district(&mut self) -> Vec<u8> {
+        let customers = self.shape.scale.customers;
         let random = &mut self.random;
-        let mut row = vec![0; district::NAME];
-        district::YTD.set(&mut row, i64::from(scale.customers) * FIRST_PAYMENT)?;
-        district::NEXT_O_ID.set(&mut row, scale.customers + 1)?;
-        district::TAX.set(&mut row, random.range(0, 2000) as u16)?;
-        district::STATE.set(&mut row, random.chars())?;
-        district::ZIP.set(&mut row, random.zip())?;
-        push_text(&mut row, random, 6, 10);
-        push_address(&mut row, random);
-        Ok(row)
+        let (paid, tax) = (i64::from(customers) * FIRST_PAYMENT, random.range(0, 2000) as u16);
+        let (state, zip) = (random.chars(), random.zip());
+        let row = district::Row { YTD: paid, NEXT_O_ID: customers + 1, TAX: tax, STATE: state, ZIP: zip };
+        let mut row = row.bytes().to_vec();
+        push_texts(&mut row, random, NAME_AND_ADDRESS);
+        row
     }
 
     /// A customer, its index entry and its row in the history.
-    fn customer(&mut self, w: u16, d: u8, c: u32, rows: &mut Rows) -> Result<()> {
+    fn customer(&mut self, w: u16, d: u8, c: u32, rows: &mut Rows) {
         let names = self.shape.scale.names();
         let random = &mut self.random;
         // The first customers get every existing name, so that a lookup by name always finds a customer.
         let last = if c <= names { LastName::new(c - 1) } else { random.last_name_to_load(names) };
         let now = now_us();
-        let mut row = vec![0; customer::FIRST];
-        customer::BALANCE.set(&mut row, -FIRST_PAYMENT)?;
-        customer::YTD_PAYMENT.set(&mut row, FIRST_PAYMENT)?;
-        customer::CREDIT_LIM.set(&mut row, 5_000_000)?;
-        customer::SINCE.set(&mut row, now)?;
-        customer::PAYMENT_CNT.set(&mut row, 1)?;
-        customer::DISCOUNT.set(&mut row, random.range(0, 5000) as u16)?;
-        customer::CREDIT.set(&mut row, if random.percent(10) { *b"BC" } else { *b"GC" })?;
-        customer::MIDDLE.set(&mut row, *b"OE")?;
-        customer::STATE.set(&mut row, random.chars())?;
-        customer::ZIP.set(&mut row, random.zip())?;
-        customer::PHONE.set(&mut row, random.digits())?;
-        push_text(&mut row, random, 8, 16);
+        let row = customer::Row {
+            BALANCE: -FIRST_PAYMENT,
+            YTD_PAYMENT: FIRST_PAYMENT,
+            CREDIT_LIM: 5_000_000,
+            SINCE: now,
+            PAYMENT_CNT: 1,
+            DELIVERY_CNT: 0,
+            DISCOUNT: random.range(0, 5000) as u16,
+            CREDIT: if random.percent(10) { *b"BC" } else { *b"GC" },
+            MIDDLE: *b"OE",
+            STATE: random.chars(),
+            ZIP: random.zip(),
+            PHONE: random.digits(),
+        };
+        let mut row = row.bytes().to_vec();
+        push_texts(&mut row, random, [(8, 16)]);
         let first = row[customer::FIRST + 1..].to_vec();
         row.push(last.bytes().len() as u8);
         row.extend_from_slice(last.bytes());
-        push_address(&mut row, random);
-        random.letters(&mut row, 300, customer::DATA_BYTES_MAX as u32);
+        push_texts(&mut row, random, ADDRESS);
+        random.letters(&mut row, 300, CUSTOMER_DATA_BYTES_MAX as u32);
         rows.push((CUSTOMER, key::customer(w, d, c), row));
         rows.push((CUSTOMER_NAME, key::customer_name(w, d, last.bytes(), &first, c), Vec::new()));
 
-        let mut row = vec![0; history::DATA];
-        history::AMOUNT.set(&mut row, FIRST_PAYMENT as u32)?;
-        history::DATE.set(&mut row, now)?;
-        history::C_ID.set(&mut row, c)?;
-        history::C_W_ID.set(&mut row, w)?;
-        history::C_D_ID.set(&mut row, d)?;
-        history::D_ID.set(&mut row, d)?;
+        let row = history::Row { AMOUNT: FIRST_PAYMENT as u32, DATE: now, C_ID: c, C_W_ID: w, C_D_ID: d, D_ID: d };
+        let mut row = row.bytes().to_vec();
         random.letters(&mut row, 12, 24);
         // Smaller than any stamp taken from a clock.
         let stamp = u64::from(d) << 32 | u64::from(c);
         rows.push((HISTORY, key::history(w, stamp, 0), row));
-        Ok(())
     }
 
     /// An order with its lines; the last three tenths are not delivered yet.
-    fn order(&mut self, w: u16, d: u8, o: u32, rows: &mut Rows) -> Result<()> {
+    fn order(&mut self, w: u16, d: u8, o: u32, rows: &mut Rows) {
         let scale = self.shape.scale;
         let delivered = o <= scale.delivered();
         let c = self.ordering[o as usize - 1];
         let random = &mut self.random;
         let (now, lines) = (now_us(), random.range(5, 15) as u8);
-        let mut row = vec![0; orders::BYTES];
-        orders::ENTRY_D.set(&mut row, now)?;
-        orders::C_ID.set(&mut row, c)?;
-        orders::CARRIER_ID.set(&mut row, if delivered { random.range(1, 10) as u8 } else { 0 })?;
-        orders::OL_CNT.set(&mut row, lines)?;
-        orders::ALL_LOCAL.set(&mut row, 1)?;
-        rows.push((ORDERS, key::order(w, d, o), row));
+        let carrier = if delivered { random.range(1, 10) as u8 } else { 0 };
+        let row = orders::Row { ENTRY_D: now, C_ID: c, CARRIER_ID: carrier, OL_CNT: lines, ALL_LOCAL: 1 };
+        rows.push((ORDERS, key::order(w, d, o), row.bytes().into()));
         rows.push((ORDER_CUSTOMER, key::order_customer(w, d, c, o), Vec::new()));
         for line in 1..=lines {
-            let mut row = vec![0; order_line::BYTES];
-            order_line::DELIVERY_D.set(&mut row, if delivered { now } else { 0 })?;
-            order_line::I_ID.set(&mut row, random.range(1, scale.items))?;
-            order_line::AMOUNT.set(&mut row, if delivered { 0 } else { random.range(1, 999_999) })?;
-            order_line::SUPPLY_W_ID.set(&mut row, w)?;
-            order_line::QUANTITY.set(&mut row, 5)?;
-            order_line::DIST_INFO.set(&mut row, random.chars())?;
-            rows.push((ORDER_LINE, key::order_line(w, d, o, line), row));
+            let row = order_line::Row {
+                DELIVERY_D: if delivered { now } else { 0 },
+                I_ID: random.range(1, scale.items),
+                AMOUNT: if delivered { 0 } else { random.range(1, 999_999) },
+                SUPPLY_W_ID: w,
+                QUANTITY: 5,
+                DIST_INFO: random.chars(),
+            };
+            rows.push((ORDER_LINE, key::order_line(w, d, o, line), row.bytes().into()));
         }
         if !delivered {
             rows.push((NEW_ORDER, key::order(w, d, o), Vec::new()));
         }
-        Ok(())
     }
 }
 

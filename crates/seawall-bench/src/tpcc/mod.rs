@@ -2,7 +2,7 @@
 //! five transactions in the specified mix without think and keying time, and the specification's consistency
 //! conditions at the end. The result is not a TPC-C result: those are audited.
 //!
-//! 1. Transactions follow clauses 2.4 to 2.8; where the specification leaves a choice, the file of that
+//! 1. Transactions follow clauses 2.4 to 2.8; where the specification leaves a choice, the type of that
 //!    transaction documents it.
 //! 2. The conditions hold after every commit, so that data can be reused, and a run that ends early leaves
 //!    valid data.
@@ -82,6 +82,21 @@ fn scan(tx: &mut dyn Tx, table: usize, from: &[u8], to: &[u8], visit: &mut Read<
         visited.is_ok()
     })?;
     visited
+}
+
+/// What `read` returns for each row whose key begins with `prefix`.
+fn collect<T>(
+    tx: &mut dyn Tx,
+    table: usize,
+    prefix: &layout::Key,
+    mut read: impl FnMut(&[u8], &[u8]) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut found = Vec::new();
+    scan(tx, table, prefix, &prefix.after(), &mut |key, row| {
+        found.push(read(key, row)?);
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// The last number in the key of the first or last row of a range.

@@ -109,25 +109,16 @@ pub(super) fn is_original(data: &[u8]) -> bool {
 }
 
 /// A last name (clause 4.3.2.3): three syllables by the digits of a number below 1,000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LastName {
-    bytes: [u8; 15],
-    len: usize,
-}
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LastName(Vec<u8>);
 
 impl LastName {
     pub(super) fn new(number: u32) -> Self {
-        let mut name = Self { bytes: [0; 15], len: 0 };
-        for digit in [number / 100 % 10, number / 10 % 10, number % 10] {
-            let syllable = SYLLABLES[digit as usize];
-            name.bytes[name.len..name.len + syllable.len()].copy_from_slice(syllable);
-            name.len += syllable.len();
-        }
-        name
+        Self([number / 100 % 10, number / 10 % 10, number % 10].map(|digit| SYLLABLES[digit as usize]).concat())
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.0
     }
 }
 
@@ -139,7 +130,7 @@ mod tests {
     fn names_are_of_syllables() {
         assert_eq!(LastName::new(371).bytes(), b"PRICALLYOUGHT");
         assert_eq!(LastName::new(0).bytes(), b"BARBARBAR");
-        assert!((0..1000).all(|n| LastName::new(n).len <= 15));
+        assert!((0..1000).all(|n| LastName::new(n).bytes().len() <= 15));
         let delta = C_LAST_RUN - C_LAST_LOAD;
         assert!((65..=119).contains(&delta) && delta != 96 && delta != 112);
     }

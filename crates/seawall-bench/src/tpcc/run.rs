@@ -15,12 +15,11 @@ use super::{Scale, Shape, TABLES};
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load, named};
 use crate::run::cell::{Open, Ran, RunError, machine};
-use crate::run::charge::charge;
 use crate::run::data_dir::{DataDir, Marker};
 use crate::run::drive::{Limit, Spec, drive};
+use crate::run::load::charge;
 use crate::run::{Cell, RunConfig};
 use crate::store::Store;
-use parking_lot::Mutex;
 use seawall_lab::run::Progress;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -115,11 +114,10 @@ impl TpccRun {
         progress.begin("reading all once", TABLES.len() as u64);
         read_all(&*store, progress)?;
         let machine = machine(data_dir.dir());
-        let (total, steady) = (Mutex::new(Stats::default()), store.steady());
+        let steady = store.steady();
         let spec = self.config.spec(threads, &*steady, stop);
-        let mut driven = drive(&spec, &mut observer, progress, "tpcc", |thread| {
-            Client::new(&*store, shape, thread as u16, seed, &total)
-        });
+        let mut driven =
+            drive(&spec, &mut observer, progress, "tpcc", |thread| Client::new(&*store, shape, thread as u16, seed));
         ran.error = driven.error.take();
         ran.interrupted = driven.interrupted;
         let whole = ran.error.is_none() && !ran.interrupted;
@@ -132,7 +130,7 @@ impl TpccRun {
                 Err(error) => ran.error = Some(error),
             }
         }
-        self.describe(&mut result, &total.into_inner(), checked.as_ref());
+        self.describe(&mut result, &Stats::of(&driven), checked.as_ref());
         result.extra.extend(named(charged.into_iter().flatten()));
         ran.result = Some(result);
         drop(steady);
@@ -145,10 +143,9 @@ impl TpccRun {
     fn describe(&self, result: &mut CellResult, stats: &Stats, checked: Option<&Checked>) {
         let minutes = result.measured.duration_s / 60.0;
         let per_minute = |ops: u64| if minutes > 0.0 { ops as f64 / minutes } else { 0.0 };
-        let transactions = Kind::ALL.iter().zip(&stats.kinds).map(|(kind, of_kind)| {
-            let latencies = &of_kind.latencies;
+        let transactions = Kind::ALL.iter().zip(&stats.kinds).map(|(kind, latencies)| {
             let figures = json!({
-                "ops": of_kind.ops,
+                "ops": latencies.ops,
                 "p50_us": latencies.quantile_us(0.5),
                 "p95_us": latencies.quantile_us(0.95),
                 "p99_us": latencies.quantile_us(0.99),

@@ -5,191 +5,125 @@
 //! 2. A transaction that adds an order adds its entry to `ORDER_CUSTOMER` too; customers are never added or
 //!    renamed.
 
-use super::layout::{Field, Key};
+use super::layout::{Column, Field, Key};
 
-/// Names of the tables, in the order of their numbers.
-pub const TABLES: [&str; 11] = [
-    "warehouse",
-    "district",
-    "customer",
-    "history",
-    "new_order",
-    "orders",
-    "order_line",
-    "item",
-    "stock",
-    "customer_name",
-    "order_customer",
-];
+/// Declares tables: the number, the name, and of those with values the fixed columns of a row in their order and the
+/// name of the place behind them.
+macro_rules! tables {
+    ($($(#[$doc:meta])* $number:ident = $n:literal, $table:ident $({ $($columns:tt)* } $end:ident)?;)*) => {
+        /// Names of the tables, in the order of their numbers.
+        pub const TABLES: [&str; 11] = [$(stringify!($table)),*];
 
-pub(super) const WAREHOUSE: usize = 0;
-pub(super) const DISTRICT: usize = 1;
-pub(super) const CUSTOMER: usize = 2;
-pub(super) const HISTORY: usize = 3;
-pub(super) const NEW_ORDER: usize = 4;
-pub(super) const ORDERS: usize = 5;
-pub(super) const ORDER_LINE: usize = 6;
-pub(super) const ITEM: usize = 7;
-pub(super) const STOCK: usize = 8;
-/// Customers by last, then first name. Keys only, no values.
-pub(super) const CUSTOMER_NAME: usize = 9;
-/// Orders by customer. Keys only, no values.
-pub(super) const ORDER_CUSTOMER: usize = 10;
+        $(
+            $(#[$doc])*
+            pub(super) const $number: usize = $n;
+            $(pub(super) mod $table {
+                use super::*;
+                places!(0, $end: $($columns)*);
+                row!($end: $($columns)*);
+            })?
+        )*
+    };
+}
+
+/// The place of each column, one behind the other from `$at` on.
+macro_rules! places {
+    ($at:expr, $end:ident:) => {
+        pub(in crate::tpcc) const $end: usize = $at;
+    };
+    ($at:expr, $end:ident: $column:ident: $type:ty, $($rest:tt)*) => {
+        pub(in crate::tpcc) const $column: Field<$type> = Field::at($at);
+        places!($column.end(), $end: $($rest)*);
+    };
+}
+
+/// The values of all columns of a new row.
+macro_rules! row {
+    ($end:ident: $($column:ident: $type:ty,)*) => {
+        #[expect(non_snake_case, reason = "the specification's names")]
+        pub(in crate::tpcc) struct Row {
+            $(pub(in crate::tpcc) $column: $type,)*
+        }
+
+        impl Row {
+            pub(in crate::tpcc) fn bytes(self) -> [u8; $end] {
+                let mut row = [0; $end];
+                $(row[$column.place()].copy_from_slice(self.$column.bytes().as_ref());)*
+                row
+            }
+        }
+    };
+}
+
+tables! {
+    /// Fixed columns, then name, street 1, street 2, city.
+    WAREHOUSE = 0, warehouse { YTD: i64, TAX: u16, STATE: [u8; 2], ZIP: [u8; 9], } NAME;
+    /// Fixed columns, then name, street 1, street 2, city.
+    DISTRICT = 1, district { YTD: i64, NEXT_O_ID: u32, TAX: u16, STATE: [u8; 2], ZIP: [u8; 9], } NAME;
+    /// Fixed columns, then first name, last name, street 1, street 2, city; the rest is the data.
+    CUSTOMER = 2, customer {
+        BALANCE: i64, YTD_PAYMENT: i64, CREDIT_LIM: i64, SINCE: u64, PAYMENT_CNT: u32, DELIVERY_CNT: u32,
+        DISCOUNT: u16, CREDIT: [u8; 2], MIDDLE: [u8; 2], STATE: [u8; 2], ZIP: [u8; 9], PHONE: [u8; 16],
+    } FIRST;
+    /// Fixed columns; the rest is the data. The warehouse of the payment is in the key.
+    HISTORY = 3, history { AMOUNT: u32, DATE: u64, C_ID: u32, C_W_ID: u16, C_D_ID: u8, D_ID: u8, } DATA;
+    /// Keys only, no values.
+    NEW_ORDER = 4, new_order;
+    /// The carrier 0 is null.
+    ORDERS = 5, orders { ENTRY_D: u64, C_ID: u32, CARRIER_ID: u8, OL_CNT: u8, ALL_LOCAL: u8, } BYTES;
+    /// The time 0 of the delivery is null.
+    ORDER_LINE = 6, order_line {
+        DELIVERY_D: u64, I_ID: u32, AMOUNT: u32, SUPPLY_W_ID: u16, QUANTITY: u8, DIST_INFO: [u8; 24],
+    } BYTES;
+    /// Fixed columns, then the name; the rest is the data.
+    ITEM = 7, item { PRICE: u32, IM_ID: u32, } NAME;
+    /// Fixed columns, the last of which is ten times 24 characters for the districts; the rest is the data.
+    STOCK = 8, stock { QUANTITY: i16, YTD: u32, ORDER_CNT: u32, REMOTE_CNT: u32, DISTS: [u8; 240], } DATA;
+    /// Customers by last, then first name. Keys only, no values.
+    CUSTOMER_NAME = 9, customer_name;
+    /// Orders by customer. Keys only, no values.
+    ORDER_CUSTOMER = 10, order_customer;
+}
 
 /// Districts of a warehouse.
 pub(super) const DISTRICTS: u8 = 10;
+/// Texts of a customer before the data.
+pub(super) const CUSTOMER_TEXTS: usize = 5;
+pub(super) const CUSTOMER_DATA_BYTES_MAX: usize = 500;
 
-/// Fixed columns, then name, street 1, street 2, city.
-pub(super) mod warehouse {
-    use super::Field;
-    pub(in crate::tpcc) const YTD: Field<i64> = Field::at(0);
-    pub(in crate::tpcc) const TAX: Field<u16> = Field::at(YTD.end());
-    pub(in crate::tpcc) const STATE: Field<[u8; 2]> = Field::at(TAX.end());
-    pub(in crate::tpcc) const ZIP: Field<[u8; 9]> = Field::at(STATE.end());
-    pub(in crate::tpcc) const NAME: usize = ZIP.end();
+/// The text in a row of stock that an order line of this district (1 to 10) gets.
+pub(super) const fn dist_info(district: u8) -> Field<[u8; 24]> {
+    Field::at(stock::REMOTE_CNT.end() + 24 * (district as usize - 1))
 }
 
-/// Fixed columns, then name, street 1, street 2, city.
-pub(super) mod district {
-    use super::Field;
-    pub(in crate::tpcc) const YTD: Field<i64> = Field::at(0);
-    pub(in crate::tpcc) const NEXT_O_ID: Field<u32> = Field::at(YTD.end());
-    pub(in crate::tpcc) const TAX: Field<u16> = Field::at(NEXT_O_ID.end());
-    pub(in crate::tpcc) const STATE: Field<[u8; 2]> = Field::at(TAX.end());
-    pub(in crate::tpcc) const ZIP: Field<[u8; 9]> = Field::at(STATE.end());
-    pub(in crate::tpcc) const NAME: usize = ZIP.end();
-}
-
-/// Fixed columns, then first name, last name, street 1, street 2, city; the rest is the data.
-pub(super) mod customer {
-    use super::Field;
-    pub(in crate::tpcc) const BALANCE: Field<i64> = Field::at(0);
-    pub(in crate::tpcc) const YTD_PAYMENT: Field<i64> = Field::at(BALANCE.end());
-    pub(in crate::tpcc) const CREDIT_LIM: Field<i64> = Field::at(YTD_PAYMENT.end());
-    pub(in crate::tpcc) const SINCE: Field<u64> = Field::at(CREDIT_LIM.end());
-    pub(in crate::tpcc) const PAYMENT_CNT: Field<u32> = Field::at(SINCE.end());
-    pub(in crate::tpcc) const DELIVERY_CNT: Field<u32> = Field::at(PAYMENT_CNT.end());
-    pub(in crate::tpcc) const DISCOUNT: Field<u16> = Field::at(DELIVERY_CNT.end());
-    pub(in crate::tpcc) const CREDIT: Field<[u8; 2]> = Field::at(DISCOUNT.end());
-    pub(in crate::tpcc) const MIDDLE: Field<[u8; 2]> = Field::at(CREDIT.end());
-    pub(in crate::tpcc) const STATE: Field<[u8; 2]> = Field::at(MIDDLE.end());
-    pub(in crate::tpcc) const ZIP: Field<[u8; 9]> = Field::at(STATE.end());
-    pub(in crate::tpcc) const PHONE: Field<[u8; 16]> = Field::at(ZIP.end());
-    pub(in crate::tpcc) const FIRST: usize = PHONE.end();
-    /// Texts before the data.
-    pub(in crate::tpcc) const TEXTS: usize = 5;
-    pub(in crate::tpcc) const DATA_BYTES_MAX: usize = 500;
-}
-
-/// Fixed columns; the rest is the data. The warehouse of the payment is in the key.
-pub(super) mod history {
-    use super::Field;
-    pub(in crate::tpcc) const AMOUNT: Field<u32> = Field::at(0);
-    pub(in crate::tpcc) const DATE: Field<u64> = Field::at(AMOUNT.end());
-    pub(in crate::tpcc) const C_ID: Field<u32> = Field::at(DATE.end());
-    pub(in crate::tpcc) const C_W_ID: Field<u16> = Field::at(C_ID.end());
-    pub(in crate::tpcc) const C_D_ID: Field<u8> = Field::at(C_W_ID.end());
-    pub(in crate::tpcc) const D_ID: Field<u8> = Field::at(C_D_ID.end());
-    pub(in crate::tpcc) const DATA: usize = D_ID.end();
-}
-
-pub(super) mod orders {
-    use super::Field;
-    pub(in crate::tpcc) const ENTRY_D: Field<u64> = Field::at(0);
-    pub(in crate::tpcc) const C_ID: Field<u32> = Field::at(ENTRY_D.end());
-    /// 0 is null.
-    pub(in crate::tpcc) const CARRIER_ID: Field<u8> = Field::at(C_ID.end());
-    pub(in crate::tpcc) const OL_CNT: Field<u8> = Field::at(CARRIER_ID.end());
-    pub(in crate::tpcc) const ALL_LOCAL: Field<u8> = Field::at(OL_CNT.end());
-    pub(in crate::tpcc) const BYTES: usize = ALL_LOCAL.end();
-}
-
-pub(super) mod order_line {
-    use super::Field;
-    /// 0 is null.
-    pub(in crate::tpcc) const DELIVERY_D: Field<u64> = Field::at(0);
-    pub(in crate::tpcc) const I_ID: Field<u32> = Field::at(DELIVERY_D.end());
-    pub(in crate::tpcc) const AMOUNT: Field<u32> = Field::at(I_ID.end());
-    pub(in crate::tpcc) const SUPPLY_W_ID: Field<u16> = Field::at(AMOUNT.end());
-    pub(in crate::tpcc) const QUANTITY: Field<u8> = Field::at(SUPPLY_W_ID.end());
-    pub(in crate::tpcc) const DIST_INFO: Field<[u8; 24]> = Field::at(QUANTITY.end());
-    pub(in crate::tpcc) const BYTES: usize = DIST_INFO.end();
-}
-
-/// Fixed columns, then the name; the rest is the data.
-pub(super) mod item {
-    use super::Field;
-    pub(in crate::tpcc) const PRICE: Field<u32> = Field::at(0);
-    pub(in crate::tpcc) const IM_ID: Field<u32> = Field::at(PRICE.end());
-    pub(in crate::tpcc) const NAME: usize = IM_ID.end();
-}
-
-/// Fixed columns, then ten times 24 characters for the districts; the rest is the data.
-pub(super) mod stock {
-    use super::Field;
-    pub(in crate::tpcc) const QUANTITY: Field<i16> = Field::at(0);
-    pub(in crate::tpcc) const YTD: Field<u32> = Field::at(QUANTITY.end());
-    pub(in crate::tpcc) const ORDER_CNT: Field<u32> = Field::at(YTD.end());
-    pub(in crate::tpcc) const REMOTE_CNT: Field<u32> = Field::at(ORDER_CNT.end());
-    pub(in crate::tpcc) const DATA: usize = REMOTE_CNT.end() + 24 * super::DISTRICTS as usize;
-
-    /// The text that an order line of this district (1 to 10) gets.
-    pub(in crate::tpcc) const fn dist(district: u8) -> Field<[u8; 24]> {
-        Field::at(REMOTE_CNT.end() + 24 * (district as usize - 1))
-    }
+/// Declares keys: their columns in order.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident($($column:ident: $type:ty),*);)*) => {$(
+        $(#[$doc])*
+        pub(in crate::tpcc) fn $name($($column: $type),*) -> Key {
+            Key::new()$(.with($column))*
+        }
+    )*};
 }
 
 /// Keys, and the prefixes that bound scans.
 pub(super) mod key {
     use super::Key;
 
-    pub(in crate::tpcc) fn warehouse(w: u16) -> Key {
-        Key::new().u16(w)
-    }
-
-    pub(in crate::tpcc) fn district(w: u16, d: u8) -> Key {
-        warehouse(w).u8(d)
-    }
-
-    pub(in crate::tpcc) fn customer(w: u16, d: u8, c: u32) -> Key {
-        district(w, d).u32(c)
-    }
-
-    pub(in crate::tpcc) fn customers_named(w: u16, d: u8, last: &[u8]) -> Key {
-        district(w, d).text(last)
-    }
-
-    pub(in crate::tpcc) fn customer_name(w: u16, d: u8, last: &[u8], first: &[u8], c: u32) -> Key {
-        customers_named(w, d, last).text(first).u32(c)
-    }
-
-    /// A pair of `stamp` and `thread` is used once: rows of the history have no key of their own.
-    pub(in crate::tpcc) fn history(w: u16, stamp: u64, thread: u16) -> Key {
-        warehouse(w).u64(stamp).u16(thread)
-    }
-
-    /// The key of an order and of a new-order.
-    pub(in crate::tpcc) fn order(w: u16, d: u8, o: u32) -> Key {
-        district(w, d).u32(o)
-    }
-
-    pub(in crate::tpcc) fn order_line(w: u16, d: u8, o: u32, line: u8) -> Key {
-        order(w, d, o).u8(line)
-    }
-
-    pub(in crate::tpcc) fn orders_of(w: u16, d: u8, c: u32) -> Key {
-        district(w, d).u32(c)
-    }
-
-    pub(in crate::tpcc) fn order_customer(w: u16, d: u8, c: u32, o: u32) -> Key {
-        orders_of(w, d, c).u32(o)
-    }
-
-    pub(in crate::tpcc) fn item(i: u32) -> Key {
-        Key::new().u32(i)
-    }
-
-    pub(in crate::tpcc) fn stock(w: u16, i: u32) -> Key {
-        warehouse(w).u32(i)
+    keys! {
+        warehouse(w: u16);
+        district(w: u16, d: u8);
+        customer(w: u16, d: u8, c: u32);
+        customers_named(w: u16, d: u8, last: &[u8]);
+        customer_name(w: u16, d: u8, last: &[u8], first: &[u8], c: u32);
+        /// A pair of `stamp` and `thread` is used once: rows of the history have no key of their own.
+        history(w: u16, stamp: u64, thread: u16);
+        /// The key of an order and of a new-order.
+        order(w: u16, d: u8, o: u32);
+        order_line(w: u16, d: u8, o: u32, line: u8);
+        orders_of(w: u16, d: u8, c: u32);
+        order_customer(w: u16, d: u8, c: u32, o: u32);
+        item(i: u32);
+        stock(w: u16, i: u32);
     }
 }

@@ -13,7 +13,6 @@ use crate::observe::Observer;
 use crate::run::{Driven, Limit, Spec, drive};
 use crate::store::{Durability, Settings, Store};
 use crate::stores::Seawall;
-use parking_lot::Mutex;
 use seawall_lab::run::Silent;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -44,13 +43,14 @@ fn loaded(dir: &std::path::Path, shape: Shape) -> Seawall {
 }
 
 fn worked(dir: &std::path::Path, store: &dyn Store, shape: Shape, ops: u64) -> (Driven, Stats) {
-    let (total, stop) = (Mutex::default(), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
     let spec = Spec::new(4, Limit::Ops(ops), &stop);
     let driven = drive(&spec, &mut Observer::new(dir), &mut Silent, "working", |thread| {
-        Client::new(store, shape, thread as u16, 9, &total)
+        Client::new(store, shape, thread as u16, 9)
     });
     assert!(driven.error.is_none(), "{:?}", driven.error);
-    (driven, total.into_inner())
+    let stats = Stats::of(&driven);
+    (driven, stats)
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn every_condition_holds_after_concurrent_work_and_a_restart() {
             let (driven, stats) = worked(dir.path(), &store, shape, 1200);
             let done = stats.kinds.each_ref().map(|kind| kind.ops);
             assert_eq!((driven.ops, done), (1200, [540, 516, 48, 48, 48]));
-            assert_eq!(stats.kinds[0].latencies.count(), 540);
+            assert_eq!(stats.kinds[0].count(), 540);
             assert!(stats.rolled_back > 0 && stats.rolled_back < 30, "{}", stats.rolled_back);
             assert_eq!(check(&store, shape, 2).unwrap(), Checked::default());
             Box::new(store).close().unwrap();
@@ -137,7 +137,7 @@ fn what_does_not_hold_is_named() {
     for (table, found) in [CUSTOMER_NAME, ORDER_CUSTOMER].into_iter().zip(&mut first) {
         let mut tx = session.begin().unwrap();
         tx.scan(table, &[], &[255], false, &mut |bytes, _| {
-            *found = Some(bytes.iter().fold(Key::new(), |key, byte| key.u8(*byte)));
+            *found = Some(bytes.iter().fold(Key::new(), |key, byte| key.with(*byte)));
             false
         })
         .unwrap();
