@@ -197,7 +197,7 @@ fn a_cell_becomes_a_command() {
         assert!(command(&theirs).contains(part), "{part} in {}", command(&theirs));
     }
     assert!(!command(&theirs).contains("--steady"), "charged on slow disks");
-    assert!(command(&goal_named("commit-16/rocksdb").ours.cell).contains("--duration 40s --warm-up 2s --steady"));
+    assert!(command(&goal_named("commit-16/rocksdb").ours.cell).contains("--duration 20s --warm-up 2s --steady"));
     let load = goal_named("load-random/lmdb").ours.cell;
     assert!(load.prepare.is_empty() && !command(&load).contains("--reuse"));
     assert!(command(&load).contains("--memory-limit 208M"));
