@@ -163,9 +163,35 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   /* A smaller number than the next one is for the copy, which finds the largest that is there. */
   if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* create() refuses an index whose entries are too long. */
   for (uint index : added_indexes(altered, info))
-    if (!can_be_built(altered->key_info + index)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (!can_be_built(altered->key_info + index) || entry_bytes(altered, index) > seawall_key_bytes_max(db.get()))
+      return HA_ALTER_INPLACE_NOT_SUPPORTED;
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
+}
+
+/* Waits for prepared transactions that no connection has: the server's lock excludes all others. In short waits, so that
+   KILL and lock_wait_timeout end it; a lock that outlives it would keep the build of an index from ending. */
+int ha_seawall::wait_for_prepared() {
+  THD *thd = ha_thd();
+  const ulong SLICE_MS = 100, OWN_LIMIT_S = 50;
+  if (table->s->tmp_table != NO_TMP_TABLE) return 0;
+  ulonglong limit_ms = 1000ULL * std::min<ulong>(thd->variables.lock_wait_timeout, OWN_LIMIT_S);
+  for (ulonglong waited_ms = 0;; waited_ms += SLICE_MS) {
+    Tx own;
+    seawall_tx_options options{};
+    options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
+    options.wait = SEAWALL_WAIT_MODE_FOR;
+    options.wait_ms = SLICE_MS;
+    seawall_status status = seawall_begin(db.get(), &options, own.out());
+    if (status == SEAWALL_STATUS_OK) status = seawall_lock_tree(own.get(), rows());
+    if (status == SEAWALL_STATUS_OK) return 0;
+    if (status != SEAWALL_STATUS_LOCK_TIMEOUT || waited_ms >= limit_ms) return failed(status);
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) {
+      thd->send_kill_message();
+      return HA_ERR_ABORTED_BY_USER;
+    }
+  }
 }
 
 bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
@@ -184,6 +210,11 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
     alter->changes.renamed.emplace_back(names.old_key->name.str, names.new_key->name.str);
   std::vector<std::string> names;
   for (uint index : added_indexes(altered, info)) names.push_back(altered->key_info[index].name.str);
+  if (!names.empty() || info->index_drop_count)
+    if (int error = wait_for_prepared()) {
+      print_error(error, MYF(0));
+      return true;
+    }
   if (names.empty()) return false;
   if (int error = failed(announce_indexes(names, &alter->changes))) {
     print_error(error, MYF(0));
@@ -284,15 +315,28 @@ static size_t prefix_of(void *context, seawall_slice key, uint32_t parts) {
 }
 
 /* Reads the table's statistics, and samples them if there are none, or `again`. */
+/* Whether so many rows have changed since they were sampled that they are sampled again. */
+static bool are_old(const Share *share) {
+  uint64_t rows = share->statistics ? (uint64_t)share->statistics->rows : 0;
+  return share->changes.load(std::memory_order_relaxed) - share->sampled_at > std::max<uint64_t>(1000, rows / 2);
+}
+
+bool ha_seawall::are_statistics_old() {
+  std::lock_guard<std::mutex> guard(m_share->statistics_mutex);
+  return m_share->statistics && are_old(m_share);
+}
+
 int ha_seawall::read_statistics(bool again, std::shared_ptr<const Statistics> *known) {
   const size_t LEAVES = 20;
   std::lock_guard<std::mutex> guard(m_share->statistics_mutex);
-  if (m_share->statistics && !again) {
+  bool old = m_share->statistics && are_old(m_share);
+  if (m_share->statistics && !again && !old) {
     *known = m_share->statistics;
     return 0;
   }
+  uint64_t changes = m_share->changes.load(std::memory_order_relaxed);
   auto statistics = std::make_shared<Statistics>();
-  seawall_status status = again ? SEAWALL_STATUS_NOT_FOUND : seawall::read_statistics(m_share->number, statistics.get());
+  seawall_status status = again || old ? SEAWALL_STATUS_NOT_FOUND : seawall::read_statistics(m_share->number, statistics.get());
   if (status == SEAWALL_STATUS_NOT_FOUND) {
     status = SEAWALL_STATUS_OK;
     for (uint at = 0; status == SEAWALL_STATUS_OK && at < table->s->keys; at++) {
@@ -302,11 +346,15 @@ int ha_seawall::read_statistics(bool again, std::shared_ptr<const Statistics> *k
       statistics->indexes.push_back(std::move(index));
     }
     /* Those of a small table change with every row. */
-    if (status == SEAWALL_STATUS_OK && (again || statistics->rows > 10000))
+    if (status == SEAWALL_STATUS_OK && (again || statistics->rows > 10000)) {
       status = write_statistics(m_share->number, *statistics);
+      /* They serve this server without. */
+      if (!again) status = SEAWALL_STATUS_OK;
+    }
   }
   if (status != SEAWALL_STATUS_OK) return failed(status);
   *known = m_share->statistics = statistics;
+  m_share->sampled_at = changes;
   return 0;
 }
 
@@ -349,7 +397,9 @@ int ha_seawall::optimize(THD *thd, HA_CHECK_OPT *) {
 
 int ha_seawall::analyze(THD *, HA_CHECK_OPT *) {
   std::shared_ptr<const Statistics> statistics;
-  return read_statistics(true, &statistics) ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+  if (read_statistics(true, &statistics)) return HA_ADMIN_FAILED;
+  info(HA_STATUS_CONST);
+  return HA_ADMIN_OK;
 }
 
 // --- CHECK TABLE -----------------------------------------------------------------------------------------

@@ -420,7 +420,8 @@ bool Row_codec::init(TABLE *table, const Layouts &layouts) {
   std::map<uint32_t, Field *> fields;
   size_t at = 0;
   for (Field **f = table->field; *f; f++) {
-    if (!(*f)->stored_in_db() || at == layouts.all.back().size()) continue;
+    if (!(*f)->stored_in_db()) continue;
+    if (at == layouts.all.back().size()) return false;
     uint32_t number = layouts.all.back()[at++];
     fields[number] = *f;
     if (may_be_apart(*f)) m_long.push_back({static_cast<Field_blob *>(*f), number, is_indexed(table, *f)});

@@ -457,7 +457,7 @@ seawall_status abandon_indexes(uint64_t table, const Changes &changes) {
 
 ulong Statistics::rows_per_value(const char *name, uint part) const {
   for (const Index &index : indexes)
-    if (index.name == name && part < index.distinct.size())
+    if (rows > 0 && index.name == name && part < index.distinct.size())
       return (ulong)std::max(1.0, rows / std::max(1.0, index.distinct[part]));
   return 0;
 }

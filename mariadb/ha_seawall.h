@@ -40,6 +40,7 @@ public:
   std::atomic<int64_t> grown{0}; /* rows inserted less rows deleted, rolled back ones too */
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
+  uint64_t sampled_at = 0;                      /* of `changes` */
 };
 
 /* What a multi-range read has read ahead (multi_range.cc). */
@@ -189,6 +190,7 @@ private:
   void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
   bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
   seawall::Share::Size size_of_table();
+  bool are_statistics_old();
   int read_statistics(bool again, std::shared_ptr<const seawall::Statistics> *known);
   bool keeps_entries(TABLE *altered) const;
   bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
@@ -211,6 +213,7 @@ private:
   bool can_copy() const;
   int begin_copy();
   int lock_original();
+  int wait_for_prepared();
   int finish_copy();
   void abandon_copy();
   int build_sorted_indexes();

@@ -241,7 +241,8 @@ int ha_seawall::read_row(seawall_tx *tx, uchar *record, seawall_slice value) {
     from = (const uchar *)m_blobs.data();
   }
   /* A statement that changes rows, and the server's computed columns, need all of them. */
-  const MY_BITMAP *wanted = m_lock == SEAWALL_LOCK_EXCLUSIVE || table->vfield ? nullptr : table->read_set;
+  bool all = m_lock == SEAWALL_LOCK_EXCLUSIVE || m_own || table->vfield;
+  const MY_BITMAP *wanted = all ? nullptr : table->read_set;
   if (m_row.decode(from, value.len, record, wanted)) return m_row.long_columns().empty() ? 0 : read_long_columns(tx, record);
   m_error = "a row does not have the columns of its table: CHECK TABLE, and restore from a backup";
   return HA_ERR_CRASHED;

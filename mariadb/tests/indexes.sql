@@ -85,3 +85,16 @@ alter table nopk add unique (v);
 insert into nopk values (1, 1);
 check table nopk;
 select count(*), sum(v) from nopk;
+
+-- Statistics steer joins without SHOW INDEX; those of a table that was empty are made again.
+create table one (id int primary key);
+insert into one select seq from seq_1_to_1000;
+create table many (id int primary key, k int, l int, key (k), key (l));
+select count(*) from many;
+insert into many select seq, seq % 3, seq from seq_1_to_50000;
+analyze table one, many;
+select if(cardinality < 10, 'few', if(cardinality > 40000, 'each', cardinality)) from information_schema.statistics where table_schema = database() and table_name = 'many' order by index_name;
+create table later (id int primary key, k int, key (k));
+insert into later select seq, seq % 2 from seq_1_to_50000;
+select count(*) from later where k = 1;
+select if(cardinality < 10, 'few', cardinality) from information_schema.statistics where table_schema = database() and table_name = 'later' and index_name = 'k';

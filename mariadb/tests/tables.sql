@@ -64,3 +64,11 @@ select count(*) from i;
 truncate copy;
 select count(*) from copy;
 drop table if exists copy, nothing_there;
+
+-- A sequence is set to what it was before it was used.
+create sequence again;
+select nextval(again);
+insert into again values (1, 1, 9223372036854775806, 1, 1, 1000, 0, 0);
+select next_not_cached_value from again;
+flush tables;
+select nextval(again);
