@@ -75,18 +75,24 @@ pub unsafe extern "C" fn seawall_sample(
         let prefix = prefix.ok_or_else(|| usage("seawall_sample without a function"))?;
         // Of neighbours in a leaf, those that differ: a value that fills many leaves is not counted in each.
         let mut changes = vec![1.0; parts as usize];
+        // Those that were seen, at least: few values seldom change inside a leaf. And the last key that was seen.
+        let (mut seen, mut last) = (vec![0; parts as usize], None::<Vec<u8>>);
         let sample = db.0.sample_leaves(&tree.0, leaves, |leaf| {
-            for (parts, changes) in (1..).zip(&mut changes) {
+            for (parts, (changes, seen)) in (1..).zip(changes.iter_mut().zip(&mut seen)) {
                 // SAFETY: as the function requires.
-                let here = leaf.distinct(|key| unsafe { prefix(context, Slice::of(key), parts) });
+                let len = |key: &[u8]| unsafe { prefix(context, Slice::of(key), parts) }.min(key.len());
+                let here = leaf.distinct(len);
                 *changes += leaf.weight() * here.saturating_sub(1) as f64;
+                let again = last.as_ref().zip(leaf.keys().first()).is_some_and(|(a, b)| a[..len(a)] == b[..len(b)]);
+                *seen += here - usize::from(again);
             }
+            last = leaf.keys().last().cloned().or(last.take());
         })?;
         // SAFETY: as the function requires.
         unsafe { store(rows, sample.rows) };
-        for (at, changes) in changes.iter().enumerate() {
+        for (at, (changes, seen)) in changes.iter().zip(seen).enumerate() {
             // SAFETY: there is room for `parts` of them.
-            unsafe { store(distinct.wrapping_add(at), changes.min(sample.rows)) };
+            unsafe { store(distinct.wrapping_add(at), changes.max(seen as f64).min(sample.rows)) };
         }
         Ok(Status::Ok)
     })
