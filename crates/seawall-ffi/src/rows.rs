@@ -183,8 +183,8 @@ pub unsafe extern "C" fn seawall_unlock_row(
     unsafe { with(tx, unlock) }
 }
 
-/// As `seawall_unlock_row`, at serializable too: for a row that stands for something else, and whose value the transaction
-/// does not use.
+/// As `seawall_unlock_row`, at serializable too: for a row that stands for something else, and whose value the
+/// transaction does not use.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` is readable.

@@ -1,7 +1,8 @@
 //! The lab: measures a disk as six classic publications did, explains the results, and writes recommended
 //! settings.
 //!
-//! - [`experiment`] holds a Rust file for each experiment (cells, verdicts, evidence) and a TOML file (publication, words).
+//! - [`experiment`] holds a Rust file for each experiment (cells, verdicts, evidence) and a TOML file (publication,
+//!   words).
 //! - [`run`] measures cells ([`cell`], [`plan`]) and returns [`results::Results`], which is what
 //!   `results.json` holds.
 //! - Cells of the engine need an implementation of [`run::Engine`], passed to [`run::Lab::run_with`]:

@@ -398,7 +398,8 @@ fn a_queue_loses_nothing_and_gives_nothing_twice() {
     }
 }
 
-/// A cursor stands before dead rows while compaction moves its leaf: its copy says nothing of the leaf that is there now.
+/// A cursor stands before dead rows while compaction moves its leaf: its copy says nothing of the leaf that is there
+/// now.
 #[test]
 fn a_moved_leaf_is_not_taken_for_the_copy_of_a_cursor() {
     const ROWS: u32 = 6_000;
@@ -443,8 +444,8 @@ fn a_moved_leaf_is_not_taken_for_the_copy_of_a_cursor() {
     }
 }
 
-/// A transaction at read committed has several views: what one of them finds dead beside the transaction's own deletions
-/// can be alive in an older one.
+/// A transaction at read committed has several views: what one of them finds dead beside the transaction's own
+/// deletions can be alive in an older one.
 #[test]
 fn dead_rows_beside_ones_own_are_not_passed_over_by_an_older_view() {
     let db = unpurged();

@@ -159,3 +159,17 @@ fn every_source_file_that_a_page_names_exists() {
     }
     assert!(seen > 100, "{seen} paths");
 }
+
+/// rustfmt does not break comments. Tables, diagrams and code in them are as wide as they are.
+#[test]
+fn comments_are_as_wide_as_code() {
+    for path in files(&["rs"]) {
+        let mut in_block = false;
+        for (line, at) in fs::read_to_string(&path).unwrap().lines().zip(1..) {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            in_block ^= comment.trim_start_matches(['/', '!', ' ']).starts_with("```");
+            let wide = line.chars().count() > 120 && !in_block && !line.contains("| ");
+            assert!(!wide, "{}:{at}: a comment of more than 120 columns: {line}", path.display());
+        }
+    }
+}

@@ -130,9 +130,9 @@ impl Transaction {
         Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
-    /// As [`Transaction::unlock_row`], at [`Isolation::Serializable`](crate::Isolation::Serializable) too: for a row that
-    /// stands for something else, such as a counter outside the transaction, and whose value the transaction does not
-    /// use.
+    /// As [`Transaction::unlock_row`], at [`Isolation::Serializable`](crate::Isolation::Serializable) too: for a row
+    /// that stands for something else, such as a counter outside the transaction, and whose value the transaction does
+    /// not use.
     ///
     /// # Errors
     /// As [`Transaction::unlock_row`].

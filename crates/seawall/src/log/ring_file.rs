@@ -23,9 +23,9 @@
 //! 6. Each opening makes a file of its own under a name that no file has, before it points there, and fills it after
 //!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is
 //!    mapped.
-//! 7. Behind the ring the file has a page with [`Log::written`](super::Log::written) ([`MARK_BYTES`]). Segments that end
-//!    before it, but for an entry across that position, have lost what they had: they were put back from an older copy,
-//!    or the power was cut. The ring is not theirs then, and nothing is taken from it.
+//! 7. Behind the ring the file has a page with [`Log::written`](super::Log::written) ([`MARK_BYTES`]). Segments that
+//!    end before it, but for an entry across that position, have lost what they had: they were put back from an older
+//!    copy, or the power was cut. The ring is not theirs then, and nothing is taken from it.
 //! 8. A file that was removed while it is mapped ends with the process: from then on commits at `Written` wait for a
 //!    write ([`RingFile::look`]).
 
