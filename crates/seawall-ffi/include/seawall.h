@@ -834,8 +834,8 @@ seawall_status seawall_unlock_row(seawall_tx *tx,
                                   seawall_slice key,
                                   bool *unlocked);
 
-// As `seawall_unlock_row`, at serializable too: for a row that stands for something else, and whose value the transaction
-// does not use.
+// As `seawall_unlock_row`, at serializable too: for a row that stands for something else, and whose value the
+// transaction does not use.
 //
 // # Safety
 // `tx` and `tree` are handles; `key` is readable.
