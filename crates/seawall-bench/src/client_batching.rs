@@ -147,8 +147,10 @@ impl Session for Work<'_> {
             state.waiting.push_back(((key.to_vec(), value.to_vec()), tell));
             !std::mem::replace(&mut state.led, true)
         };
-        if !leads && let Ok(Turn::Done(outcome)) = own.recv() {
-            return outcome;
+        if !leads {
+            if let Ok(Turn::Done(outcome)) = own.recv() {
+                return outcome;
+            }
         }
         self.lead(&own)
     }

@@ -166,7 +166,7 @@ fn check_warehouse(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &Payments, check
         read.check(shape, &name, district::NEXT_O_ID.get(&found)?, checked);
         read.check_customers(|c| place(shape, w, d, c).map(|place| &paid.by_customer[place]), &name, checked);
     }
-    let name = format_args!("warehouse {w}");
+    let name = &format!("warehouse {w}");
     checked.equal("3.3.2.1", name, [("W_YTD", ytd), ("the sum of all D_YTD", of_districts)]);
     checked.equal("3.3.2.8", name, [("W_YTD", ytd), ("the sum of its history's amounts", taken.iter().sum())]);
     Ok(())
@@ -283,7 +283,7 @@ impl District {
 
     fn check_order(&self, order: &Order, name: &str, checked: &mut Checked) {
         let (is_delivered, number) = (order.carrier != 0, order.number);
-        let name = format_args!("{name} order {number}");
+        let name = &format!("{name} order {number}");
         let is_new = self.new_orders.binary_search(&number).is_ok();
         checked.equal("3.3.2.5", name, [("O_CARRIER_ID null", !is_delivered), ("a new-order", is_new)]);
         checked.equal("3.3.2.6", name, [("O_OL_CNT", order.line_count.into()), ("the number of lines", order.lines)]);
@@ -308,7 +308,7 @@ impl District {
                 checked.violated("3.3.2.10", format!("{name}: has a customer {number}"));
                 continue;
             };
-            let name = format_args!("{name} customer {number}");
+            let name = &format!("{name} customer {number}");
             let delivered = delivered.get(&number).copied().unwrap_or(0);
             let owed = delivered - paid.load(Ordering::Relaxed);
             checked.equal("3.3.2.10", name, [("C_BALANCE", balance), ("delivered less paid by history", owed)]);
