@@ -134,9 +134,12 @@ impl Pool {
         let target = lsn.max(Lsn(checkpoint.0 + head.0.saturating_sub(checkpoint.0) / 8));
         let cleaned = self.clean_before(target, Cause::Checkpoint);
         // A page that cannot be read may stand in the way of more than was asked for, not of this.
-        if self.checkpoint()? < lsn {
+        let reached = self.checkpoint()?;
+        if reached < lsn {
             cleaned?;
-            // A mini-transaction older than that is about to publish; it waits for no other.
+        }
+        if reached < lsn || reached == checkpoint {
+            // Others have to publish, or to use the room that they have, first; they wait for no other.
             std::thread::yield_now();
         }
         Ok(())

@@ -161,11 +161,13 @@ impl OldRing {
             locked => locked?,
         }
         // A death while it was made can leave any length.
-        let len = (file.len() as usize).saturating_sub(MARK_BYTES);
+        let all = file.len() as usize;
+        // One of an earlier version has no mark: what it has is taken as it is.
+        let len = if all.is_power_of_two() { all } else { all.saturating_sub(MARK_BYTES) };
         if !len.is_power_of_two() || len < 4 * MTR_BYTES_MAX {
             return Ok(None);
         }
-        let mut bytes = vec![0; len + MARK_BYTES];
+        let mut bytes = vec![0; all];
         file.read_at(0, &mut bytes, Cause::Recovery).inspect_err(|_| {
             log::warn!(
                 "{} may have the only copy of commits at Written of the last flush_interval. If it stays unreadable, \

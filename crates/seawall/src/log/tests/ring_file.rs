@@ -270,6 +270,19 @@ fn files_put_back_from_an_older_copy_do_not_get_what_came_after_them() {
     assert_eq!(open(DIR), 30);
 }
 
+/// Of a process of an earlier version, which was killed.
+#[test]
+fn a_ring_without_a_mark_is_taken_up() {
+    let machine = machine(18);
+    let (process, log) = machine.create();
+    written(&log, 0..30);
+    process.crash_by(SimDisk::process_crash);
+    let file = machine.disk.open(RING.as_ref(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+    machine.disk.set_len(&file, machine.buffer_bytes as u64).unwrap();
+    drop(file);
+    assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 30);
+}
+
 /// A power cut right after an opening leaves no file that no opening knows.
 #[test]
 fn a_power_cut_leaves_no_ring_behind() {
