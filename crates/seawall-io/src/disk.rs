@@ -21,7 +21,8 @@ use std::fmt;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 /// A disk: a name space of files and positioned I/O on them.
 ///
@@ -732,6 +733,7 @@ pub struct Ticket {
 #[derive(Debug, Default)]
 struct Slot {
     done: AtomicBool,
+    at: OnceLock<Instant>,
     completion: Mutex<Option<Completion>>,
 }
 
@@ -752,6 +754,11 @@ impl Ticket {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.slot.done.load(Ordering::Acquire)
+    }
+
+    /// When this process learned that the request was done, which may be long before it is waited for.
+    pub(crate) fn done_at(&self) -> Option<Instant> {
+        self.slot.at.get().copied()
     }
 
     /// The completion, once, if the request is done.
@@ -780,6 +787,7 @@ pub struct Completer {
 impl Completer {
     /// Leaves the completion for the ticket.
     pub fn complete(self, completion: Completion) {
+        self.slot.at.get_or_init(Instant::now);
         *self.slot.completion.lock().unwrap_or_else(PoisonError::into_inner) = Some(completion);
         self.slot.done.store(true, Ordering::Release);
     }

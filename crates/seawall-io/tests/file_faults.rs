@@ -7,10 +7,10 @@ use common::skip::skipped;
 use common::{Call, FaultyDisk, Rng, Verdict, dir};
 use seawall_io::{
     AlignedBuf, Allocate, Barrier, Cause, Create, Disk as _, File, FileClass, FileOptions, FileRequest, FlushMethod,
-    IoErrorKind, Op,
+    IoErrorKind, IoStats, Op, OsDisk,
 };
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
 
@@ -30,6 +30,23 @@ fn block(byte: u8) -> AlignedBuf {
 fn write_async(file: &File, offset: u64) -> seawall_io::Pending {
     let request = FileRequest { write: true, offset, bufs: vec![block(9).into()], cause: Cause::Clean };
     file.submit(vec![request]).unwrap().remove(0)
+}
+
+#[test]
+fn a_latency_ends_with_the_operation_not_when_it_is_waited_for() {
+    let (dir, stats) = (dir(), Arc::new(IoStats::new()));
+    let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect).create(Create::IfMissing).stats(&stats);
+    let file = File::open(Arc::new(OsDisk::synchronous()), &dir.path().join("f"), options).unwrap();
+    let begun = Instant::now();
+    let pending = write_async(&file, 0);
+    assert!(pending.is_done());
+    let most = begun.elapsed();
+    std::thread::sleep(Duration::from_millis(20));
+    file.wait(pending).unwrap();
+    let snapshot = stats.snapshot();
+    let cell = snapshot.cells.iter().find(|cell| cell.cause == Cause::Clean && cell.op == Op::Write).unwrap();
+    let bucket = cell.latency.iter().find(|bucket| bucket.count() > 0).unwrap();
+    assert!(u128::from(bucket.start()) <= most.as_nanos(), "{} ns recorded, {most:?} passed", bucket.start());
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn refuses(db: &Database, tree: &Tree) {
     is_refused("check", db.check());
     is_refused("fragmentation", db.fragmentation(tree));
     is_refused("compact", db.compact(tree));
+    is_refused("shrink", db.shrink());
     is_refused("close", db.clone().close());
     assert_eq!((db.prepared(), db.tree_bytes(tree), db.stats().log.commits), (vec![], 0, 0));
     assert!(db.options().page_size() > 0 && !db.path().as_os_str().is_empty());

@@ -1,7 +1,9 @@
 //! Creating and opening a database, by several processes at once and with damage.
 
-use seawall::{Background, Database, Durability, Env, Error, Options, Task};
-use seawall_sim::{Process, SimDisk, SimOptions};
+use seawall::{Background, Database, Durability, Env, Error, FlushChoice, Options, Task};
+use seawall_io::{Create, Disk as _, FlushMethod, Op, OpenHow, WriteHow};
+use seawall_sim::{Fault, FaultKind, Process, SimDisk, SimOptions};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -123,6 +125,59 @@ fn a_commit_that_is_only_polled_is_done_soon() {
         assert!(commit.poll().transpose().unwrap().is_some(), "{level:?}: one poll is enough without other writers");
     }
     db.step_task(Task::Log).unwrap();
+}
+
+/// The marker of an interrupted creation may name a directory that is gone, or has become another database's.
+#[test]
+fn an_interrupted_creation_is_cleared_without_touching_another_database() {
+    let sim = SimDisk::new(SimOptions::default());
+    let process = Arc::new(Process::new(&sim));
+    let env = || Env {
+        disk: process.clone(),
+        clock: Arc::new(seawall_io::SystemClock::default()),
+        seed: 1,
+        background: Background::Steps,
+    };
+    let other = Database::open_in(env(), "/other", small()).unwrap();
+    let tree = other.create_tree("t").unwrap();
+    other.transact(|tx| tx.put(&tree, b"k", b"v")).unwrap();
+    other.close().unwrap();
+    for (made, named) in [("/first", "/other"), ("/second", "/gone")] {
+        let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+        let marker = process.open(&Path::new(made).join("creating"), how).unwrap();
+        process.write_at(&marker, 0, &[std::io::IoSlice::new(named.as_bytes())], WriteHow::default()).unwrap();
+        drop(marker);
+        Database::open_in(env(), made, small()).unwrap().close().unwrap();
+    }
+    let other = Database::open_in(env(), "/other", small()).unwrap();
+    let tree = other.open_tree("t").unwrap();
+    assert_eq!(other.begin().unwrap().get(&tree, b"k").unwrap().unwrap(), b"v");
+}
+
+/// The kernel writes a cached page while it may be changed again: no sector size makes that whole.
+#[test]
+fn pages_that_go_through_the_page_cache_are_written_twice() {
+    use seawall::TornPages::{Atomic, Auto, Doublewrite};
+    let buffered =
+        |torn| small().with_data_flush_method(FlushChoice::Method(FlushMethod::Fsync)).with_torn_page_protection(torn);
+    let open = |refuses_direct_io, options| {
+        let sim = SimDisk::new(SimOptions { physical_sector_bytes: 4096, ..SimOptions::default() });
+        if refuses_direct_io {
+            let einval = FaultKind::Errno(22);
+            sim.inject(Fault::new(einval).on(Op::Open).path("/db/data").once());
+        }
+        open_with(&Arc::new(Process::new(&sim)), options)
+    };
+    let refused = |opened: Result<Database, Error>| match opened {
+        Err(Error::InvalidOption { name, why, .. }) => {
+            assert!(name == "torn_page_protection" && why.contains("page cache"), "{name}: {why}");
+        }
+        opened => panic!("{opened:?}"),
+    };
+    assert_eq!(open(false, buffered(Auto)).unwrap().options().torn_page_protection(), Doublewrite);
+    refused(open(false, buffered(Atomic)));
+    // Where direct I/O was asked for and does not work.
+    refused(open(true, small().with_torn_page_protection(Auto)));
 }
 
 #[test]

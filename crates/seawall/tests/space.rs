@@ -194,6 +194,7 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
             }
             holds(&db, &trees, &models);
             db.shrink().unwrap();
+            assert!(sim.seen("/db/data").unwrap().len() < before, "{how:?} at {after}: cut, and not given back");
             holds(&db, &trees, &models);
             assert_eq!(db.check().unwrap(), [], "{how:?} at {after}, shrunk again");
             crashes += u32::from(died);

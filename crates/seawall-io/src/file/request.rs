@@ -133,7 +133,8 @@ impl File {
                     self.growth.fetch_add(1, Ordering::AcqRel);
                     self.growing.fetch_sub(1, Ordering::AcqRel);
                 }
-                self.stats.record(self.class, op, cause, started.elapsed(), bytes);
+                let done = ticket.done_at().unwrap_or_else(Instant::now);
+                self.stats.record(self.class, op, cause, done.saturating_duration_since(started), bytes);
                 Ok(completion.bufs)
             }
             Err(e) => {

@@ -17,7 +17,6 @@
 //! 4. The root goes last, by number, in a mini-transaction of the caller that also forgets the tree.
 //! 5. Long values that only undo records refer to are freed with those records.
 //! 6. A damaged tree is freed by what the space maps say, all of it except the root.
-//! 6. A damaged tree is freed by what the space maps say, all of it but the root.
 
 use super::node::Node;
 use super::overflow::{free_overflow_head, free_overflow_some};
@@ -109,7 +108,14 @@ impl Dismantling {
                 self.state = State::Freeing { values: space.may_own_more(self.tree.id, pages) };
                 return Ok(());
             };
-            let look = self.look(space, branch, false)?;
+            let look = match self.look(space, branch, false) {
+                Ok(look) => look,
+                Err(error) => {
+                    todo.push(branch);
+                    self.state = State::Counting { todo, pages };
+                    return Err(error);
+                }
+            };
             pages += look.children.len() as u64;
             if look.level > 1 {
                 space.pool().prefetch(&look.children);
@@ -175,7 +181,8 @@ impl Dismantling {
     fn free_values(&self, space: &Space, values: &[OverflowRef], budget: &mut usize) -> Result<bool> {
         let tree = self.tree.id;
         for value in values {
-            if space.owner(value.head)? != tree {
+            // Freed, and perhaps cut off since: the row's history was purged before.
+            if !space.is_owner(tree, value.head)? {
                 continue;
             }
             if !free_overflow_some(space, tree, value.head, budget)? {

@@ -6,6 +6,7 @@
 
 use super::Tree;
 use super::node::Node;
+use super::sample::still_in_file;
 use super::search::Toward;
 use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result, Stop};
@@ -30,7 +31,7 @@ impl Tree {
             let mut prefetcher = Prefetcher::of(missing.iter().copied());
             for branch in missing {
                 prefetcher.next_is_due(pool, usize::MAX);
-                drop(pool.load(branch)?);
+                drop(still_in_file(pool, branch, pool.load(branch))?);
                 prefetcher.came_to(branch);
             }
         }

@@ -19,7 +19,7 @@ use std::ops::Bound;
 /// What was read of a page that was named a moment ago; `None` if the end of the file was cut off with it meanwhile.
 pub(super) fn still_in_file<T>(pool: &Pool, page: PageId, read: Result<T>) -> Result<Option<T>> {
     match read {
-        Err(Error::Corrupt(_)) if page.0 >= pool.file_pages() => Ok(None),
+        Err(Error::Corrupt(_) | Error::Io(_)) if page.0 >= pool.file_pages() => Ok(None),
         read => read.map(Some),
     }
 }

@@ -5,9 +5,13 @@
 //! 2. A frame's descriptor is constructed before any thread learns the frame's number ([`Frames::grow`]), and
 //!    never dropped.
 //! 3. A free frame is on one list, a retired one on none, an owned one in one [`super::guard::Owned`].
+//! 4. A huge page is touched for the first time by one thread: each that faults in it has one of its own charged to
+//!    the memory cgroup until one is mapped. Beyond the pool's frames there are none: what retired frames gave back
+//!    would be filled again.
 #![allow(unsafe_code)]
 
 use super::frame::{Dirt, Frame, RETIRED};
+use crate::counted::Mutex;
 use crate::error::{Error, Result};
 #[cfg(miri)]
 use allocated::{advise, map, unmap};
@@ -21,6 +25,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// The pool size from which huge pages help: a pool of several.
 const HUGE_FROM_BYTES: usize = 64 << 20;
+const HUGE_BYTES: usize = 2 << 20;
 
 #[cfg(not(miri))]
 fn map(len: usize) -> rustix::io::Result<*mut c_void> {
@@ -117,6 +122,9 @@ pub(super) struct Frames {
     limit: AtomicU32,
     /// No frame from here on holds a page.
     span: AtomicU32,
+    /// The memory of frames below was touched (4).
+    touched: AtomicU32,
+    touching: Mutex<()>,
     /// Top of the free list: how often it changed (against ABA), and the frame + 1.
     free: AtomicU64,
     free_count: AtomicI64,
@@ -127,9 +135,7 @@ impl Frames {
     pub(super) fn reserve(page_bytes: usize, max: u32) -> Result<Self> {
         let option = "pool_size_max";
         let bytes = Mapping::reserve(page_bytes * max as usize, option)?;
-        if bytes.len >= HUGE_FROM_BYTES {
-            bytes.advise(0, bytes.len, Advice::LinuxHugepage);
-        }
+        let huge = bytes.len >= HUGE_FROM_BYTES;
         Ok(Self {
             bytes: Arc::new(bytes),
             known: Mapping::reserve(size_of::<Frame>() * max as usize, option)?,
@@ -139,6 +145,8 @@ impl Frames {
             made: AtomicU32::new(0),
             limit: AtomicU32::new(0),
             span: AtomicU32::new(0),
+            touched: AtomicU32::new(if huge { 0 } else { max }),
+            touching: Mutex::default(),
             free: AtomicU64::new(0),
             free_count: AtomicI64::new(0),
         })
@@ -213,6 +221,7 @@ impl Frames {
             unsafe { known.write(Frame::new()) };
         }
         self.made.fetch_max(limit, Ordering::AcqRel);
+        self.huge_below(limit);
         let before = self.limit.swap(limit, Ordering::AcqRel);
         self.span.fetch_max(limit, Ordering::AcqRel);
         for frame in (before..limit).rev() {
@@ -226,12 +235,45 @@ impl Frames {
     /// released.
     pub(super) fn shrink(&self, limit: u32) {
         self.limit.store(limit, Ordering::Release);
+        self.huge_below(limit);
         let mut kept = Vec::new();
         while let Some(frame) = self.pop() {
             kept.push(frame);
         }
         for frame in kept.into_iter().rev() {
             self.push(frame);
+        }
+    }
+
+    /// Huge pages for the frames of the pool alone (4).
+    fn huge_below(&self, limit: u32) {
+        if self.bytes.len < HUGE_FROM_BYTES {
+            return;
+        }
+        let unaligned = self.bytes.base.as_ptr() as usize % HUGE_BYTES;
+        let end = (limit as usize * self.page_bytes + unaligned) / HUGE_BYTES * HUGE_BYTES;
+        let end = end.saturating_sub(unaligned).min(self.bytes.len);
+        self.bytes.advise(0, end, Advice::LinuxHugepage);
+        self.bytes.advise(end, self.bytes.len - end, Advice::LinuxNoHugepage);
+    }
+
+    /// Touches the memory of the frames up to this one, a huge page after the other. Free frames are handed out in
+    /// ascending order at first.
+    #[cold]
+    fn touch(&self, frame: u32) {
+        let _one = self.touching.lock();
+        let unaligned = self.bytes.base.as_ptr() as usize % HUGE_BYTES;
+        loop {
+            let touched = self.touched.load(Ordering::Acquire);
+            if frame < touched {
+                return;
+            }
+            let from = touched as usize * self.page_bytes;
+            let end = (from + unaligned) / HUGE_BYTES * HUGE_BYTES + HUGE_BYTES - unaligned;
+            let end = end.next_multiple_of(self.page_bytes).min(self.limit().max(frame + 1) as usize * self.page_bytes);
+            // Kernels before 5.14 do not know it: then the first user of each page touches it.
+            self.bytes.advise(from, end - from, Advice::LinuxPopulateWrite);
+            self.touched.store((end / self.page_bytes) as u32, Ordering::Release);
         }
     }
 
@@ -257,6 +299,9 @@ impl Frames {
             }
             self.free_count.fetch_sub(1, Ordering::Relaxed);
             if frame < self.limit() {
+                if frame >= self.touched.load(Ordering::Acquire) {
+                    self.touch(frame);
+                }
                 return Some(frame);
             }
             self.retire(frame);

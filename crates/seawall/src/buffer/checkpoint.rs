@@ -67,6 +67,8 @@ impl Pool {
         let log_end = self.log().durable_whole();
         debug_assert!(log_end >= lsn, "a checkpoint is the start of an entry, and so the end of the one before");
         let log_buffer = self.log().config().buffer_bytes as u64;
+        // A flush that failed in another thread meanwhile is reported to that thread alone, and the one here succeeds.
+        self.health().check()?;
         // Read after the position was found: a transaction that logged before the position had noted
         // its id before it logged.
         let next_txn = TxnId(self.next_txn.load(Ordering::Acquire));

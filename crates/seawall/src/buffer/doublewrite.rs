@@ -124,6 +124,8 @@ impl Doublewrite {
         if unflushed && !home.health.has(Mutant::DoublewriteReused) {
             // All home writes so far have returned: one flush covers those of both areas (2).
             home.data.sync(Cause::Clean)?;
+            // As for a checkpoint: the failure of another thread's flush is reported there alone.
+            home.health.check()?;
             self.state.lock().unflushed = [false; AREAS];
         }
         let mut header = AlignedBuf::zeroed(HEADER_BYTES);

@@ -191,8 +191,18 @@ impl Pool {
             Err(stop) => stop,
         };
         let mut warm = self.warm();
+        let mut gone = None;
         loop {
-            warm.satisfy(stop)?;
+            let page = if let Stop::Load(page) = stop { Some(page) } else { None };
+            match warm.satisfy(stop) {
+                // The page was moved after it was named, and the end of the file was cut off with its old place.
+                Err(Error::Corrupt(_) | Error::Io(_))
+                    if page != gone && page.is_some_and(|p| p.0 >= self.file_pages()) =>
+                {
+                    gone = page;
+                }
+                outcome => outcome?,
+            }
             stop = match f() {
                 Ok(done) => return Ok(done),
                 Err(stop) => stop,

@@ -103,13 +103,13 @@ impl Counts {
         self.lock_wait_ns.fetch_add(waiting.saturating_mul(ns(since)), Relaxed);
     }
 
-    /// The flush method that `choice` means here.
-    pub(super) fn method(&self, choice: FlushChoice) -> FlushMethod {
+    /// The flush method that `choice` means for the log.
+    pub(super) fn log_method(&self, choice: FlushChoice) -> FlushMethod {
         match choice.method() {
             Some(method) => method,
             // With `Background::Steps` nothing is measured.
             None if !self.work.engine.may_wait => FlushMethod::ODirect,
-            None => calibrate::method(&*self.disk, &self.dir),
+            None => calibrate::method(&*self.disk, &self.log_dir),
         }
     }
 

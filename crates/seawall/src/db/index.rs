@@ -461,7 +461,7 @@ impl Sort {
         let mut last: Option<Entry> = None;
         let mut put = |entry: Entry| {
             pace.step();
-            if let Some(last) = last.take_if(|last| last.collides(&entry)) {
+            if let Some(last) = last.take_if(|last| last.collides(&entry) || entry.collides(last)) {
                 return Err(Error::KeyExists { on: LockedOn { tree, key: last.key } });
             }
             builder.push(&entry.key, &entry.value)?;

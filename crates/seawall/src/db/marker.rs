@@ -5,8 +5,8 @@
 //! 2. A database is complete when its control block has a checkpoint, the last step of its creation. Before
 //!    that no caller has had it open, and it contains no user data.
 //! 3. Files are removed only beside a marker whose lock is held, if there is no complete control block, and
-//!    only files with the names of a database's files; in a separate log directory, only in the one that the
-//!    marker names.
+//!    only files with the names of a database's files; in a separate log directory, only log segments, in the one
+//!    that the marker names, and only if no control file is there.
 //! 4. The names of the database's directory and of the log's directory, and of the directories above them,
 //!    are durable before the database is complete.
 //! 5. A marker beside a complete database is left from a crash between the last two steps; the next opening
@@ -17,7 +17,9 @@ use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE, is_spill
 use crate::error::{Error, Result};
 use crate::format::Lsn;
 use seawall_io::{Create, Disk, Handle, IoError, IoErrorKind, IoStats, OpenHow, SyncHow, WriteHow};
+use std::ffi::OsStr;
 use std::io::IoSlice;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ use std::sync::Arc;
 const MARKER: &str = "creating";
 /// The longest path of a log directory, bytes.
 const PATH_BYTES_MAX: usize = 4096;
+const ENOENT: i32 = 2;
 
 /// The state of a directory.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,14 +134,14 @@ impl Marker {
         }
         let mut named = [0; PATH_BYTES_MAX];
         let len = disk.read_at(&marker, 0, &mut named)?;
-        let old_log_dir = Path::new(std::str::from_utf8(&named[..len]).unwrap_or_default());
+        let old_log_dir = Path::new(OsStr::from_bytes(&named[..len]));
         clear(&**disk, dir)?;
         if len > 0 && old_log_dir != dir {
-            clear(&**disk, old_log_dir)?;
+            clear_log(&**disk, old_log_dir)?;
         }
-        let name = log_dir.to_string_lossy();
+        let name = log_dir.as_os_str().as_bytes();
         disk.set_len(&marker, 0)?;
-        let written = disk.write_at(&marker, 0, &[IoSlice::new(name.as_bytes())], WriteHow::default())?;
+        let written = disk.write_at(&marker, 0, &[IoSlice::new(name)], WriteHow::default())?;
         if written < name.len() || name.len() > PATH_BYTES_MAX {
             return Err(Error::Io(IoError::new(seawall_io::Op::Write, &path, IoErrorKind::NoProgress)));
         }
@@ -183,10 +186,27 @@ fn refuse_foreign_log(disk: &dyn Disk, log_dir: &Path) -> Result<()> {
 /// Removes the files of an interrupted creation from a directory.
 fn clear(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for file in disk.list(dir)? {
-        let name = file.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if [CONTROL_FILE, DATA_FILE, DOUBLEWRITE_FILE].contains(&name.as_str()) || is_redo(&file) {
+        if [CONTROL_FILE, DATA_FILE, DOUBLEWRITE_FILE].into_iter().any(|name| is_named(&file, name)) || is_redo(&file) {
             disk.remove(&file)?;
         }
     }
     Ok(disk.sync_dir(dir)?)
+}
+
+/// Removes the log of an interrupted creation from a directory of its own. One that has a control file holds another
+/// database, and is left as it is.
+fn clear_log(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let files = match disk.list(dir) {
+        Err(e) if e.errno() == Some(ENOENT) => return Ok(()),
+        files => files?,
+    };
+    if files.iter().any(|file| is_named(file, CONTROL_FILE)) {
+        return Ok(());
+    }
+    files.iter().filter(|file| is_redo(file)).try_for_each(|file| disk.remove(file))?;
+    Ok(disk.sync_dir(dir)?)
+}
+
+fn is_named(file: &Path, name: &str) -> bool {
+    file.file_name().is_some_and(|found| found == name)
 }

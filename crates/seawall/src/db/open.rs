@@ -111,7 +111,7 @@ impl Database {
     /// # Errors
     /// As [`Database::open`]; [`Error::InvalidOption`].
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let path = path.as_ref();
+        let path = &absolute(path.as_ref())?;
         seawall_io::raise_descriptor_limit();
         let directory = |dir: &Path| {
             std::fs::create_dir_all(dir).map_err(|e| {
@@ -274,6 +274,7 @@ impl Opening {
         let control = Control::create(disk.clone(), &path.join(CONTROL_FILE), &stats, block)?;
         let log = Arc::new(Log::create(disk.clone(), log_config, health.clone())?);
         let pool = Arc::new(Pool::create(disk.clone(), pool_config, control, log, health)?);
+        options.check_torn_pages(&pool.data_mode())?;
         let initial = options.data_initial_size() / pool.page_bytes() as u64;
         let space = Arc::new(Space::create(pool.clone(), initial as u32)?);
         pool.retry(|| {
@@ -362,6 +363,7 @@ impl Opening {
         let log = Arc::new(Log::open(disk.clone(), log_config.clone(), health.clone(), tail)?);
         let pool_config = Self::pool_config(&env, path, options, &block, &stats);
         let pool = Arc::new(Pool::open(disk.clone(), pool_config, control, log, health)?);
+        options.check_torn_pages(&pool.data_mode())?;
         pool.recover_doublewrite()?;
         let redone = recovery::redo(&pool, &mut again, end, redo_threads(&env))?;
         drop(again);
@@ -449,6 +451,13 @@ fn redo_threads(env: &Env) -> usize {
         Background::Steps => 1,
         Background::Threads => std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
     }
+}
+
+/// The path that means the same directory when the process has changed its working directory.
+pub(super) fn absolute(path: &Path) -> Result<std::path::PathBuf> {
+    let failed =
+        |e: std::io::Error| seawall_io::IoError::os(seawall_io::Op::Directory, path, e.raw_os_error().unwrap_or(2));
+    std::path::absolute(path).map_err(|e| failed(e).into())
 }
 
 fn torn(options: &Options) -> Torn {

@@ -74,7 +74,7 @@ impl Database {
     /// # Errors
     /// As [`Database::open_read_only`]; [`Error::InvalidOption`].
     pub fn open_read_only_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let path = path.as_ref();
+        let path = &super::open::absolute(path.as_ref())?;
         seawall_io::raise_descriptor_limit();
         let options = options.with_file_of(path)?;
         let env = Env::system(options.io_backend())?;

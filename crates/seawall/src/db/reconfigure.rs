@@ -52,7 +52,7 @@ impl Database {
             "data_growth_step" => engine.space.set_grow_step(changed.data_growth_step()),
             "log_capacity" => engine.log().set_capacity(changed.log_capacity())?,
             "log_space_reserve" => engine.log().set_space_reserve(changed.log_space_reserve()),
-            "log_flush_method" => engine.log().set_method(self.inner.counts.method(changed.log_flush_method()))?,
+            "log_flush_method" => engine.log().set_method(self.inner.counts.log_method(changed.log_flush_method()))?,
             "durability" => work.set_durability(changed.durability()),
             "flush_interval" => work.set_flush_interval(changed.flush_interval()),
             "io_capacity" | "io_capacity_burst" => {
@@ -108,7 +108,7 @@ impl Database {
         }
         while size() < wanted {
             let next = wanted.min(size() + GROW_STEP_BYTES);
-            pool.grow_file((next / page_bytes) as u32)?;
+            self.inner.engine().space.grow_file((next / page_bytes) as u32)?;
         }
         Ok(size())
     }

@@ -86,6 +86,7 @@ impl Database {
     /// # Errors
     /// As [`Database::shrink`].
     pub fn shrink_with(&self, mut go_on: impl FnMut(&ShrinkProgress) -> ControlFlow<()>) -> Result<Shrunk> {
+        let _running = self.running()?;
         let engine = &**self.inner.engine();
         engine.health().check()?;
         let before_bytes = engine.pool().data_file().len();

@@ -142,12 +142,12 @@ impl Shelf {
             }
             open.files.iter().map(|(_, file)| file.clone()).collect()
         };
-        let changed = files.iter().try_for_each(|file| file.set_method(method).map(drop));
-        if changed.is_err() {
-            self.how.lock().method = before;
-            files.iter().for_each(|file| drop(file.set_method(before)));
-        }
-        changed
+        let Err(refused) = files.iter().try_for_each(|file| file.set_method(method).map(drop)) else { return Ok(()) };
+        self.how.lock().method = before;
+        // Each change flushes what was written before: a flush that fails counts more than why the change was refused.
+        let back = files.iter().filter(|file| file.mode().requested != before).map(|file| file.set_method(before));
+        let lost = back.filter_map(Result::err).find(seawall_io::IoError::is_fatal);
+        Err(lost.unwrap_or(refused))
     }
 
     pub(super) fn set_reserve(&self, bytes: u64) {

@@ -57,6 +57,16 @@ impl Space {
         self.grow_pages_max.store(pages.unwrap_or(u32::MAX), Relaxed);
     }
 
+    /// Makes the data file `pages` pages long, durably, for pages that are added later; never shorter. No latch may
+    /// be held.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn grow_file(&self, pages: u32) -> Result<()> {
+        let _role = self.growing.take();
+        self.pool.grow_file(pages)
+    }
+
     /// One step of background work: reads some unread maps or, if there are none, grows the file when the
     /// free pages will not last for the next steps. Returns whether it did anything. No latch may be held.
     ///

@@ -69,6 +69,8 @@ pub struct Space {
     growing: Role,
     /// Backups under way: the file is not shortened (`shrink.rs`, 5).
     file_holds: AtomicU32,
+    /// Behind the last cut of the file's tail, an LSN.
+    cut_at: AtomicU64,
     growth: Mutex<Growth>,
     /// Most pages of one step of growth ahead of need.
     grow_pages_max: AtomicU32,
@@ -232,6 +234,7 @@ impl Space {
             index: Mutex::new(Index::new(shape)),
             growing: Role::default(),
             file_holds: AtomicU32::new(0),
+            cut_at: AtomicU64::new(0),
             growth: Mutex::default(),
             grow_pages_max: AtomicU32::new((grow::GROW_BYTES_MAX / pool.page_bytes() as u64) as u32),
             sweeps: Mutex::default(),
@@ -356,7 +359,10 @@ impl Space {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn is_owner(&self, tree: TreeId, page: PageId) -> Result<bool> {
-        Ok(page.0 < self.pages() && self.owner(page)? == tree)
+        match self.owner(page) {
+            Err(_) if page.0 >= self.pages() => Ok(false),
+            owner => Ok(owner? == tree),
+        }
     }
 
     /// Calls `visit` with every page that `tree` owns, in order. No latch may be held; none is held while
@@ -377,10 +383,13 @@ impl Space {
     }
 
     /// Calls `visit` once with the owners of a group's pages, up to the end of the file, under a latch of the
-    /// map: `visit` must not wait.
+    /// map: `visit` must not wait. Not at all when the group was cut off meanwhile.
     fn with_owners(&self, group: u32, mut visit: impl FnMut(&[TreeId])) -> Result<()> {
         let number = self.shape.map_of_group(group);
-        let count = (self.pages() - group * self.shape.group_pages).min(self.shape.group_pages) as u16;
+        let Some(left) = self.pages().checked_sub(group * self.shape.group_pages).filter(|left| *left > 0) else {
+            return Ok(());
+        };
+        let count = left.min(self.shape.group_pages) as u16;
         let mut owners = Vec::with_capacity(usize::from(count));
         self.pool.retry(|| {
             let map = self.pool.shared(number)?;

@@ -14,7 +14,8 @@
 //!    and copies in the doublewrite file are older than the checkpoint and not used. Until then the file is
 //!    longer than the header says, which is always allowed.
 //! 4. Growth in between is not undone: the file is shortened under the role of growing, and only if the
-//!    header still has the value that the cut wrote.
+//!    header still has the value that the cut wrote. It may have it again, by a later cut: the checkpoint
+//!    must lie after the last one.
 //! 5. While a backup holds the file's length ([`FileHold`]) nothing is cut: log that the backup replays may
 //!    name a page of the tail.
 //! 6. A page that returns by growth is initialized from scratch, like any free page. A prefetch of a page
@@ -65,7 +66,6 @@ impl Drop for Fence<'_> {
 #[derive(Debug, Clone, Copy)]
 pub struct Cut {
     pages: u32,
-    behind: Lsn,
 }
 
 /// While it lives, the data file is not shortened (5).
@@ -98,7 +98,7 @@ impl Space {
         if page.0 >= self.pages() {
             return Ok(true);
         }
-        let (group, mut free) = (self.shape.group_of(page), false);
+        let (group, mut free) = (self.shape.group_of(page), true);
         let index = (page.0 - group * self.shape.group_pages) as usize;
         self.with_owners(group, |owners| free = owners.get(index).is_none_or(|owner| *owner == TreeId::FREE))?;
         Ok(free)
@@ -189,7 +189,8 @@ impl Space {
             (before, pages)
         };
         if pages == before {
-            return Ok(None);
+            // Cut before, and not given back: a backup or a crash came in between.
+            return Ok((self.pool.file_pages() > pages).then(|| self.cut_to(pages)));
         }
         let logged = self.pool.retry(|| {
             let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
@@ -199,7 +200,7 @@ impl Space {
             Ok(())
         });
         match logged {
-            Ok(()) => Ok(Some(Cut { pages, behind: self.pool.log().head() })),
+            Ok(()) => Ok(Some(self.cut_to(pages))),
             Err(error) => {
                 self.index_new(before);
                 Err(error)
@@ -207,14 +208,21 @@ impl Space {
         }
     }
 
+    /// With the role of growing.
+    fn cut_to(&self, pages: u32) -> Cut {
+        self.cut_at.store(self.pool.log().head().0, Relaxed);
+        Cut { pages }
+    }
+
     /// Shortens the file to the length of the cut, if it has not grown since and a checkpoint lies after the
-    /// cut. Otherwise returns `false`, and the file stays longer than the header says. No latch may be held.
+    /// last cut. Otherwise returns `false`, and the file stays longer than the header says. No latch may be held.
     ///
     /// # Errors
     /// [`crate::Error::Io`]; a failed flush poisons.
     pub fn give_back(&self, cut: Cut) -> Result<bool> {
         let _role = self.growing.take();
-        if self.file_holds.load(Relaxed) > 0 || self.pages() != cut.pages || self.pool.checkpoint_lsn() < cut.behind {
+        let passed = self.pool.checkpoint_lsn() >= Lsn(self.cut_at.load(Relaxed));
+        if self.file_holds.load(Relaxed) > 0 || self.pages() != cut.pages || !passed {
             return Ok(false);
         }
         self.pool.cut_file(cut.pages)?;

@@ -640,3 +640,25 @@ fn growth_keeps_ahead_of_what_is_used_up() {
     take(&space, TreeId(16), PageId(0), 300, Purpose::Grow).expect("room");
     assert_eq!(space.pages(), pages, "it was there already");
 }
+
+/// The header may say the same again after growth and another cut: log that names pages of the tail came in between.
+#[test]
+fn the_file_is_shortened_only_behind_its_last_cut() {
+    let machine = Machine::new(77, 96, redo_stamped);
+    let running = machine.create();
+    let (space, pool) = (create(&running, 2048), &running.pool);
+    let first = space.cut_tail(PageId(0)).unwrap().expect("the tail is free");
+    pool.flush_all().unwrap();
+    let pages = space.pages();
+    space.grow_for(1, pages).unwrap();
+    assert!(space.pages() > pages);
+    let second = space.cut_tail(PageId(0)).unwrap().expect("nothing was claimed");
+    assert_eq!(space.pages(), pages);
+    assert!(!space.give_back(first).unwrap(), "recovery may still need the pages");
+    pool.flush_all().unwrap();
+    assert!(space.give_back(second).unwrap());
+    assert_eq!(pool.file_pages(), pages);
+    // What is gone has no owners, and is no damage.
+    space.with_owners(space.shape.groups(pages), |_| panic!("there is no such group")).unwrap();
+    assert!(space.is_free(PageId(pages + 1)).unwrap() && !space.is_owner(TreeId(7), PageId(pages + 1)).unwrap());
+}

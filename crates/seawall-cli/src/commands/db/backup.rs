@@ -29,7 +29,7 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "BASE")]
     incremental_from: Option<PathBuf>,
     /// Go on copying log after the pages, until the process that has the database open decides the end; prints
-    /// "waiting" when it may. A MariaDB server does so at BACKUP STAGE END
+    /// "waiting" when it may, and "ended" when it has. A MariaDB server does so at BACKUP STAGE END
     #[arg(long)]
     wait_for_end: bool,
     /// Print JSON
@@ -51,11 +51,14 @@ pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
         ends_when_told: args.wait_for_end,
     };
     let mut told = Instant::now();
-    let mut waits = false;
+    let (mut waits, mut ended) = (false, false);
     let mut go_on = |progress: &BackupProgress| {
+        // Where nothing reads it any more, the signals still end it.
         if progress.waits && !std::mem::replace(&mut waits, true) {
-            // Where nothing reads it any more, the signals still end it.
             drop(print(if args.json { "{\"waiting\":true}\n" } else { "waiting\n" }));
+        }
+        if args.wait_for_end && progress.done && !std::mem::replace(&mut ended, true) {
+            drop(print(if args.json { "{\"ended\":true}\n" } else { "ended\n" }));
         }
         if told.elapsed() >= TOLD_EVERY {
             told = Instant::now();

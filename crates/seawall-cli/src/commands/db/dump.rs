@@ -12,7 +12,7 @@ use crate::{Ended, Failed, Outcome, Stop, cannot, note};
 use seawall::Database;
 use seawall::dump::{DumpError, DumpOptions, Dumped};
 use seawall_io::Op;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -48,11 +48,16 @@ pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
         let kept = written.and_then(|dumped| {
             let file = out.into_inner().map_err(|e| cannot(e.into_error()))?;
             file.sync_all().map_err(&cannot)?;
+            // Its name, too.
+            let dir = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(dir).and_then(|dir| dir.sync_all()).map_err(&cannot)?;
             Ok(dumped)
         });
         if kept.is_err() {
             // An incomplete file must not be taken for a dump.
-            std::fs::remove_file(&args.out).map_err(&cannot)?;
+            if let Err(e) = std::fs::remove_file(&args.out) {
+                note(format_args!("{}: it is incomplete, remove it", cannot(e)));
+            }
         }
         kept
     };

@@ -6,8 +6,8 @@
 use crate::format::{Lsn, PageId};
 use std::collections::{BTreeSet, HashMap};
 
-/// Lists grow by so many bytes: with a larger step more of the room is empty, and the allocator loses as much (measured
-/// with 256, 64 and 32).
+/// Lists grow by so many bytes at least, and by an eighth of a power of two when they are longer: with few sizes, room
+/// that one list leaves fits another.
 const STEP: usize = 64;
 
 /// Bytes of a record in a list beside its body: its tag and the length of the body.
@@ -32,7 +32,8 @@ impl List {
     pub(in crate::buffer) fn push(&mut self, tag: u8, body: &[u8]) {
         let len = self.records.len() + RECORD_BYTES + body.len();
         if len > self.records.capacity() {
-            self.records.reserve_exact(len.next_multiple_of(STEP) - self.records.len());
+            let step = STEP.max(len.next_power_of_two() / 8);
+            self.records.reserve_exact(len.next_multiple_of(step) - self.records.len());
         }
         self.changed = true;
         self.records.push(tag);

@@ -5,7 +5,7 @@ use crate::buffer::doublewrite::BATCH;
 use crate::buffer::stats::count;
 use crate::buffer::unfinished::Unfinished;
 use crate::error::{Error, Result};
-use seawall_io::{Allocate, Cause};
+use seawall_io::{Allocate, Cause, EffectiveMode};
 use std::sync::atomic::Ordering;
 
 impl Pool {
@@ -62,6 +62,11 @@ impl Pool {
         self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))
     }
 
+    /// How the data file is open.
+    pub fn data_mode(&self) -> EffectiveMode {
+        self.data.mode()
+    }
+
     /// Size of the pool, bytes: its frames, and what is kept for deferred changes.
     pub fn bytes(&self) -> u64 {
         self.given_bytes.load(Ordering::Relaxed)
@@ -82,8 +87,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages beyond
-    /// the new size stayed pinned for longer than the pool's patience (they go as soon as they are unpinned).
-    /// A failed write poisons.
+    /// the new size stayed pinned for longer than the pool's patience; a failed write poisons. The size is as before
+    /// then.
     pub fn set_bytes(&self, bytes: u64) -> Result<()> {
         let name = "pool_size";
         let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };
@@ -93,18 +98,25 @@ impl Pool {
             return Err(refused(format!("at most pool_size_max = {most}, which is set when the database is opened")));
         }
         let _role = self.resizing.take();
-        self.given_bytes.store(bytes, Ordering::Relaxed);
+        let before = self.given_bytes.swap(bytes, Ordering::Relaxed);
         if self.set_frames() {
             return Ok(());
         }
         let patience = Patience::new(self);
-        while !self.retire_frames(true, usize::MAX)?.all {
-            if !patience.nap() {
-                return Err(refused("pages beyond that size are pinned; they go as soon as they are let go".into()));
+        let outcome = loop {
+            match self.retire_frames(true, usize::MAX) {
+                Ok(Retired { all: true, .. }) => break Ok(()),
+                Ok(_) if patience.nap() => {}
+                Ok(_) => break Err(refused("pages beyond that size stay pinned: try again".into())),
+                Err(e) => break Err(e),
             }
+        };
+        if outcome.is_err() {
+            self.given_bytes.store(before, Ordering::Relaxed);
+            self.set_frames();
         }
         self.give_rest();
-        Ok(())
+        outcome
     }
 
     /// Divides the pool's size between frames and deferred changes; whether that is done at once. Under the role of

@@ -210,6 +210,13 @@ fn a_pool_whose_pages_are_all_pinned_says_so() {
     }
     let resized = db.set_bytes(20 * PAGE_BYTES as u64).and_then(|()| db.set_bytes(16 * PAGE_BYTES as u64));
     assert!(resized.is_ok(), "the frames that go hold none of them");
-    drop(pins);
+    // Pages in frames that would go stay pinned: the pool is as large as before.
+    db.set_deferred_percent(0, 0);
+    db.set_bytes(24 * PAGE_BYTES as u64).unwrap();
+    let more: Vec<_> = (16..24).map(|number| db.load(PageId(number)).unwrap()).collect();
+    let refused = db.set_bytes(16 * PAGE_BYTES as u64);
+    assert!(matches!(&refused, Err(Error::InvalidOption { why, .. }) if why.contains("stay pinned")), "{refused:?}");
+    assert_eq!((db.bytes(), db.frames()), (24 * PAGE_BYTES as u64, 24));
+    drop((pins, more));
     assert_eq!(db.get(30, 0), made(30, 1));
 }

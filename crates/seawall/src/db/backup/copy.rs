@@ -230,6 +230,9 @@ impl Copying {
         if let Some((base, path)) = base.as_ref().zip(options.incremental_from.as_deref()) {
             fits(base, path, &block, history, log.durable())?;
         }
+        if disk.backend().name == "memory" {
+            return Err(Error::Usage("a database in memory has no files to back up: dump it".into()));
+        }
         let target = Target::begin(&*disk, dir)?;
         let stats = Arc::new(IoStats::new());
         let source_stats = pool.config().stats.clone();

@@ -83,6 +83,11 @@ impl Database {
                 (Some((before, _)), Some(base)) if base != chain[chain.len() - 1].1.name => {
                     return refuse(format!("it is not an increment on {}", before.display()));
                 }
+                (Some((_, before)), Some(_))
+                    if (before.page_bytes, before.database) != (manifest.page_bytes, manifest.database) =>
+                {
+                    return refuse("the backup before it has other pages or is of another database".into());
+                }
                 (Some(_), Some(_)) => {}
             }
             for file in files_of(&manifest) {

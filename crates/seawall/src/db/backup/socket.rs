@@ -282,7 +282,8 @@ impl Connection {
         drop(work);
         let mut told: Option<Instant> = None;
         let done = take(subject, &request.to, &request.options, |progress| {
-            if told.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+            // That the end is decided is said at once.
+            if !progress.done && told.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
                 return ControlFlow::Continue(());
             }
             told = Some(Instant::now());

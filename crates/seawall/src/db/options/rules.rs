@@ -9,10 +9,14 @@ use super::{MemoryLimit, Options, Setting, Source, TornPages, Warning, made_with
 use crate::error::{Error, Result};
 use crate::log::MTR_BYTES_MAX;
 use seawall_io::probe::Finding;
+use seawall_io::{EffectiveMode, FlushMethod};
 
 /// The smallest pool, pages: one operation pins some, and all threads together need more.
 const POOL_PAGES_MIN: u64 = 64;
 const LOG_SEGMENTS_MIN: u64 = 3;
+
+/// Why no size of a write is whole then.
+const BUFFERED: &str = "through the page cache the kernel may write a page while it changes";
 
 impl Options {
     /// Prepares the options for use: lowers the default of the pool if memory is short, sets defaults that
@@ -87,6 +91,20 @@ impl Options {
         warnings
     }
 
+    /// Refuses pages that are written once through the page cache; not with `O_DSYNC`, where a write is over only when
+    /// the disk has it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn check_torn_pages(&self, mode: &EffectiveMode) -> Result<()> {
+        let once = self.torn_page_protection.value == TornPages::Atomic;
+        if !once || mode.direct || mode.requested == FlushMethod::ODsync {
+            return Ok(());
+        }
+        let why = format!("{BUFFERED}; direct I/O does not work here ({mode}): use doublewrite");
+        Err(Error::InvalidOption { name: "torn_page_protection".into(), value: "atomic".into(), why })
+    }
+
     /// Decides what `auto` protection against torn pages is, and refuses `atomic` if it is not proven. `whole`: the
     /// largest write that a power cut leaves whole, bytes.
     ///
@@ -98,6 +116,8 @@ impl Options {
             return Ok(());
         }
         let unproven = match whole() {
+            // The kernel writes a cached page while it may be changed again.
+            _ if self.data_flush_method.value.method() == Some(FlushMethod::Fsync) => Some(BUFFERED.into()),
             Finding::Known(bytes) if u64::from(bytes) >= page_size => None,
             Finding::Known(bytes) => {
                 Some(format!("a power cut leaves writes of {bytes} bytes whole, and a page has {page_size}"))

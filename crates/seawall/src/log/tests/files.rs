@@ -326,3 +326,15 @@ fn a_method_that_cannot_be_set_is_not_in_effect() {
     work(&log, 9, true).unwrap();
     assert_eq!(log.mode().requested, FlushMethod::Fsync);
 }
+
+/// What a segment lost while it was changed back counts, not why the change was refused.
+#[test]
+fn a_flush_that_fails_while_a_method_is_changed_back_poisons() {
+    let machine = Machine::new(42);
+    let (_process, log) = machine.create();
+    work(&log, 5, false).unwrap();
+    machine.disk.inject(Fault::new(FaultKind::Errno(EMFILE)).on(Op::Open).nth(2).once());
+    // The first flush belongs to the change of the first segment.
+    machine.disk.inject(Fault::eio().on(Op::Sync).nth(2).once());
+    assert!(matches!(log.set_method(FlushMethod::Fsync), Err(Error::Poisoned { .. })));
+}
