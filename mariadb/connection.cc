@@ -108,6 +108,12 @@ static seawall_isolation isolation_of(THD *thd) {
 /* lock_wait_timeout at its default. */
 static const ulong DAY = 86400;
 
+/* NOWAIT and WAIT n set it for their statement; at its default, a day, the engine's own limit counts. */
+static seawall_status set_wait(seawall_tx *tx, ulong seconds) {
+  return seawall_set_wait(tx, seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
+                          (uint64_t)seconds * 1000);
+}
+
 int Connection::begin() {
   seawall_tx_options options{};
   options.isolation = m_isolation = isolation_of(m_thd);
@@ -146,11 +152,9 @@ int Connection::use(THD *thd) {
     seawall_isolation isolation = isolation_of(thd);
     if (isolation != m_isolation) status = seawall_set_isolation(m_tx.get(), m_isolation = isolation);
     if (status == SEAWALL_STATUS_OK) status = seawall_begin_statement(m_tx.get());
-    /* NOWAIT and WAIT n set this for their statement; at its default, a day, the engine's own limit counts. */
     ulong seconds = thd->variables.lock_wait_timeout;
     if (status == SEAWALL_STATUS_OK && seconds != m_wait_seconds) {
-      status = seawall_set_wait(m_tx.get(), seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
-                                (uint64_t)seconds * 1000);
+      status = set_wait(m_tx.get(), seconds);
       m_wait_seconds = seconds;
     }
     if (status != SEAWALL_STATUS_OK) return error_of(thd, status, nullptr);
@@ -360,6 +364,21 @@ void Connection::interrupt() {
   std::lock_guard<std::mutex> guard(m_interrupt_mutex);
   m_interrupted = true;
   if (m_interrupt) seawall_interrupt(m_interrupt.get());
+  if (m_of_other) seawall_interrupt(m_of_other.get());
+}
+
+seawall_status Connection::enter(seawall_tx *other) {
+  seawall_status status = set_wait(other, m_thd->variables.lock_wait_timeout);
+  std::lock_guard<std::mutex> guard(m_interrupt_mutex);
+  if (status == SEAWALL_STATUS_OK) status = seawall_interrupt_new(other, m_of_other.out());
+  /* Not thd_kill_level(), which takes a mutex that KILL holds when it comes here. */
+  if (status == SEAWALL_STATUS_OK && m_thd->killed != NOT_KILLED) seawall_interrupt(m_of_other.get());
+  return status;
+}
+
+void Connection::leave() {
+  std::lock_guard<std::mutex> guard(m_interrupt_mutex);
+  m_of_other.out();
 }
 
 int error_of(THD *thd, seawall_status status, std::string *text) {
@@ -396,7 +415,10 @@ int error_of(THD *thd, seawall_status status, std::string *text) {
 
 static int close_connection(handlerton *, THD *thd) {
   Connection *connection = Connection::known(thd);
-  thd_set_ha_data(thd, hton, nullptr);
+  /* Under the mutex under which KILL looks for it. The server's reference to the plugin stays: the last one unloads it. */
+  mysql_mutex_lock(&thd->LOCK_thd_data);
+  thd->ha_data[hton->slot].ha_ptr = nullptr;
+  mysql_mutex_unlock(&thd->LOCK_thd_data);
   delete connection;
   return 0;
 }

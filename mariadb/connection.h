@@ -80,6 +80,9 @@ public:
   void commit_ordered(bool all);
   int take_snapshot();
   void interrupt();
+  /* Another transaction of the statement, until leave(): it waits for locks as long as the statement does, and KILL interrupts it. */
+  seawall_status enter(seawall_tx *other);
+  void leave();
   bool is_active() const { return m_active; }
   /* The tables whose trees are dropped when the transaction has ended, which may have locked them; null when
      there is no transaction. */
@@ -120,7 +123,7 @@ private:
   uint64_t m_number = 0;     /* of the thread */
   Tx m_tx;
   std::mutex m_interrupt_mutex;
-  Interrupt m_interrupt;
+  Interrupt m_interrupt, m_of_other;
   std::atomic<bool> m_interrupted{false};
   std::atomic<seawall_isolation> m_isolation{SEAWALL_ISOLATION_REPEATABLE_READ}; /* as the transaction has it */
   std::atomic<uint64_t> m_begun_us{0}; /* 0: no transaction */

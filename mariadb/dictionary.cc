@@ -89,6 +89,7 @@ static std::string encode(const Definition &d) {
     put_number(column.second.prefix, &to);
     put_number(column.second.apart, &to);
   }
+  put_number(d.created, &to);
   return to;
 }
 
@@ -153,6 +154,7 @@ static bool decode(seawall_slice from, Definition *d) {
     dropped.prefix = (uint32_t)reader.number();
     dropped.apart = reader.number() != 0;
   }
+  d->created = reader.done() ? 0 : reader.number();
   return reader.done() && !d->layouts.all.empty();
 }
 
@@ -198,6 +200,7 @@ static seawall_status make_trees(seawall_tx *tx, Definition *definition, uint64_
   std::string last(1, LAST), number, counters;
   seawall_status status = lock(tx, last, &value);
   if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) return status;
+  definition->created = (uint64_t)time(nullptr);
   definition->number = 1 + (status == SEAWALL_STATUS_OK ? number_at(value.data) : 0);
   put_number(definition->number, &number);
   status = seawall_put(tx, dictionary.get(), slice(last), slice(number));
@@ -263,7 +266,18 @@ static seawall_status drop_one(seawall_tx *tx, const std::string &key, std::vect
 }
 
 seawall_status drop_table(const char *path, std::vector<uint64_t> *later) {
-  return in_transaction("drop", [&](seawall_tx *tx) { return drop_one(tx, key_of(path), later); });
+  THD *thd = current_thd;
+  int command = thd ? thd_sql_command(thd) : SQLCOM_END;
+  /* Only what was asked for, no table that is dropped because a statement or a connection was killed. */
+  bool asked = (command == SQLCOM_DROP_TABLE || command == SQLCOM_DROP_DB) && path[0] != '/';
+  Connection *connection = asked ? Connection::of(thd) : nullptr;
+  return in_transaction("drop", [&](seawall_tx *tx) {
+    /* It waits for prepared transactions that no connection has. */
+    seawall_status status = connection ? connection->enter(tx) : SEAWALL_STATUS_OK;
+    if (status == SEAWALL_STATUS_OK) status = drop_one(tx, key_of(path), later);
+    if (connection) connection->leave();
+    return status;
+  });
 }
 
 seawall_status drop_trees_of(uint64_t table) {

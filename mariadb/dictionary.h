@@ -32,6 +32,7 @@ struct Definition {
   Layouts layouts;            /* of its rows */
   bool has_long_columns = false; /* a tree of them */
   std::string version;        /* the server's, of the definition that indexes and layouts belong to */
+  uint64_t created = 0;       /* seconds since 1970; 0: by an earlier version */
   /* The number of an index; 0 if there is none of the name. */
   uint32_t index(const char *name) const;
 };

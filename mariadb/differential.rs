@@ -66,6 +66,7 @@ const LONG: &[&str] = &[
 struct Table {
     name: String,
     columns: Vec<(String, usize)>,
+    primary: Vec<usize>,
     /// Name, columns.
     indexes: Vec<(String, Vec<usize>)>,
     made: usize,
@@ -115,7 +116,7 @@ impl Statements {
             let names: Vec<&str> = primary.iter().map(|&at| columns[at].0.as_str()).collect();
             parts.push(format!("primary key ({})", names.join(", ")));
         }
-        let mut table = Table { name, columns, indexes: vec![], made: 0, unique: false };
+        let mut table = Table { name, columns, primary, indexes: vec![], made: 0, unique: false };
         for _ in 0..self.rng.random_range(0..4) {
             parts.push(self.index(&mut table));
         }
@@ -170,6 +171,19 @@ impl Statements {
         parts.join(if self.one_in(4) { " or " } else { " and " })
     }
 
+    /// Values of an index's columns, and bounds of the primary key's, with which its entries end.
+    fn condition_on_entries(&mut self, table: usize, columns: &[usize]) -> String {
+        let primary = self.tables[table].primary.clone();
+        let mut parts = vec![];
+        for &at in columns.iter().chain(primary.iter().filter(|at| !columns.contains(at))) {
+            let (column, kind) = self.tables[table].columns[at].clone();
+            let equal = columns.contains(&at) || self.one_in(3);
+            let compared = if equal { "=" } else { self.pick(&["<", "<=", ">", ">="]) };
+            parts.push(format!("{column} {compared} {}", self.pick(TYPES[kind].1)));
+        }
+        parts.join(" and ")
+    }
+
     fn column(&mut self, table: usize) -> (String, usize) {
         let columns = &self.tables[table].columns;
         columns[self.rng.random_range(0..columns.len())].clone()
@@ -198,6 +212,7 @@ impl Statements {
         let condition = self.condition(table);
         let indexes = self.tables[table].indexes.clone();
         if let Some((index, columns)) = indexes.get(self.rng.random_range(0..indexes.len() + 1)) {
+            let condition = if self.one_in(3) { self.condition_on_entries(table, columns) } else { condition };
             // By the index, of its columns: equal ones print the same.
             let columns: Vec<(String, usize)> =
                 columns.iter().map(|&at| self.tables[table].columns[at].clone()).collect();
@@ -297,7 +312,7 @@ impl Statements {
             93 => {
                 let mut it = std::mem::replace(
                     &mut self.tables[table],
-                    Table { name: String::new(), columns: vec![], indexes: vec![], made: 0, unique: false },
+                    Table { name: String::new(), columns: vec![], primary: vec![], indexes: vec![], made: 0, unique: false },
                 );
                 let index = self.index(&mut it);
                 self.tables[table] = it;

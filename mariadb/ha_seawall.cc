@@ -85,6 +85,7 @@ int ha_seawall::open_trees(const char *name) {
   if (status != SEAWALL_STATUS_OK) return failed(status);
   m_share->trees = std::move(trees);
   m_share->number = definition.number;
+  m_share->created = (time_t)definition.created;
   m_share->layouts = definition.layouts;
   m_share->long_columns = std::move(long_columns);
   m_share->long_values_of_dropped = false;
@@ -355,6 +356,8 @@ int ha_seawall::info(uint flags) {
     stats.index_file_length = size.index_bytes;
     stats.mean_rec_length = (ulong)(size.rows ? size.bytes / size.rows : 0);
     stats.deleted = 0;
+    stats.create_time = m_share->created;
+    stats.update_time = m_share->updated.load(std::memory_order_relaxed);
   }
   if (flags & HA_STATUS_CONST || ((flags & HA_STATUS_VARIABLE) && are_statistics_old())) {
     stats.block_size = 16384;
@@ -362,9 +365,11 @@ int ha_seawall::info(uint flags) {
     if (int error = read_statistics(false, &known)) return error;
     for (uint at = 0; at < table->s->keys; at++) {
       KEY *key = table->key_info + at;
+      uint own = key->user_defined_key_parts;
       for (uint part = 0; part < key->ext_key_parts; part++) {
-        bool whole = part + 1 >= key->user_defined_key_parts;
-        key->rec_per_key[part] = whole && (key->flags & HA_NOSAME) ? 1 : known ? known->rows_per_value(key->name.str, part) : 0;
+        bool one = (part + 1 >= own && (key->flags & HA_NOSAME)) || (part + 1 == key->ext_key_parts && (key->ext_key_flags & HA_EXT_NOSAME));
+        /* With a part of the primary key there are as many at most as without. */
+        key->rec_per_key[part] = one ? 1 : known ? known->rows_per_value(key->name.str, std::min(part, own - 1)) : 0;
       }
     }
   }

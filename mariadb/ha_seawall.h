@@ -6,6 +6,7 @@
 #include "codec.h"
 #include "connection.h"
 #include "dictionary.h"
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -25,6 +26,8 @@ public:
   std::vector<Tree> trees;            /* the rows, then one for each secondary index */
   std::shared_ptr<Counters> counters;
   uint64_t number = 0;                /* of the table */
+  time_t created = 0;
+  std::atomic<time_t> updated{0};     /* the last change since the table was opened */
   Layouts layouts;
   Tree long_columns;                  /* null: no column is stored apart */
   bool long_values_of_dropped = false; /* there may be values of columns that are gone */
@@ -41,6 +44,18 @@ public:
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
   uint64_t sampled_at = 0;                      /* of `changes` */
+};
+
+/* While all pages that are requested ahead are found in memory, requests are made for fewer and fewer batches. */
+struct Pace {
+  uint calm = 0, pause = 0;
+  /* Whether a batch's requests are left out. */
+  bool rests() { return pause > 0 && pause-- > 0; }
+  void note(bool absent) {
+    const uint PAUSE_MAX = 64;
+    calm = absent ? 0 : std::min(PAUSE_MAX, 2 * calm + 1);
+    pause = calm;
+  }
 };
 
 /* What a multi-range read has read ahead (multi_range.cc). */
@@ -64,8 +79,18 @@ struct Ahead {
   bool sorts = false;     /* the rows come in the order of the primary key */
   size_t window = 0;      /* ranges, or rows whose pages are requested */
   size_t requested = 0;   /* of the rows ahead: the first ones */
-  uint calm = 0, pause = 0;
+  Pace pace;
   void clear();
+};
+
+/* How far a scan of an index has looked ahead (look_ahead.cc). */
+struct Look {
+  Bytes last;       /* the last entry that was looked at */
+  size_t rows = 0;  /* that the scan has read, until it looks ahead */
+  size_t ahead = 0; /* entries between the scan and `last` */
+  size_t window = 0;
+  bool backward = false;
+  bool ended = false; /* no more entries */
 };
 
 /* Rows that ALTER TABLE and CREATE TABLE ... SELECT copy (copy.cc). */
@@ -135,6 +160,12 @@ public:
   int index_first(uchar *record) override;
   int index_last(uchar *record) override;
   int index_next_same(uchar *record, const uchar *key, uint len) override;
+  int read_range_first(const key_range *start, const key_range *end, bool equal, bool sorted) override {
+    m_in_range = true;
+    int error = handler::read_range_first(start, end, equal, sorted);
+    m_in_range = false;
+    return error;
+  }
 
   int info(uint flags) override;
   int extra(enum ha_extra_function operation) override;
@@ -196,6 +227,7 @@ private:
   bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
   std::vector<const seawall_tree *> all_trees() const;
   int check_index(seawall_tx *tx, uint index, THD *thd);
+  void note_change(bool number);
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);
   int read_row(seawall_tx *tx, uchar *record, seawall_slice value);
@@ -230,11 +262,14 @@ private:
   seawall_status delete_long_columns(const uchar *record, const Bytes &primary);
   int check_long_columns(seawall_tx *tx, THD *thd);
   bool can_read_ahead(uint index, uint mode) const;
+  void request_entries(const uchar *record, const uchar *other);
   void request(const seawall_tree *tree, const std::vector<seawall_slice> &keys);
   bool next_range();
   int next_in_ranges();
   int read_entries();
   void request_rows();
+  void look_ahead(bool backward);
+  seawall_status entries_after(size_t count, std::vector<Bytes> *keys);
 
   Bytes m_name; /* the table's path; of a partition with its suffix */
   seawall::Share *m_share = nullptr;
@@ -256,6 +291,7 @@ private:
   Bytes m_search, m_upper;           /* the search key, and the end of its range */
   bool m_has_upper = false;
   bool m_exact = false;
+  bool m_in_range = false;           /* the server asks for the beginning of `end_range`, which it keeps afterwards */
   Bytes m_key, m_value, m_old_key, m_new_key;
   Bytes m_primary;                   /* the primary key of the row that was read last */
   Bytes m_entry;                     /* and the key of its entry in the index that is read: from it scans go on */
@@ -263,6 +299,8 @@ private:
   std::vector<Bytes> m_long_values;  /* and those that are stored apart */
   std::vector<Bytes> m_long_keys;    /* of the values that were read, and locked */
   seawall::Ahead m_ahead;
+  seawall::Look m_look;
+  seawall::Pace m_change_pace;       /* over statements, of which each may change one row */
   seawall::Copy m_copy;
   uint m_duplicate = MAX_KEY;
   int m_auto_error = 0;              /* why there is no automatic number */

@@ -8,15 +8,13 @@
       free, are collected up to mrr_buffer_size and come in the order of the primary key: no page is read twice.
    2. Only snapshot reads read ahead: a locking read would lock rows that the statement may never come to.
    3. What is ahead is small at first, for statements with a LIMIT, and doubles with each batch; of a join only the pages.
-   4. While all requested pages are found in memory, requests are made for fewer and fewer batches. */
+   4. While all requested pages are found in memory, requests are made for fewer and fewer batches (Pace). */
 #include "ha_seawall.h"
 #include <algorithm>
 
 using namespace seawall;
 
 static const size_t AHEAD_MIN = 4, AHEAD_MAX = 64;
-/* Requests are left out for at most so many batches. */
-static const uint PAUSE_MAX = 64;
 
 void Ahead::clear() {
   on = exhausted = in_range = ended = entries = sorts = false;
@@ -24,7 +22,7 @@ void Ahead::clear() {
   rows.clear();
   requested = 0;
   window = AHEAD_MIN;
-  calm = pause = 0;
+  pace = Pace();
 }
 
 /* Whether rows of the index can be read ahead: an entry tells its columns, and no column is computed from others. */
@@ -57,15 +55,11 @@ int ha_seawall::multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, u
 
 /* Requests the pages of rows or entries. */
 void ha_seawall::request(const seawall_tree *tree, const std::vector<seawall_slice> &keys) {
-  if (keys.empty()) return;
-  if (m_ahead.pause > 0) {
-    m_ahead.pause--;
-    return;
-  }
+  if (keys.empty() || m_ahead.pace.rests()) return;
   size_t absent = 0;
   /* An error comes again when the rows are read. */
-  if (seawall_prefetch(tx(), tree, keys.data(), keys.size(), &absent) != SEAWALL_STATUS_OK || absent > 0) m_ahead.calm = 0;
-  else m_ahead.pause = std::min(PAUSE_MAX, m_ahead.calm = 2 * m_ahead.calm + 1);
+  bool failed = seawall_prefetch(tx(), tree, keys.data(), keys.size(), &absent) != SEAWALL_STATUS_OK;
+  m_ahead.pace.note(failed || absent > 0);
 }
 
 /* Moves to the next range; false if there is none. */

@@ -175,6 +175,8 @@ static int init(void *p) {
     return 1;
   }
   show_options();
+  /* The entries of an index end with the primary key, by which the optimizer may search. */
+  hton->flags = HTON_SUPPORTS_EXTENDED_KEYS;
   hton->create = create_handler;
   hton->drop_database = drop_database_hook;
   hton->drop_table = drop_table_hook;

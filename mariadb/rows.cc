@@ -67,6 +67,42 @@ int ha_seawall::insert_entry(uint index, const uchar *record) {
   return failed(status);
 }
 
+/* Whether no column of the index has another value. */
+static bool is_same(const KEY *key, const TABLE *table, const uchar *old_record, const uchar *new_record) {
+  for (uint at = 0; at < key->user_defined_key_parts; at++) {
+    const Field *field = table->field[key->key_part[at].fieldnr - 1];
+    bool null = field->is_null_in_record(old_record);
+    if (null != field->is_null_in_record(new_record)) return false;
+    /* Some of its bits lie among those for NULL. */
+    if (field->real_type() == MYSQL_TYPE_BIT) return false;
+    if (!null && field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record))) return false;
+  }
+  return true;
+}
+
+/* The leaves of a row's entries in several indexes are read in parallel, before they are changed one after the other. With
+   `other`, the row's new columns, only of the indexes in which it has another entry. */
+void ha_seawall::request_entries(const uchar *record, const uchar *other) {
+  uint secondary = table->s->keys - (table->s->primary_key < MAX_KEY);
+  if (secondary < 2 || m_change_pace.rests()) return;
+  uint primary = table->s->primary_key;
+  bool same_row = other && (primary >= MAX_KEY || is_same(table->key_info + primary, table, record, other));
+  bool any_absent = false;
+  Bytes keys[2], value;
+  size_t unique_len;
+  for (uint at = 0; at < table->s->keys; at++) {
+    if (is_primary(at) || (same_row && is_same(table->key_info + at, table, record, other))) continue;
+    entry_of(at, record, &keys[0], &value, &unique_len);
+    if (other) entry_of(at, other, &keys[1], &value, &unique_len);
+    if (other && keys[0] == keys[1]) continue;
+    const seawall_slice wanted[] = {slice(keys[0]), slice(keys[1])};
+    size_t absent = 0;
+    /* An error comes again with the change. */
+    any_absent |= seawall_prefetch(tx(), index_tree(at), wanted, other ? 2 : 1, &absent) != SEAWALL_STATUS_OK || absent > 0;
+  }
+  m_change_pace.note(any_absent);
+}
+
 // --- changes ------------------------------------------------------------------------------------------
 
 namespace {
@@ -96,6 +132,13 @@ private:
 };
 }
 
+/* `number`: of the rows. */
+void ha_seawall::note_change(bool number) {
+  if (number) m_share->changes.fetch_add(1, std::memory_order_relaxed);
+  time_t now = m_connection->thd()->query_start();
+  if (m_share->updated.load(std::memory_order_relaxed) != now) m_share->updated.store(now, std::memory_order_relaxed);
+}
+
 int ha_seawall::write_row(const uchar *record) {
   if (table->next_number_field && record == table->record[0]) {
     m_auto_error = 0;
@@ -113,6 +156,7 @@ int ha_seawall::write_row(const uchar *record) {
     for (int shift = 56; shift >= 0; shift -= 8) m_primary.push_back((char)(number >> shift));
   }
   primary_key_of(record, &m_key);
+  if (!m_copy.on) request_entries(record, nullptr);
   m_value.clear();
   m_row.encode(record, &m_value);
   Guard guard(m_own ? nullptr : m_connection, tx, only_rows() || m_copy.on);
@@ -122,7 +166,7 @@ int ha_seawall::write_row(const uchar *record) {
     status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
   } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(rows(), m_key, m_key.size()));
   if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = primary;
-  m_share->changes.fetch_add(1, std::memory_order_relaxed);
+  note_change(true);
   int error = failed(status);
   if (!error) error = write_long_columns(record);
   for (uint at = 0; !error && at < table->s->keys; at++)
@@ -131,19 +175,6 @@ int ha_seawall::write_row(const uchar *record) {
   error = guard.done(error);
   if (!error) m_share->grown.fetch_add(1, std::memory_order_relaxed);
   return error ? error : commit_own();
-}
-
-/* Whether no column of the index has another value. */
-static bool is_same(const KEY *key, const TABLE *table, const uchar *old_record, const uchar *new_record) {
-  for (uint at = 0; at < key->user_defined_key_parts; at++) {
-    const Field *field = table->field[key->key_part[at].fieldnr - 1];
-    bool null = field->is_null_in_record(old_record);
-    if (null != field->is_null_in_record(new_record)) return false;
-    /* Some of its bits lie among those for NULL. */
-    if (field->real_type() == MYSQL_TYPE_BIT) return false;
-    if (!null && field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record))) return false;
-  }
-  return true;
 }
 
 int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record) {
@@ -186,6 +217,8 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
     m_row.encode(old_record, &old_value);
     if (old_value == m_value && !long_columns_changed(old_record, new_record)) return HA_ERR_RECORD_IS_THE_SAME;
   }
+  note_change(false);
+  request_entries(old_record, new_record);
   Guard guard(m_own ? nullptr : m_connection, tx, only_rows() && m_old_key == m_key);
   seawall_status status = guard.status();
   if (status != SEAWALL_STATUS_OK) return failed(status);
@@ -209,7 +242,8 @@ int ha_seawall::delete_row(const uchar *record) {
   m_key.clear();
   primary_key_of(record, &m_key);
   Guard guard(m_own ? nullptr : m_connection, tx, only_rows());
-  m_share->changes.fetch_add(1, std::memory_order_relaxed);
+  note_change(true);
+  request_entries(record, nullptr);
   seawall_status deleted = guard.status();
   if (deleted == SEAWALL_STATUS_OK) deleted = seawall_delete(tx, rows(), slice(m_key));
   if (deleted == SEAWALL_STATUS_OK) deleted = delete_long_columns(record, m_key);
@@ -344,7 +378,11 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       if (result == CHECK_ABORTED_BY_USER) return HA_ERR_ABORTED_BY_USER;
       if (result == CHECK_NEG) error = HA_ERR_KEY_NOT_FOUND;
     }
-    if (!error && !covered) error = fetch(record);
+    if (!error && !covered) {
+      /* Not of entries that a condition may exclude. */
+      if (!filter) look_ahead(next_of(to) == SEAWALL_SEEK_PREV);
+      error = fetch(record);
+    }
     if (!error && completed && !read_entry(record, slice(m_entry), slice(entry))) return damaged_entry();
     bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
     if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_entry), nullptr);
@@ -356,6 +394,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
 
 void ha_seawall::reset_cursor(const seawall_tree *tree) {
   m_point = false;
+  m_look = Look();
   seawall_bound lower = UNBOUNDED, upper = UNBOUNDED;
   if (m_exact) lower = {slice(m_search), SEAWALL_BOUND_KIND_INCLUDED};
   if (m_has_upper) upper = {slice(m_upper), SEAWALL_BOUND_KIND_EXCLUDED};
@@ -425,7 +464,7 @@ int ha_seawall::index_end() {
 void ha_seawall::encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to) {
   uint count = 0, len = 0;
   KEY *info = table->key_info + index;
-  for (; (parts & 1) && count < info->user_defined_key_parts; parts >>= 1) len += info->key_part[count++].store_length;
+  for (; (parts & 1) && count < info->ext_key_parts; parts >>= 1) len += info->key_part[count++].store_length;
   /* The bounds of a LIKE are longer than the column: what does not fit does not count. */
   enum_check_fields check = table->in_use->count_cuted_fields;
   table->in_use->count_cuted_fields = CHECK_FIELD_IGNORE;
@@ -433,6 +472,14 @@ void ha_seawall::encode_search(uint index, const uchar *key, key_part_map parts,
   table->in_use->count_cuted_fields = check;
   to->clear();
   m_keys[index].encode(m_scratch.data(), count, to);
+  if (count <= info->user_defined_key_parts) return;
+  /* Then the primary key's, as far as they are given: those that the index has itself are not given twice. */
+  const KEY &primary = table->key_info[table->s->primary_key];
+  auto is_given = [&](const KEY_PART_INFO &part) {
+    return std::any_of(info->key_part, info->key_part + count, [&](const KEY_PART_INFO &given) { return given.fieldnr == part.fieldnr; });
+  };
+  const KEY_PART_INFO *first = primary.key_part, *end = first + primary.user_defined_key_parts;
+  m_keys[table->s->primary_key].encode(m_scratch.data(), (uint)(std::find_if_not(first, end, is_given) - first), to);
 }
 
 /* The row of `m_primary`, which may be missing. */
@@ -476,7 +523,7 @@ int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map par
       if (!has_successor) return HA_ERR_END_OF_FILE;
       at = &beyond;
     }
-    if (end_range) {
+    if (end_range && m_in_range) {
       Bytes end;
       encode_search(active_index, end_range->key, end_range->keypart_map, &end);
       m_has_upper = end_range->flag == HA_READ_BEFORE_KEY || successor(&end);

@@ -101,3 +101,14 @@ select count(*), sum(id) from s where y = 9;
 update r force index (k) straight_join s set r.x = 8, s.y = 8 where r.a = 99 and s.id = r.id order by r.a desc, r.b desc limit 4;
 select count(*), sum(id), min(a), max(a) from r where x = 8;
 select count(*), sum(id) from s where y = 8;
+-- A loose scan of an index over several ranges, of which each ends.
+create table loose (id int primary key, k int, l int, key (k), key kl (k, l));
+insert into loose select seq, seq % 10, seq % 7 from seq_1_to_10000;
+analyze table loose;
+select k, max(id) from loose force index (k) where k in (1, 5, 9) group by k;
+select distinct k from loose force index (k) where k < 3 or k > 7;
+select k, min(l) from loose force index (kl) where k in (1, 5) and l > 3 group by k;
+update loose set l = 0 where k = 1;
+select k, min(l) from loose force index (kl) where k in (1, 5) and l > 3 group by k;
+select k, min(l), max(l) from loose force index (kl) where k between 2 and 3 or k = 8 group by k;
+select distinct k, l from loose force index (kl) where k in (0, 9) and l in (2, 5);

@@ -98,3 +98,26 @@ create table later (id int primary key, k int, key (k));
 insert into later select seq, seq % 2 from seq_1_to_50000;
 select count(*) from later where k = 1;
 select if(cardinality < 10, 'few', cardinality) from information_schema.statistics where table_schema = database() and table_name = 'later' and index_name = 'k';
+
+-- The entries of an index end with the primary key, by which they are searched, too.
+create table ends (a int, b varchar(5), c int not null, d int not null, e int, primary key (c, d desc), key a (a), key bd (b, d), key ea (e, a desc), key dc (d, c));
+insert into ends select seq % 7, if(seq % 3, char(97 + seq % 4), upper(char(97 + seq % 4))), seq % 50, seq, if(seq % 5, seq % 2, null) from seq_1_to_1000;
+select c, d from ends force index (a) where a = 3 and c = 24 order by d;
+select c, d from ends force index (a) where a = 3 and c = 24 and d < 500 order by d desc;
+select c, d from ends force index (a) where a = 3 and c = 24 and d = 374;
+select count(*), min(c), max(c) from ends force index (a) where a = 3 and c > 45;
+select count(*), min(c), max(d) from ends force index (a) where a = 3 and (c, d) >= (45, 300);
+select c, d from ends force index (bd) where b = 'B' and d = 101 and c = 1;
+select count(*) from ends force index (bd) where b = 'b' and d between 100 and 120 and c > 10;
+select c, d from ends force index (bd) where b = 'b' and d = 121 and c <= 21;
+select count(*) from ends force index (ea) where e is null and a = 2 and c between 10 and 20;
+select count(*), max(d) from ends force index (ea) where e = 1 and a = 2 and c = 11;
+select count(*) from ends force index (dc) where d = 77 and c = 27;
+select a, max(c) from ends force index (a) group by a order by a;
+select a, min(c) from ends force index (a) where c > 20 group by a order by a;
+select c, d from ends force index (a) where a = 3 order by c desc, d limit 5;
+select count(*) from ends x straight_join ends y force index (a) on y.a = x.a and y.c = x.c where x.d < 100;
+update ends force index (a) set e = -1 where a = 3 and c = 24 and d > 500;
+delete from ends where a = 3 and c = 24 and d < 100;
+select count(*), sum(d) from ends where e = -1;
+check table ends;

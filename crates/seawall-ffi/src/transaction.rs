@@ -14,6 +14,18 @@ pub struct Transaction {
     pub(crate) lent: Vec<u8>,
 }
 
+/// The most bytes of a lent value whose memory is kept for the next one.
+const LENT_KEPT: usize = 64 << 10;
+
+impl Transaction {
+    /// Frees the memory of a large value that was lent: a transaction object may live as long as a connection.
+    fn forget_large(&mut self) {
+        if self.lent.capacity() > LENT_KEPT {
+            self.lent = Vec::new();
+        }
+    }
+}
+
 /// A point to which a transaction can be rolled back.
 #[derive(Debug)]
 pub struct Savepoint(seawall::Savepoint);
@@ -130,6 +142,7 @@ pub(crate) unsafe fn with(tx: *mut Transaction, f: impl FnOnce(&mut Transaction)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_restart(tx: *mut Transaction, options: *const TransactionOptions) -> Status {
     let restart = |tx: &mut Transaction| {
+        tx.forget_large();
         // SAFETY: as the function requires.
         tx.tx.restart(unsafe { shared(options) }?.options()?)?;
         Ok(Status::Ok)
@@ -145,6 +158,7 @@ pub unsafe extern "C" fn seawall_restart(tx: *mut Transaction, options: *const T
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_commit(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
+        tx.forget_large();
         tx.tx.commit_in_place()?;
         Ok(Status::Ok)
     };
@@ -159,6 +173,7 @@ pub unsafe extern "C" fn seawall_commit(tx: *mut Transaction) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_rollback(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
+        tx.forget_large();
         tx.tx.rollback_in_place()?;
         Ok(Status::Ok)
     };
@@ -201,6 +216,7 @@ pub unsafe extern "C" fn seawall_begin_statement(tx: *mut Transaction) -> Status
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_end_statement(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
+        tx.forget_large();
         tx.tx.end_statement();
         Ok(Status::Ok)
     };
