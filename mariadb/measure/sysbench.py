@@ -1,4 +1,4 @@
-"""sysbench against a private server: its own oltp_* loads, and the scripts of loads/."""
+"""sysbench against a private server: its own oltp_* loads, and those of loads/ and of the lab."""
 
 import pathlib
 import re
@@ -8,12 +8,13 @@ from . import sizes
 from .server import Failure
 
 LOADS = pathlib.Path(__file__).parent / "loads"
+LAB = pathlib.Path(__file__).parents[2] / "crates/seawall-lab/src/sql"
 
 
 class Sysbench:
     def __init__(self, server, engine, script, **options):
-        path = LOADS / f"{script}.lua"
-        self.command = ["sysbench", str(path) if path.exists() else script, f"--mysql-socket={server.socket}", "--mysql-user=root",
+        own = [path for path in (LOADS / f"{script}.lua", LAB / f"{script}.lua") if path.exists()]
+        self.command = ["sysbench", str(own[0] if own else script), f"--mysql-socket={server.socket}", "--mysql-user=root",
                         f"--mysql-db={engine.database}", "--rand-type=uniform", "--percentile=99"]
         self.command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         self.environment = server.tree.environment

@@ -280,7 +280,7 @@ fn output_that_cannot_be_written_is_refused_before_measuring() {
     run(&["--my-cnf", "bad.cnf"]).exits(2).measured_nothing().says("line 1").says("[mysqld]");
     std::fs::write(work.path().join("latin1.cnf"), b"[mysqld]\n# caf\xe9\n").unwrap();
     run(&["--my-cnf", "latin1.cnf"]).exits(2).measured_nothing().says("line 2").says("UTF-8");
-    run(&["--server", "postgres"]).exits(2).measured_nothing().says("mysql-8.4");
+    run(&["--my-cnf-for", "postgres"]).exits(2).measured_nothing().says("mysql-8.4");
     run(&["--witness", "bad.cnf"]).exits(2).measured_nothing().says("seawall witness verify --json");
     if let Some(mount) = Mount::tmpfs("ro") {
         let ran = lab(&mount.path, disk.path(), &["--only", "baseline"]).exits(2).measured_nothing();

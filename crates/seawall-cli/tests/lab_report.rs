@@ -64,7 +64,7 @@ fn the_users_option_file_is_shown_changed_and_left_alone() {
     std::fs::write(&path, mine).unwrap();
     let before = path.metadata().unwrap().modified().unwrap();
     for server in ["mariadb-10.11", "mariadb-11", "mysql-8.0", "mysql-8.4"] {
-        let ran = report(dir.path(), &["a.json", "--my-cnf", "my.cnf", "--server", server]).exits(0);
+        let ran = report(dir.path(), &["a.json", "--my-cnf", "my.cnf", "--my-cnf-for", server]).exits(0);
         assert!(ran.out.lines().any(|l| l.starts_with("--- ")), "no diff for {server}: {}", ran.out);
         // MariaDB 11 has other variables for it.
         let replaced = ran.out.contains("-innodb_flush_method = littlesync");

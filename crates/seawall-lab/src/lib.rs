@@ -37,6 +37,7 @@ pub mod run;
 #[doc(hidden)]
 pub mod sample;
 pub mod settings;
+pub mod sql;
 pub mod stats;
 mod summary;
 pub mod sustain;

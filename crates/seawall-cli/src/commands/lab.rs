@@ -12,6 +12,7 @@ use seawall_lab::require::{Requirement, metric_list};
 use seawall_lab::results::{RESULTS, Results, WitnessOutcome};
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
 use seawall_lab::settings::{Server, Settings, recommend};
+use seawall_lab::sql::{self, SqlError, SqlOptions};
 use seawall_lab::stats::ROUNDS_MIN;
 use seawall_lab::{compare, mycnf, report, table};
 use seawall_tools::witness::{self, Verification};
@@ -26,8 +27,15 @@ pub(crate) struct LabArgs {
     #[command(subcommand)]
     command: Option<LabCommand>,
     /// A directory on the disk to measure; everything written there is removed
-    #[arg(required = true)]
+    #[arg(required_unless_present = "server")]
     path: Option<PathBuf>,
+    /// Instead of a disk: commit levels (E5) and range prefetch (E6) through SQL, on the MariaDB server with this
+    /// socket; about 12 minutes. Of the other options only, rounds, round, size (of a table, 4G) and json apply
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["path", "full", "reserve", "seed", "io_backend", "rate", "sustain", "observe", "force", "out", "html", "table", "my_cnf", "require", "witness"])]
+    server: Option<PathBuf>,
+    /// The user for --server, who makes databases and sets global variables; a password is read from MYSQL_PWD
+    #[arg(long, value_name = "NAME", default_value = "root", requires = "server")]
+    server_user: String,
     /// The whole grid, every cell repeated: about half an hour instead of 5 minutes
     #[arg(long)]
     full: bool,
@@ -110,8 +118,8 @@ struct Outputs {
     #[arg(long, value_name = "FILE")]
     my_cnf: Option<PathBuf>,
     /// The server that --my-cnf is for: mariadb-10.11, mariadb-11, mysql-8.0, mysql-8.4
-    #[arg(long, default_value = "mariadb-10.11", value_parser = server)]
-    server: Server,
+    #[arg(long, value_name = "SERVER", default_value = "mariadb-10.11", value_parser = server)]
+    my_cnf_for: Server,
     /// Exit with 1 unless met, such as 'flush.p99<10ms'; may be repeated
     #[arg(long, value_name = "METRIC.STAT<LIMIT")]
     require: Vec<String>,
@@ -171,7 +179,21 @@ pub(crate) fn run(args: LabArgs, stop: &Stop) -> Outcome {
             };
             measure(options, &args.outputs, stop)
         }
-        (None, None) => Err("give a directory on the disk to measure".into()),
+        (None, None) => match args.server {
+            Some(socket) => {
+                let base = SqlOptions::new(&socket);
+                let options = SqlOptions {
+                    user: args.server_user,
+                    only: args.only,
+                    rounds: args.rounds.unwrap_or(base.rounds),
+                    round: args.round.unwrap_or(base.round),
+                    table_bytes_max: args.size.unwrap_or(base.table_bytes_max),
+                    ..base
+                };
+                through_sql(&options, args.outputs.json.as_deref(), stop)
+            }
+            None => Err("give a directory on the disk to measure".into()),
+        },
     }
 }
 
@@ -200,6 +222,28 @@ fn measure(options: LabOptions, outputs: &Outputs, stop: &Stop) -> Outcome {
             Err(format!("the run went no further, what was measured before stands above: {cause}").into())
         }
         Err(e) => Err(e.into()),
+    }
+}
+
+fn through_sql(options: &SqlOptions, json: Option<&Path>, stop: &Stop) -> Outcome {
+    let json_file = json.filter(|path| *path != Path::new("-"));
+    json_file.map_or(Ok(()), can_write)?;
+    let measured = sql::measure(options, &mut Bar::new(), stop);
+    if let Err(SqlError::Interrupted) = measured {
+        return interrupted("interrupted before anything was measured; nothing is left on the server");
+    }
+    let (results, error) = measured?;
+    if let Some(path) = json_file {
+        std::fs::write(path, results.to_json() + "\n").map_err(cannot("write", path))?;
+        note(format_args!("wrote {}", path.display()));
+    }
+    print(if json == Some(Path::new("-")) { results.to_json() + "\n" } else { results.to_text() })?;
+    match error {
+        None => Ok(Ended::Well),
+        Some(SqlError::Interrupted) => {
+            interrupted("interrupted: what was measured stands above, and nothing is left on the server")
+        }
+        Some(error) => Err(format!("the run went no further, what was measured before stands above: {error}").into()),
     }
 }
 
@@ -299,11 +343,11 @@ impl Outputs {
     /// The settings as a change of the user's own option file.
     fn proposal(&self, results: &Results) -> Result<String, Failed> {
         let Some(path) = &self.my_cnf else { return Ok(String::new()) };
-        let proposal = mycnf::propose(path, self.server, &recommend(results))?;
+        let proposal = mycnf::propose(path, self.my_cnf_for, &recommend(results))?;
         let mut text = if proposal.diff.is_empty() {
-            format!("{}: nothing to change for {}\n", path.display(), self.server.title())
+            format!("{}: nothing to change for {}\n", path.display(), self.my_cnf_for.title())
         } else {
-            format!("for {}:\n{}\n", self.server.title(), proposal.diff)
+            format!("for {}:\n{}\n", self.my_cnf_for.title(), proposal.diff)
         };
         for line in &proposal.notes {
             text += &format!("note: {line}\n");

@@ -1,0 +1,529 @@
+//! E5 and E6 through SQL: the published loads on a running MariaDB server, which its own client and sysbench drive.
+//!
+//! 1. A run changes only databases that it has made. Those of an earlier run that was killed are refused, not dropped.
+//! 2. The level of a commit is a global variable. The values before are in the table `settings_before` before the
+//!    first change, and are set again at the end, after an error and Ctrl-C too.
+//! 3. Every cell runs once, then every cell again, so that a drift of the machine affects all of them.
+
+mod client;
+mod text;
+
+use crate::cell::{Experiment, Level};
+use crate::run::Progress;
+use client::{Client, Job, Outcome, Scratch};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Threads of the loads of E5.
+const COMMIT_THREADS: u32 = 4;
+/// Connections of the ranges of E6.
+const RANGE_THREADS: [u32; 2] = [1, 16];
+/// Rows of sysbench's table.
+const ROWS: u64 = 200_000;
+/// A row of the table of E6 with its share of the page, bytes.
+const RANGE_ROW_BYTES: u64 = 230;
+/// That table's size is this many times the pool at least, so that most pages of a range are read.
+const POOLS: u64 = 2;
+/// Rows of one statement that fills it.
+const PIECE: u64 = 1 << 18;
+/// Variables that explain the figures.
+const EXPLAINING: [&str; 6] = [
+    "innodb_flush_method",
+    "innodb_buffer_pool_size",
+    "log_bin",
+    "sync_binlog",
+    "seawall_pool_size",
+    "seawall_log_ring_dir",
+];
+/// The database of the values before, and the beginning of the others' names.
+const OURS: &str = "seawall_lab";
+/// The table of the variables' values before.
+const BEFORE: &str = "seawall_lab.settings_before";
+
+/// What to measure.
+///
+/// ```
+/// use seawall_lab::sql::SqlOptions;
+/// let options = SqlOptions { rounds: 3, ..SqlOptions::new("/run/mysqld/mysqld.sock".as_ref()) };
+/// assert_eq!(options.user, "root");
+/// ```
+#[derive(Debug, Clone)]
+pub struct SqlOptions {
+    /// The server's socket.
+    pub socket: PathBuf,
+    /// The user, who may make databases and set global variables. A password is read from `MYSQL_PWD`.
+    pub user: String,
+    /// Commit levels, range prefetch, or both when empty.
+    pub only: Vec<Experiment>,
+    /// Rounds of each cell.
+    pub rounds: u32,
+    /// Time of a round.
+    pub round: Duration,
+    /// The most that the table of E6 may take for each engine, bytes.
+    pub table_bytes_max: u64,
+}
+
+impl SqlOptions {
+    /// Both experiments, in about 12 minutes.
+    #[must_use]
+    pub fn new(socket: &std::path::Path) -> Self {
+        Self {
+            socket: socket.into(),
+            user: "root".into(),
+            only: Vec::new(),
+            rounds: 5,
+            round: Duration::from_secs(3),
+            table_bytes_max: 4 << 30,
+        }
+    }
+}
+
+/// Why the server was not measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SqlError {
+    /// A program is not installed.
+    #[error(
+        "{program} cannot be started ({error}): apt-get install mariadb-client sysbench, or what your system calls them"
+    )]
+    NoProgram {
+        /// The program.
+        program: &'static str,
+        /// The reason.
+        error: std::io::Error,
+    },
+    /// The server refused a statement or the connection.
+    #[error("the server says: {0}")]
+    Server(String),
+    /// sysbench failed.
+    #[error("sysbench {script}: {message}")]
+    Sysbench {
+        /// The load.
+        script: String,
+        /// Its first error.
+        message: String,
+    },
+    /// Not a MariaDB server.
+    #[error("the server is {0}; only MariaDB is measured through SQL")]
+    NotMariaDb(String),
+    /// Databases of an earlier run are there.
+    #[error(
+        "the database {0} exists, of an earlier run that was killed: set the variables as its table {BEFORE} has \
+         them, if it has rows, and drop the databases whose names begin with {OURS}"
+    )]
+    Left(String),
+    /// Only other experiments were asked for.
+    #[error("through SQL only commit-levels (E5) and range-prefetch (E6) are measured")]
+    NothingToMeasure,
+    /// A script could not be written for sysbench.
+    #[error("a file in {path} could not be written: {error}; set TMPDIR to another directory")]
+    Scratch {
+        /// The directory.
+        path: PathBuf,
+        /// The reason.
+        error: std::io::Error,
+    },
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+type Result<T> = std::result::Result<T, SqlError>;
+
+/// An engine of the server, with its variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Engine {
+    /// InnoDB.
+    InnoDb,
+    /// Seawall.
+    Seawall,
+}
+
+impl Engine {
+    const ALL: [Self; 2] = [Self::InnoDb, Self::Seawall];
+
+    /// The name in SQL.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InnoDb => "InnoDB",
+            Self::Seawall => "SEAWALL",
+        }
+    }
+
+    fn database(self) -> String {
+        format!("{OURS}_{}", self.name().to_lowercase())
+    }
+
+    /// The global variable of the level of a commit.
+    fn level(self) -> &'static str {
+        match self {
+            Self::InnoDb => "innodb_flush_log_at_trx_commit",
+            Self::Seawall => "seawall_durability",
+        }
+    }
+
+    /// Its value at one, in SQL.
+    fn value(self, level: Level) -> String {
+        match self {
+            Self::InnoDb => level.number().to_string(),
+            Self::Seawall => format!("'{}'", level.word()),
+        }
+    }
+
+    fn pool(self) -> &'static str {
+        match self {
+            Self::InnoDb => "innodb_buffer_pool_size",
+            Self::Seawall => "seawall_pool_size",
+        }
+    }
+}
+
+/// A load of E5, with the published gain of level 2 over level 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Load {
+    /// A row by its key: sysbench simple.
+    Simple,
+    /// Transactions of reads and writes: sysbench complex.
+    Complex,
+    /// DBT-2, whose specification is TPC-C's.
+    Tpcc,
+}
+
+impl Load {
+    const ALL: [Self; 3] = [Self::Simple, Self::Complex, Self::Tpcc];
+
+    fn job(self, engine: Engine) -> Job<'static> {
+        let (script, arguments) = match self {
+            Self::Simple => ("oltp_point_select", of_sysbench(engine)),
+            Self::Complex => ("oltp_read_write", of_sysbench(engine)),
+            Self::Tpcc => ("tpcc", vec!["--warehouses=1".into(), format!("--storage-engine={}", engine.name())]),
+        };
+        Job { script, database: engine.database(), arguments }
+    }
+}
+
+fn of_sysbench(engine: Engine) -> Vec<String> {
+    vec!["--tables=1".into(), format!("--table-size={ROWS}"), format!("--mysql-storage-engine={}", engine.name())]
+}
+
+/// What a cell measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// E5: a load at a level.
+    Commits(Load, Level),
+    /// E6: ranges by so many connections.
+    Ranges(u32),
+}
+
+/// A cell and its rounds.
+#[derive(Debug, Clone, Serialize)]
+pub struct SqlCell {
+    /// The engine.
+    pub engine: Engine,
+    /// The work.
+    pub what: What,
+    /// Transactions or queries per second of each round.
+    pub rates: Vec<f64>,
+    /// The 99th percentile of each round, milliseconds.
+    pub p99_ms: Vec<f64>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct SqlResults {
+    /// The server's version.
+    pub version: String,
+    /// The version of sysbench.
+    pub sysbench: String,
+    /// Time of a round, seconds.
+    pub round_s: f64,
+    /// Variables that explain the figures, with their values.
+    pub variables: Vec<(String, String)>,
+    /// The cells.
+    pub cells: Vec<SqlCell>,
+    /// Bytes of the table of E6 for each engine; 0: not measured.
+    pub table_bytes: u64,
+    /// What was left out, and why.
+    pub notes: Vec<String>,
+    /// False: the run was interrupted, or ended with an error.
+    pub complete: bool,
+}
+
+impl SqlResults {
+    /// As JSON.
+    ///
+    /// # Panics
+    /// Never: all of it can be written as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and texts")
+    }
+
+    fn rates(&self, engine: Engine, what: What) -> &[f64] {
+        let found = self.cells.iter().find(|cell| cell.engine == engine && cell.what == what);
+        found.map_or(&[], |cell| &cell.rates)
+    }
+}
+
+/// Measures the server. What was measured before an error or Ctrl-C is in the results, beside the error.
+///
+/// # Errors
+/// [`SqlError`], when nothing could be measured.
+pub fn measure(
+    options: &SqlOptions,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<(SqlResults, Option<SqlError>)> {
+    let asked = |e| options.only.is_empty() || options.only.contains(&e);
+    let [levels, ranges] = [Experiment::CommitLevels, Experiment::RangePrefetch].map(asked);
+    if !levels && !ranges {
+        return Err(SqlError::NothingToMeasure);
+    }
+    let scratch = Scratch::new()?;
+    let client = Client::new(&options.socket, &options.user, &scratch, stop);
+    let mut run = Run::begin(options, client)?;
+    let outcome = run.prepare(levels, ranges, progress).and_then(|()| run.rounds(progress));
+    let ended = run.end();
+    let error = outcome.err().or(ended.err());
+    run.results.complete = error.is_none();
+    if run.results.cells.iter().all(|cell| cell.rates.is_empty()) {
+        if let Some(error) = error {
+            return Err(error);
+        }
+    }
+    Ok((run.results, error))
+}
+
+struct Run<'a> {
+    options: &'a SqlOptions,
+    client: Client<'a>,
+    engines: Vec<Engine>,
+    /// The table of the values before is there.
+    made: bool,
+    results: SqlResults,
+}
+
+impl<'a> Run<'a> {
+    /// Looks at the server, and notes the variables that will be changed. On an error nothing has been made.
+    fn begin(options: &'a SqlOptions, client: Client<'a>) -> Result<Self> {
+        let version = client.value("select version()")?;
+        if !version.contains("MariaDB") {
+            return Err(SqlError::NotMariaDb(version));
+        }
+        let left = format!("select schema_name from information_schema.schemata where schema_name like '{OURS}%'");
+        if let Some(database) = client.query(&left)?.into_iter().flatten().next() {
+            return Err(SqlError::Left(database));
+        }
+        let sysbench = client.sysbench_version()?;
+        let offered =
+            client.query("select engine from information_schema.engines where support in ('YES', 'DEFAULT')")?;
+        let offers = |engine: &Engine| offered.iter().flatten().any(|name| name.eq_ignore_ascii_case(engine.name()));
+        let engines: Vec<Engine> = Engine::ALL.into_iter().filter(offers).collect();
+        let variables = format!("show global variables where variable_name in ('{}')", EXPLAINING.join("', '"));
+        let pairs = client.query(&variables)?.into_iter();
+        let variables = pairs.filter_map(|row| Some((row.first()?.clone(), row.get(1)?.clone()))).collect();
+        let mut notes = Vec::new();
+        if !engines.contains(&Engine::Seawall) {
+            notes.push("the server has no engine SEAWALL: only InnoDB was measured".to_owned());
+        }
+        let round_s = whole_seconds(options.round) as f64;
+        let results = SqlResults {
+            version,
+            sysbench,
+            round_s,
+            variables,
+            cells: Vec::new(),
+            table_bytes: 0,
+            notes,
+            complete: false,
+        };
+        Ok(Self { options, client, engines, made: false, results })
+    }
+
+    /// Makes the databases and their rows.
+    fn prepare(&mut self, levels: bool, ranges: bool, progress: &mut dyn Progress) -> Result<()> {
+        let rows = if ranges { self.range_rows()? } else { 0 };
+        progress.begin("making the tables", self.engines.len() as u64);
+        let columns = "name varchar(64) primary key, value varchar(64)";
+        self.client.query(&format!("create database {OURS}; create table {BEFORE} ({columns}) engine=InnoDB"))?;
+        self.made = true;
+        for (at, engine) in self.engines.clone().into_iter().enumerate() {
+            progress.at(at as u64, engine.name());
+            let variable = engine.level();
+            self.client.query(&format!(
+                "insert into {BEFORE} values ('{variable}', @@global.{variable}); create database {}",
+                engine.database()
+            ))?;
+            if levels {
+                self.make_loads(engine)?;
+            }
+            if rows > 0 {
+                self.make_ranges(engine, rows)?;
+            }
+        }
+        let cell = |engine, what| SqlCell { engine, what, rates: Vec::new(), p99_ms: Vec::new() };
+        for engine in &self.engines {
+            if levels {
+                let of = |load| Level::ALL.map(|level| What::Commits(load, level));
+                self.results.cells.extend(Load::ALL.into_iter().flat_map(of).map(|what| cell(*engine, what)));
+            }
+            if rows > 0 {
+                self.results.cells.extend(RANGE_THREADS.map(|threads| cell(*engine, What::Ranges(threads))));
+            }
+        }
+        self.results.table_bytes = rows * RANGE_ROW_BYTES;
+        Ok(())
+    }
+
+    /// Both loads of sysbench's own have one table.
+    fn make_loads(&self, engine: Engine) -> Result<()> {
+        for (load, verb) in [(Load::Complex, "prepare"), (Load::Tpcc, "create"), (Load::Tpcc, "prepare")] {
+            self.client.sysbench(&load.job(engine), verb, 1, Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Rows of the table of E6, a power of two; 0 and a note when it would be too large.
+    fn range_rows(&mut self) -> Result<u64> {
+        let mut pool = 0;
+        for engine in &self.engines {
+            let text = self.client.value(&format!("select @@global.{}", engine.pool()))?;
+            pool = pool.max(bytes(&text));
+        }
+        let rows = (POOLS * pool / RANGE_ROW_BYTES).max(100_000).next_power_of_two();
+        let needed = rows * RANGE_ROW_BYTES;
+        if needed <= self.options.table_bytes_max {
+            return Ok(rows);
+        }
+        let mib = |bytes: u64| bytes >> 20;
+        self.results.notes.push(format!(
+            "E6 was not measured: beside a pool of {} MiB its table needs {} MiB for each engine, and --size allows {} MiB",
+            mib(pool),
+            mib(needed),
+            mib(self.options.table_bytes_max)
+        ));
+        Ok(0)
+    }
+
+    /// Rows in an order in which each goes to another page: `seq` mixed by two odd factors and a shift, which is one
+    /// to one below a power of two.
+    fn make_ranges(&self, engine: Engine, rows: u64) -> Result<()> {
+        let database = engine.database();
+        let (columns, name) = ("id int primary key, k int not null, pad char(180) not null", engine.name());
+        self.client.query(&format!("create table {database}.fragmented ({columns}) charset latin1 engine={name}"))?;
+        let (mask, shift) = (rows - 1, rows.trailing_zeros() / 2);
+        let once = format!("(seq * 40503 & {mask})");
+        let id = format!("(({once} ^ ({once} >> {shift})) * 40507 & {mask})");
+        for from in (0..rows).step_by(usize::try_from(PIECE).expect("small")) {
+            let to = (from + PIECE).min(rows) - 1;
+            let row = format!("{id} + 1, seq, repeat(char(97 + seq % 26), 180)");
+            let rows = format!("select {row} from {OURS}.seq_{from}_to_{to}");
+            self.client.query(&format!("insert into {database}.fragmented {rows}"))?;
+        }
+        self.client.query(&format!("analyze table {database}.fragmented")).map(drop)
+    }
+
+    fn rounds(&mut self, progress: &mut dyn Progress) -> Result<()> {
+        let cells = self.results.cells.len();
+        progress.begin("measuring", u64::from(self.options.rounds) * cells as u64);
+        for round in 0..self.options.rounds as usize {
+            for turn in 0..cells {
+                // Backwards every second round: no cell always follows the same one.
+                let at = if round % 2 == 1 { cells - 1 - turn } else { turn };
+                let SqlCell { engine, what, .. } = self.results.cells[at];
+                progress.at((round * cells + turn) as u64, &format!("{}, {}", engine.name(), text::name(what)));
+                let outcome = self.cell(engine, what)?;
+                let cell = &mut self.results.cells[at];
+                cell.rates.push(outcome.rate);
+                cell.p99_ms.push(outcome.p99_ms);
+            }
+        }
+        Ok(())
+    }
+
+    fn cell(&self, engine: Engine, what: What) -> Result<Outcome> {
+        let (job, threads) = match what {
+            What::Commits(load, level) => {
+                self.client.query(&format!("set global {} = {}", engine.level(), engine.value(level)))?;
+                (load.job(engine), COMMIT_THREADS)
+            }
+            What::Ranges(threads) => {
+                let arguments = vec![format!("--rows={}", self.results.table_bytes / RANGE_ROW_BYTES)];
+                (Job { script: "cold", database: engine.database(), arguments }, threads)
+            }
+        };
+        self.client.sysbench(&job, "run", threads, self.options.round)
+    }
+
+    /// Sets the variables as they were, and drops the databases: also when the run is to end early.
+    fn end(&mut self) -> Result<()> {
+        let client = self.client.always();
+        // Where they cannot be read they stay, for the operator.
+        let kept = format!("select name, value from {BEFORE}");
+        let rows = if self.made { client.query(&kept)? } else { Vec::new() };
+        for row in &rows {
+            if let [name, value] = row.as_slice() {
+                let value = if value.parse::<u64>().is_ok() { value.clone() } else { format!("'{value}'") };
+                client.query(&format!("set global {name} = {value}"))?;
+            }
+        }
+        for engine in &self.engines {
+            client.query(&format!("drop database if exists {}", engine.database()))?;
+        }
+        client.query(&format!("drop database if exists {OURS}")).map(drop)
+    }
+}
+
+/// sysbench takes whole seconds.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_millis().div_ceil(1000) as u64
+}
+
+/// A size as a variable shows it: bytes, or with K, M, G or T.
+fn bytes(text: &str) -> u64 {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits.parse().unwrap_or(0);
+    match text[digits.len()..].chars().next().map(|c| c.to_ascii_uppercase()) {
+        Some('K') => number << 10,
+        Some('M') => number << 20,
+        Some('G') => number << 30,
+        Some('T') => number << 40,
+        _ => number,
+    }
+}
+
+/// Whether a run is to end.
+fn is_set(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_variables() {
+        let texts = ["134217728", "128M", "1G", "2MiB", "64K", "nothing"];
+        assert_eq!(texts.map(bytes), [128 << 20, 128 << 20, 1 << 30, 2 << 20, 64 << 10, 0]);
+    }
+
+    /// The SQL expression of make_ranges() in Rust.
+    #[test]
+    fn ids_are_a_permutation_that_scatters_neighbours() {
+        let rows: u64 = 1 << 12;
+        let (mask, shift) = (rows - 1, rows.trailing_zeros() / 2);
+        let id = |seq: u64| {
+            let once = (seq * 40503) & mask;
+            ((once ^ (once >> shift)) * 40507) & mask
+        };
+        let mut all: Vec<u64> = (0..rows).map(id).collect();
+        let near = all.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 64).count();
+        assert!(near < 300, "{near} neighbours go to one page");
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..rows));
+    }
+}
