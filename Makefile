@@ -157,7 +157,7 @@ compare-fio: need-rust
 	$(CARGO) run --release --locked -q -p seawall-lab --example compare_fio -- target/lab-scratch
 
 # The goals: Seawall and the stores it is compared with, in one run. `bench` is the small variant, about 15
-# minutes; `goals` takes two hours, exits 1 when one falls short. GOALS_ARGS="--only '^commit'" and
+# minutes; `goals` takes an hour and a half, exits 1 when one falls short. GOALS_ARGS="--only '^commit'" and
 # more.
 GOALS_ARGS ?=
 GOALS_PACKAGES = fio valgrind e2fsprogs
