@@ -312,7 +312,14 @@ impl Statements {
             93 => {
                 let mut it = std::mem::replace(
                     &mut self.tables[table],
-                    Table { name: String::new(), columns: vec![], primary: vec![], indexes: vec![], made: 0, unique: false },
+                    Table {
+                        name: String::new(),
+                        columns: vec![],
+                        primary: vec![],
+                        indexes: vec![],
+                        made: 0,
+                        unique: false,
+                    },
                 );
                 let index = self.index(&mut it);
                 self.tables[table] = it;
