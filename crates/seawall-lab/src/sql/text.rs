@@ -44,7 +44,10 @@ fn compared(a: &[f64], b: &[f64]) -> String {
 }
 
 fn rate(rates: &[f64]) -> String {
-    or_missing(Estimate::of(rates), |e| format!("{} +-{}", count(e.median), crate::text::spread(e.spread())))
+    or_missing(Estimate::of(rates), |e| match e.samples {
+        1 => count(e.median),
+        _ => format!("{} +-{}", count(e.median), crate::text::spread(e.spread())),
+    })
 }
 
 impl SqlResults {
