@@ -22,7 +22,7 @@ case $sql in
   "show global variables"*) printf 'innodb_flush_method\tO_DIRECT\nlog_bin\tOFF\n' ;;
   "select @@global.innodb_buffer_pool_size") echo 134217728 ;;
   "select @@global.seawall_pool_size") echo 64M ;;
-  "select name, value"*) printf 'innodb_flush_log_at_trx_commit\t2\nseawall_durability\twritten\n' ;;
+  "select name, value"*) [ -z "$GONE" ] || { echo "server has gone away" >&2; exit 1; }; printf 'innodb_flush_log_at_trx_commit\t2\nseawall_durability\twritten\n' ;;
 esac
 "#;
 
@@ -122,6 +122,14 @@ fn a_load_that_fails_leaves_nothing() {
     let ran = fake.run(&[], &[("FAILS", "tpcc")]).exits(2).says("sysbench tpcc run: FATAL: error 1205");
     assert!(ran.out.contains("sysbench complex"), "what was measured is shown: {}", ran.out);
     fake.left_nothing();
+}
+
+#[test]
+fn a_server_that_stays_changed_is_said_to_be() {
+    let fake = Fake::new();
+    let ran = fake.run(&["--only", "E5"], &[("FAILS", "tpcc"), ("GONE", "1")]).exits(2);
+    assert!(ran.err.contains("could not be left as it was") && ran.err.contains("settings_before"), "{}", ran.err);
+    assert!(!fake.calls().iter().any(|call| call.contains("drop database")), "it has the values before");
 }
 
 #[test]

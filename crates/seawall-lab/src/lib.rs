@@ -10,6 +10,7 @@
 //! - Everything derived from a run is computed from its results alone: the [`table`], the [`verdict`]s, the
 //!   [`settings`] for Seawall, MariaDB and MySQL (as a diff of a user's file in [`mycnf`]), the [`report`],
 //!   [`compare`] and [`require`].
+//! - [`sql`] runs E5 and E6 on a MariaDB server.
 //!
 //! A number is always shown with its uncertainty ([`stats`]): a difference inside the noise is called "cannot
 //! tell".

@@ -125,6 +125,12 @@ pub enum SqlError {
         /// The reason.
         error: std::io::Error,
     },
+    /// The variables could not be set back, or a database not dropped.
+    #[error(
+        "the server could not be left as it was ({0}): set the variables as {BEFORE} has them, and drop the databases \
+         whose names begin with {OURS}"
+    )]
+    NotRestored(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -287,8 +293,9 @@ pub fn measure(
     let client = Client::new(&options.socket, &options.user, &scratch, stop);
     let mut run = Run::begin(options, client)?;
     let outcome = run.prepare(levels, ranges, progress).and_then(|()| run.rounds(progress));
-    let ended = run.end();
-    let error = outcome.err().or(ended.err());
+    // The worse of both: a server that stays changed.
+    let changed = run.end().err().map(|error| SqlError::NotRestored(error.to_string()));
+    let error = changed.or(outcome.err());
     run.results.complete = error.is_none();
     if run.results.cells.iter().all(|cell| cell.rates.is_empty()) {
         if let Some(error) = error {
