@@ -237,7 +237,7 @@ impl Frames {
         self.limit.store(limit, Ordering::Release);
         self.huge_below(limit);
         let mut kept = Vec::new();
-        while let Some(frame) = self.pop() {
+        while let Some(frame) = self.take_free() {
             kept.push(frame);
         }
         for frame in kept.into_iter().rev() {
@@ -289,6 +289,14 @@ impl Frames {
 
     /// A free frame, which the caller owns from now on.
     pub(super) fn pop(&self) -> Option<u32> {
+        let frame = self.take_free()?;
+        if frame >= self.touched.load(Ordering::Acquire) {
+            self.touch(frame);
+        }
+        Some(frame)
+    }
+
+    fn take_free(&self) -> Option<u32> {
         loop {
             let top = self.free.load(Ordering::Acquire);
             let frame = (top as u32).checked_sub(1)?;
@@ -299,9 +307,6 @@ impl Frames {
             }
             self.free_count.fetch_sub(1, Ordering::Relaxed);
             if frame < self.limit() {
-                if frame >= self.touched.load(Ordering::Acquire) {
-                    self.touch(frame);
-                }
                 return Some(frame);
             }
             self.retire(frame);
@@ -338,5 +343,21 @@ impl Frames {
     /// Whether the frame was retired, and is the caller's now.
     fn revive(&self, frame: u32) -> bool {
         self.get(frame).flags.fetch_and(!RETIRED, Ordering::AcqRel) & RETIRED != 0
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_touched_a_huge_page_at_a_time_by_what_is_handed_out() {
+        let frames = Frames::reserve(4096, 1 << 15).unwrap();
+        frames.grow(1 << 14);
+        frames.shrink(1 << 13);
+        assert_eq!(frames.touched.load(Ordering::Relaxed), 0, "a change of size uses no memory");
+        assert_eq!(frames.pop(), Some(0));
+        let touched = frames.touched.load(Ordering::Relaxed);
+        assert!((1..=512).contains(&touched), "{touched}");
     }
 }
