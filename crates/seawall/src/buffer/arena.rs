@@ -88,12 +88,26 @@ impl Mapping {
         self.base
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// So that exactly what is touched costs memory.
+    pub(super) fn use_small_pages(&self) {
+        self.advise(0, self.len, Advice::LinuxNoHugepage);
+    }
+
+    /// Gives the memory of a part, whose contents are lost, back to the system.
+    pub(super) fn give_back(&self, offset: usize, len: usize) {
+        self.advise(offset, len, Advice::LinuxDontNeed);
+    }
+
     fn advise(&self, offset: usize, len: usize, advice: Advice) {
         assert!(offset + len <= self.len, "inside the mapping");
         // SAFETY: inside the mapping, as just checked.
         let start = unsafe { self.base.as_ptr().add(offset) };
         // SAFETY: the range is this mapping's; the advice given here changes no contents but those of an
-        // owned frame's.
+        // owned frame's, or of free chunks of lists.
         let advised = unsafe { advise(start.cast::<c_void>(), len, advice) };
         // A kernel that does not take the advice (no huge pages, say) costs memory or speed, nothing else.
         advised.unwrap_or(());
@@ -332,7 +346,7 @@ impl Frames {
 
     /// Gives the memory of a frame beyond the limit back to the system.
     fn retire(&self, frame: u32) {
-        self.bytes.advise(frame as usize * self.page_bytes, self.page_bytes, Advice::LinuxDontNeed);
+        self.bytes.give_back(frame as usize * self.page_bytes, self.page_bytes);
         self.get(frame).flags.fetch_or(RETIRED, Ordering::AcqRel);
         // The pool may have grown meanwhile, and seen this frame as not yet retired.
         if frame < self.limit() && self.revive(frame) {

@@ -187,7 +187,7 @@ impl Pool {
         let mut pages = self.deferred.away().older_than(u64::MAX, BATCH);
         pages.sort_unstable();
         if pages.is_empty() {
-            return self.write_batch(&self.deferred.some_listed(BATCH), false, Cause::Clean);
+            return self.write_batch(&self.some_listed(BATCH), false, Cause::Clean);
         }
         let before = self.counters.pages_merged.load(Ordering::Relaxed);
         // A page that cannot be read must not stop the rest of cleaning.
@@ -523,7 +523,7 @@ impl Pool {
         let mut bytes = self.cleaner.copies.claim()?;
         let latched = self.shared_frame(frame, wait)?;
         let since = self.frames.dirt(frame).begin_write()?;
-        self.deferred.forget(frame);
+        self.deferred.forget(self.frames.dirt(frame));
         bytes.copy_from_slice(&latched);
         let number = latched.id();
         let flags = self.frames.get(frame).flags.fetch_and(!(REMADE | WHOLE), Ordering::AcqRel);

@@ -14,6 +14,7 @@
 //! 1. The list of a LISTED page has all its records from `rec_lsn` on, in order, and the LSN that the page had before
 //!    them. It is changed under the page's exclusive latch, and given up under its shared latch by the copy that goes
 //!    home: from then on that write is responsible.
+//!    A thread that works on it has taken it out of its frame ([`Dirt::list`]) or of [`Away`].
 //! 2. The entry of a page that is AWAY is nowhere, or loading. Only the thread that made it loading touches the
 //!    page's records, so they are applied once. If it fails or panics, they are there for the next ([`Taken`]).
 //! 3. A change that is not at home is at every moment in a frame (`rec_lsn`, `writing`) or in `Away::by_age`, and
@@ -26,40 +27,36 @@
 //!    defect of ours; neither gets records.
 //! 6. A page whose first record since it was written initialises it is WHOLE: there may be nothing on the disk to
 //!    apply records to. So are pages that recovery changes.
-//! 7. The memory of lists is counted and bounded by a share of the pool (`share.rs`), which the frames do not get. The
+//! 7. The memory of lists (`lists.rs`) is bounded by a share of the pool (`share.rs`), which the frames do not get: what
+//!    lists hold and what frames have is never more than the pool, but for what several threads add at one moment. The
 //!    fuller that share, the shorter a list may become: pages with longer ones go home, so that each write carries many
 //!    changes, and the pages that are listed can leave at once.
 
 mod away;
+mod lists;
 mod pool;
 mod share;
 
+use super::frame::Dirt;
 use crate::counted::Mutex;
+use crate::error::Result;
 use crate::format::{Lsn, PageId};
-use away::{Away, List};
+use away::Away;
+use lists::{List, Lists};
 use parking_lot::MutexGuard;
 use share::Share;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-/// Shards of the frames' lists.
-const SHARDS: usize = 64;
-/// Memory of a list beside the room for its records, bytes: the entries of the maps, and what the allocator adds (198
-/// to 253, measured with records of 60 to 460 bytes).
-const LIST_BYTES: usize = 232;
 
 /// Lists of the pages in frames and of those that are away.
 #[derive(Debug)]
 pub(super) struct Deferred {
-    /// Of pages in frames, by frame.
-    listed: Vec<Mutex<HashMap<u32, List>>>,
-    away: Mutex<Away>,
+    lists: Lists,
+    away: Mutex<Away<List>>,
     /// Frames with a list.
     frames: AtomicUsize,
     /// Pages that are away.
     pages: AtomicUsize,
-    /// Bytes of all lists, and the most.
-    bytes: AtomicUsize,
+    /// The most bytes of all lists.
     bytes_max: AtomicUsize,
     /// The longest list, bytes.
     list_max: usize,
@@ -84,48 +81,29 @@ pub(super) struct Change<'a> {
 }
 
 impl Deferred {
-    pub(super) fn new(page_bytes: usize, least_percent: u32, most_percent: u32) -> Self {
-        Self {
-            listed: (0..SHARDS).map(|_| Mutex::default()).collect(),
+    /// For a pool of at most so many bytes.
+    pub(super) fn new(pool_bytes_max: u64, page_bytes: usize, least_percent: u32, most_percent: u32) -> Result<Self> {
+        Ok(Self {
+            lists: Lists::reserve(pool_bytes_max)?,
             away: Mutex::default(),
             frames: AtomicUsize::new(0),
             pages: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
             bytes_max: AtomicUsize::new(0),
             list_max: page_bytes / 4,
             share: Share::new(least_percent, most_percent),
             forced: AtomicU64::new(0),
             unfit: AtomicBool::new(false),
-        }
+        })
     }
 
-    pub(super) fn away(&self) -> MutexGuard<'_, Away> {
+    pub(super) fn away(&self) -> MutexGuard<'_, Away<List>> {
         self.away.lock()
-    }
-
-    /// Memory of a list with room for so many bytes of records.
-    fn bytes_of(room: usize) -> usize {
-        room + LIST_BYTES
-    }
-
-    /// A list is no more.
-    fn freed(&self, list: &List) {
-        self.bytes.fetch_sub(Self::bytes_of(list.records.capacity()), Ordering::Relaxed);
     }
 
     /// Whether pages with lists must go home, because the share was made smaller.
     pub(super) fn is_over(&self) -> bool {
         let most = self.bytes_max.load(Ordering::Relaxed);
-        self.bytes.load(Ordering::Relaxed) > most + most / 8
-    }
-
-    /// Frames with a list, at most so many.
-    pub(super) fn some_listed(&self, most: usize) -> Vec<u32> {
-        let mut frames = Vec::new();
-        for shard in &self.listed {
-            frames.extend(shard.lock().keys().take(most - frames.len()));
-        }
-        frames
+        self.lists.bytes() > most + most / 8
     }
 
     /// Dirty pages that can leave without a write, about.
@@ -133,14 +111,20 @@ impl Deferred {
         if self.is_on() { self.frames.load(Ordering::Relaxed) as u64 } else { 0 }
     }
 
-    fn take_listed(&self, frame: u32) -> Option<List> {
-        let list = self.shard(frame).lock().remove(&frame)?;
+    /// Takes the list of a frame, under a latch of its page or as its owner.
+    fn take_listed(&self, dirt: &Dirt) -> Option<List> {
+        // Reads first: most frames have none.
+        let listed = dirt.list.load(Ordering::Acquire) != 0;
+        let list = List::of(if listed { dirt.list.swap(0, Ordering::AcqRel) } else { 0 })?;
         self.frames.fetch_sub(1, Ordering::Relaxed);
         Some(list)
     }
 
-    fn shard(&self, frame: u32) -> &Mutex<HashMap<u32, List>> {
-        &self.listed[frame as usize % SHARDS]
+    /// Gives a frame that has none a list, under the page's exclusive latch or as the frame's owner.
+    fn put_listed(&self, dirt: &Dirt, list: List) {
+        let before = dirt.list.swap(list.number(), Ordering::AcqRel);
+        debug_assert_eq!(before, 0, "a frame has one list");
+        self.frames.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether new changes are listed.
@@ -150,30 +134,29 @@ impl Deferred {
 
     /// How long a list may become now (7).
     fn longest(&self) -> usize {
-        let (most, used) = (self.bytes_max.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let (most, used) = (self.bytes_max.load(Ordering::Relaxed), self.lists.bytes());
         let free = most.saturating_sub(used);
         // All of it while an eighth is free.
         if free >= most / 8 { self.list_max } else { self.list_max * free * 8 / most }
     }
 
     /// Gives up the list of a frame, under a latch of its page.
-    pub(super) fn forget(&self, frame: u32) {
-        if self.bytes.load(Ordering::Relaxed) > 0 {
-            if let Some(list) = self.take_listed(frame) {
-                self.freed(&list);
-            }
+    pub(super) fn forget(&self, dirt: &Dirt) {
+        if let Some(list) = self.take_listed(dirt) {
+            self.lists.free(list);
         }
     }
 
     /// Pages away, bytes of all lists, and the most.
     pub(super) fn sizes(&self) -> [u64; 3] {
-        [&self.pages, &self.bytes, &self.bytes_max].map(|size| size.load(Ordering::Relaxed) as u64)
+        let (pages, most) = (self.pages.load(Ordering::Relaxed), self.bytes_max.load(Ordering::Relaxed));
+        [pages, self.lists.bytes(), most].map(|size| size as u64)
     }
 
     /// The limits of its share of the pool, percent, from now on.
     pub(super) fn set_share(&self, least: u32, most: u32) {
         if self.share.set_limits(least, most) {
-            self.unfit.store(true, Ordering::Release);
+            self.set_unfit();
         }
     }
 
@@ -182,9 +165,23 @@ impl Deferred {
         self.unfit.load(Ordering::Acquire)
     }
 
+    /// Notes that it must.
+    pub(super) fn set_unfit(&self) {
+        self.unfit.store(true, Ordering::Release);
+    }
+
     /// The caller divides it by the share as it is after this.
     pub(super) fn fit(&self) {
         self.unfit.store(false, Ordering::Release);
+    }
+
+    /// The memory that lists hold, bytes, when they need not hold more than so much.
+    pub(super) fn held_after_trim(&self, wanted: u64) -> u64 {
+        if self.lists.held() as u64 > wanted {
+            self.lists.trim();
+            self.away.lock().trim();
+        }
+        self.lists.held() as u64
     }
 
     /// Bytes of a pool of `pool_bytes` that are kept for lists: none before the pool has had to evict.
@@ -198,7 +195,7 @@ impl Deferred {
 
     pub(super) fn note_eviction(&self, page: PageId, frames: u64) {
         if self.share.note_eviction(page, frames) {
-            self.unfit.store(true, Ordering::Release);
+            self.set_unfit();
         }
     }
 

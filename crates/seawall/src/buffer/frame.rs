@@ -90,6 +90,8 @@ pub(super) struct Dirt {
     pub(super) listed: AtomicU32,
     /// The next frame down that stripe + 1.
     pub(super) link: AtomicU32,
+    /// The list of the page's changes (`deferred.rs`); 0 when it has none.
+    pub(super) list: AtomicU32,
 }
 
 impl Dirt {
@@ -102,6 +104,7 @@ impl Dirt {
             writing: AtomicU64::new(0),
             listed: AtomicU32::new(0),
             link: AtomicU32::new(0),
+            list: AtomicU32::new(0),
         }
     }
 

@@ -93,8 +93,8 @@ mod dirty;
 #[path = "frame.rs"]
 mod frame;
 
-use crate::format::{Lsn, PageId};
-use away::{Away, List};
+use crate::format::PageId;
+use away::Away;
 use bravo::VisibleReaders;
 use dirty::{Ordered, Stripes};
 use frame::{BIASED, Dirt, Entry, Frame, Where};
@@ -544,9 +544,12 @@ fn a_page_that_is_marked_while_the_list_is_drained_is_on_it_again() {
 struct Deferred {
     pool: Arc<Pool>,
     listed: loom::sync::Mutex<Option<List>>,
-    away: loom::sync::Mutex<Away>,
+    away: loom::sync::Mutex<Away<List>>,
     home: AtomicU64,
 }
+
+/// The start of its oldest change, and what its only record adds.
+struct List(u64, u64);
 
 /// What the model's page gets from its only record.
 const ADDED: u64 = 5;
@@ -556,18 +559,12 @@ impl Deferred {
     fn new() -> Arc<Self> {
         let pool = Pool::new();
         pool.change(50, 10 + ADDED);
-        let mut list = List { since: 50, base: Lsn(40), end: Lsn(60), ..List::default() };
-        list.push(1, &ADDED.to_le_bytes());
         Arc::new(Self {
             pool,
-            listed: loom::sync::Mutex::new(Some(list)),
+            listed: loom::sync::Mutex::new(Some(List(50, ADDED))),
             away: loom::sync::Mutex::new(Away::default()),
             home: AtomicU64::new(10),
         })
-    }
-
-    fn applied(list: &List, to: u64) -> u64 {
-        list.iter().fold(to, |sum, (_, body)| sum + u64::from_le_bytes(body.try_into().unwrap()))
     }
 
     /// As `Pool::send_away`: whether the page has left, and the frame is the caller's.
@@ -578,7 +575,7 @@ impl Deferred {
         let Some(page) = frame.claim_if(ready, unread) else { return false };
         let list = self.listed.lock().unwrap().take().expect("a dirty page has its list");
         let mut away = self.away.lock().unwrap();
-        away.send(PageId(page), list);
+        away.send(PageId(page), list.0, list);
         dirt.rec_lsn.store(0, Ordering::Release);
         drop(away);
         // SAFETY: claimed, so latched.
@@ -595,8 +592,8 @@ impl Deferred {
         let mut read = self.home.load(Ordering::Acquire);
         let list = self.away.lock().unwrap().take(PageId(0));
         if let Some(list) = list {
-            read = Self::applied(&list, read);
-            let since = list.since;
+            read += list.1;
+            let since = list.0;
             *self.listed.lock().unwrap() = Some(list);
             let mut away = self.away.lock().unwrap();
             if pool.dirt.mark(since) {
@@ -618,10 +615,12 @@ impl Deferred {
         let read = self.home.load(Ordering::Acquire);
         let list = self.away.lock().unwrap().take(PageId(0));
         if let Some(list) = list {
-            let applied = Self::applied(&list, read);
+            let applied = read + list.1;
             self.away.lock().unwrap().put_back(PageId(0), list);
             self.home.store(applied, Ordering::Release);
-            self.away.lock().unwrap().forget(PageId(0));
+            let mut away = self.away.lock().unwrap();
+            let list = away.take(PageId(0)).expect("this thread loads it");
+            away.arrived(PageId(0), list.0);
         }
         self.pool.entries[0].abandon_load();
     }

@@ -139,6 +139,8 @@ impl Pool {
         let frames = Frames::reserve(page_bytes, max)?;
         let map = Translation::new()?;
         frames.grow(now);
+        let (bytes_max, least) = (u64::from(max) * page_bytes as u64, config.deferred_percent_min);
+        let deferred = Deferred::new(bytes_max, page_bytes, least, config.deferred_percent)?;
         let options = FileOptions::new(FileClass::Data, config.method).create(create).stats(&config.stats);
         let data = File::open(disk.clone(), &config.dir.join(DATA_FILE), options).map_err(open_error)?;
         while_locked(&*config.clock, || data.lock().map_err(open_error))?;
@@ -161,7 +163,7 @@ impl Pool {
             readers: VisibleReaders::new(),
             loads: Loads::new(page_bytes, max),
             cleaner: Cleaner::new(page_bytes, max),
-            deferred: Deferred::new(page_bytes, config.deferred_percent_min, config.deferred_percent),
+            deferred,
             given_bytes: AtomicU64::new(config.pool_bytes),
             token: AllocationToken::default(),
             counters: Counters::default(),

@@ -1,8 +1,8 @@
 //! Pages that leave the pool as their records, and come back.
 
-use super::away::{List, RECORD_BYTES};
+use super::Change;
+use super::lists::{List, records};
 use super::share::{Ends, Sizes};
-use super::{Change, Deferred};
 use crate::buffer::frame::WHOLE;
 use crate::buffer::guard::Owned;
 use crate::buffer::pool::Pool;
@@ -32,7 +32,7 @@ impl Pool {
             may_grow: self.frames.span() == self.frames.limit(),
         };
         if self.deferred.share.adapt(ends, sizes) {
-            self.deferred.unfit.store(true, Ordering::Release);
+            self.deferred.set_unfit();
         }
     }
 
@@ -45,56 +45,44 @@ impl Pool {
         }
         let records = change.records.filter(|_| self.deferred.is_on());
         if !records.is_some_and(|records| self.list(frame, page, change, records)) {
-            self.deferred.forget(frame);
+            self.deferred.forget(self.frames.dirt(frame));
             known.flags.fetch_or(WHOLE, Ordering::Relaxed);
         }
         if change.records.is_none() && self.deferred.pages.load(Ordering::Acquire) > 0 {
             // A page made anew: its older records no longer matter, but the log from the first of them on does until
             // the page is home. The change that made it anew may not be durable when the others are.
             let mut away = self.deferred.away.lock();
-            if let Some(list) = away.forget(page) {
-                self.frames.dirt(frame).rec_lsn.store(list.since, Ordering::Release);
+            if let Some(list) = away.take(page) {
+                let since = self.deferred.lists.head(&list).since;
+                away.arrived(page, since);
+                self.frames.dirt(frame).rec_lsn.store(since, Ordering::Release);
                 self.push_dirty(frame);
                 self.cleaned.fetch_add(1, Ordering::Release);
                 self.deferred.pages.fetch_sub(1, Ordering::Release);
-                self.deferred.freed(&list);
+                self.deferred.lists.free(list);
             }
         }
     }
 
-    /// Appends to the frame's list; `false` if it is now incomplete: it would be too long.
-    fn list(&self, frame: u32, page: PageId, change: Change<'_>, records: &[u8]) -> bool {
-        let deferred = &self.deferred;
-        if deferred.bytes.load(Ordering::Relaxed) >= deferred.bytes_max.load(Ordering::Relaxed) {
+    /// Appends to the frame's list; `false` if it is now incomplete: it would be too long, or there is no memory.
+    fn list(&self, frame: u32, page: PageId, change: Change<'_>, changed: &[u8]) -> bool {
+        let (deferred, dirt) = (&self.deferred, self.frames.dirt(frame));
+        let lists = &deferred.lists;
+        if lists.bytes() >= deferred.bytes_max.load(Ordering::Relaxed) {
             return false;
         }
-        let mut shard = deferred.shard(frame).lock();
         let Change { start, end, before, first, .. } = change;
-        if first {
-            let none = shard.insert(frame, List { since: start.0, base: before, end, ..List::default() });
-            debug_assert!(none.is_none(), "a clean page has no list");
-            deferred.bytes.fetch_add(Deferred::bytes_of(0), Ordering::Relaxed);
-            deferred.frames.fetch_add(1, Ordering::Relaxed);
-        }
-        let Some(list) = shard.get_mut(&frame) else { return false };
-        let (before, most) = (Deferred::bytes_of(list.records.capacity()), deferred.longest());
-        let mut complete = true;
-        for record in Records::new(records) {
-            match record {
-                Ok(record) if record.page != page => {}
-                Ok(record) if list.records.len() + record.body.len() + RECORD_BYTES <= most => {
-                    list.push(record.tag, record.body);
-                }
-                _ => {
-                    complete = false;
-                    break;
-                }
-            }
-        }
-        list.end = end;
-        let grown = Deferred::bytes_of(list.records.capacity()) - before;
-        if grown > 0 {
-            deferred.bytes.fetch_add(grown, Ordering::Relaxed);
+        let list = if first { lists.begin(start.0, before) } else { deferred.take_listed(dirt) };
+        let Some(mut list) = list else { return false };
+        let most = deferred.longest();
+        let complete = Records::new(changed).all(|record| {
+            record.is_ok_and(|record| record.page != page || lists.push(&mut list, record.tag, record.body, most))
+        });
+        if complete {
+            lists.set_end(&mut list, end);
+            deferred.put_listed(dirt, list);
+        } else {
+            lists.free(list);
         }
         complete
     }
@@ -104,7 +92,13 @@ impl Pool {
         self.deferred.is_on()
             && self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0
             && self.frames.get(frame).flags.load(Ordering::Relaxed) & WHOLE == 0
-            && self.deferred.shard(frame).lock().contains_key(&frame)
+            && self.frames.dirt(frame).list.load(Ordering::Acquire) != 0
+    }
+
+    /// Frames with a list, at most so many.
+    pub(in crate::buffer) fn some_listed(&self, most: usize) -> Vec<u32> {
+        let listed = |frame: &u32| self.frames.dirt(*frame).list.load(Ordering::Acquire) != 0;
+        (0..self.frames.span()).filter(listed).take(most).collect()
     }
 
     /// Evicts an unused dirty page, whose records stay; the caller owns its frame. No I/O.
@@ -119,10 +113,11 @@ impl Pool {
                 && known.flags.load(Ordering::Relaxed) & WHOLE == 0
         };
         let owned = self.claim_dirty(frame, ready, |page| {
-            let Some(list) = self.deferred.take_listed(frame) else { return false };
-            debug_assert_eq!(list.since, dirt.rec_lsn.load(Ordering::Acquire), "the list is complete (1)");
+            let Some(list) = self.deferred.take_listed(dirt) else { return false };
+            let since = dirt.rec_lsn.load(Ordering::Acquire);
+            debug_assert_eq!(self.deferred.lists.head(&list).since, since, "the list is complete (1)");
             let mut away = self.deferred.away.lock();
-            away.send(page, list);
+            away.send(page, since, list);
             self.deferred.pages.fetch_add(1, Ordering::Release);
             dirt.rec_lsn.store(0, Ordering::Release);
             true
@@ -138,26 +133,27 @@ impl Pool {
             return None;
         }
         let list = self.deferred.away.lock().take(page)?;
-        Some(Taken { pool: self, page, list, kept: false })
+        Some(Taken { pool: self, page, list: Some(list) })
     }
 
     /// Applies a page's list to what was read of it.
     fn apply(&self, page: PageId, list: &List, bytes: &mut [u8]) -> Result<()> {
-        let found = page::lsn(bytes);
-        if found == list.end && self.health().check().is_err() {
+        let (found, head) = (page::lsn(bytes), self.deferred.lists.head(list));
+        if found == head.end && self.health().check().is_err() {
             // It is home, though a later step of its merge has failed.
             return Ok(());
         }
-        if found != list.base {
+        if found != head.base {
             let why = format!(
                 "it was last written at LSN {}, and what was read now has LSN {found}: the device has lost that write, or \
                  another process writes the file",
-                list.base
+                head.base
             );
             return Err(Corruption::Page { page, why }.into());
         }
         let has = |mutant| self.health().has(mutant);
-        let mut records: Vec<(u8, &[u8])> = list.iter().collect();
+        let read = self.deferred.lists.read(list);
+        let mut records: Vec<(u8, &[u8])> = records(&read).collect();
         if has(Mutant::DeferredCutOff) {
             records.truncate(1);
         }
@@ -173,19 +169,18 @@ impl Pool {
                 why: format!("a deferred change {tag:#04x} does not fit it: {why}"),
             })?;
         }
-        page::set_u64(bytes, page::LSN, list.end.0);
+        page::set_u64(bytes, page::LSN, head.end.0);
         Ok(())
     }
 
     /// Makes a page current that this thread has read into a frame of its own and checked.
     pub(in crate::buffer) fn bring_back(&self, owned: &mut Owned<'_>, page: PageId) -> Result<()> {
-        let Some(taken) = self.take_list(page) else { return Ok(()) };
-        self.apply(page, &taken.list, owned.bytes_mut())?;
-        let mut list = taken.keep();
-        let (frame, since, spared) = (owned.frame(), list.since, std::mem::take(&mut list.changed));
-        let none = self.deferred.shard(frame).lock().insert(frame, list);
-        debug_assert!(none.is_none(), "a frame without a page has no list");
-        self.deferred.frames.fetch_add(1, Ordering::Relaxed);
+        let Some(mut taken) = self.take_list(page) else { return Ok(()) };
+        taken.apply(owned.bytes_mut())?;
+        let (frame, lists) = (owned.frame(), &self.deferred.lists);
+        let Some(mut list) = taken.list.take() else { return Ok(()) };
+        let (since, spared) = (lists.head(&list).since, lists.brought_back(&mut list));
+        self.deferred.put_listed(self.frames.dirt(frame), list);
         let mut away = self.deferred.away.lock();
         if self.frames.dirt(frame).mark(since) {
             self.push_dirty(frame);
@@ -201,38 +196,40 @@ impl Pool {
     /// [`Pool::merged`].
     pub(in crate::buffer) fn merge_into(&self, page: PageId, bytes: &mut [u8]) -> Result<bool> {
         let Some(taken) = self.take_list(page) else { return Ok(false) };
-        self.apply(page, &taken.list, bytes).map(|()| true)
+        taken.apply(bytes).map(|()| true)
     }
 
     /// The page, which this thread merged, is home.
     pub(in crate::buffer) fn merged(&self, page: PageId) {
-        let Some(list) = self.deferred.away.lock().forget(page) else { return };
+        let mut away = self.deferred.away.lock();
+        let Some(list) = away.take(page) else { return };
+        let head = self.deferred.lists.head(&list);
+        away.arrived(page, head.since);
+        drop(away);
         self.deferred.pages.fetch_sub(1, Ordering::Release);
-        self.deferred.freed(&list);
+        self.deferred.lists.free(list);
         count(&self.counters.pages_merged, 1);
-        count(&self.counters.merged_records, list.iter().count());
+        count(&self.counters.merged_records, head.records.into());
     }
 }
 
-/// The list of a page that this thread loads. Dropped before it is kept, the page is away as before.
+/// The list of a page that this thread loads. Dropped with it, the page is away as before.
 struct Taken<'p> {
     pool: &'p Pool,
     page: PageId,
-    list: List,
-    kept: bool,
+    list: Option<List>,
 }
 
 impl Taken<'_> {
-    fn keep(mut self) -> List {
-        self.kept = true;
-        std::mem::take(&mut self.list)
+    fn apply(&self, bytes: &mut [u8]) -> Result<()> {
+        self.list.as_ref().map_or(Ok(()), |list| self.pool.apply(self.page, list, bytes))
     }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if !self.kept {
-            self.pool.deferred.away.lock().put_back(self.page, std::mem::take(&mut self.list));
+        if let Some(list) = self.list.take() {
+            self.pool.deferred.away.lock().put_back(self.page, list);
         }
     }
 }

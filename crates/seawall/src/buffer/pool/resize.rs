@@ -125,22 +125,28 @@ impl Pool {
         let (bytes, page_bytes) = (self.bytes(), self.page_bytes as u64);
         // Never so much that the frames do not suffice.
         let kept = self.deferred.kept_of(bytes).min(bytes.saturating_sub(FRAMES_MIN * page_bytes));
-        let limit = ((bytes - kept) / page_bytes) as u32;
-        let grows = limit >= self.frames.limit();
-        if grows {
-            self.frames.grow(limit);
-        } else {
+        let (limit, before) = (((bytes - kept) / page_bytes) as u32, self.frames.limit());
+        let grows = limit >= before;
+        if !grows {
             self.frames.shrink(limit);
         }
         self.give_rest();
+        let held = self.deferred.held_after_trim(kept);
+        if held > kept {
+            self.deferred.set_unfit();
+        }
+        if grows {
+            // The memory that lists have given up, and no more.
+            let free = (bytes.saturating_sub(held) / page_bytes) as u32;
+            self.frames.grow(limit.min(free).max(before));
+        }
         grows
     }
 
-    /// Lists may have what frames do not: those that go keep theirs until they are gone.
+    /// Lists may have their share, once the frames that go have given it up.
     fn give_rest(&self) {
         let (bytes, frames) = (self.bytes(), u64::from(self.frames.span()) * self.page_bytes as u64);
-        let any = self.deferred.kept_of(bytes) > 0;
-        self.deferred.set_bytes_max(if any { bytes.saturating_sub(frames) } else { 0 });
+        self.deferred.set_bytes_max(self.deferred.kept_of(bytes).min(bytes.saturating_sub(frames)));
     }
 
     /// Drops the pages of frames beyond the limit, and writes at most so many of them before. Under the role of

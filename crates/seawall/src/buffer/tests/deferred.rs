@@ -388,3 +388,36 @@ fn lists_of_frames_go_with_the_share() {
     assert_eq!(db.stats().deferred_bytes, 0);
     all_changed(&db, 0..10);
 }
+
+/// Frames get the memory of lists when those have given it back, not when the share falls.
+#[test]
+fn frames_and_lists_together_are_never_more_than_the_pool() {
+    let machine = Machine::new(16);
+    let db = away_db(&machine);
+    let fits = |db: &Db| {
+        let (frames, lists) = (u64::from(db.frames.span()), db.deferred.held_after_trim(u64::MAX));
+        assert!(frames * PAGE_BYTES as u64 + lists <= db.bytes(), "{frames} frames, {lists} bytes of lists");
+        lists
+    };
+    let settle = |percent: u32| {
+        db.set_deferred_percent(percent, percent);
+        for _ in 0..1000 {
+            db.clean_step().unwrap();
+            fits(&db);
+        }
+    };
+    settle(40);
+    for round in 0..2000_u32 {
+        db.set(round * 7 % PAGES, 6, u64::from(round));
+        db.pool.evict(usize::MAX, true);
+        fits(&db);
+    }
+    let lists = fits(&db);
+    assert!(lists > 64 * PAGE_BYTES as u64 / 8, "{lists} bytes of lists");
+    settle(5);
+    assert!(fits(&db) < lists / 4);
+    assert_eq!(db.stats().frames, 64 * 95 / 100, "all that the share leaves");
+    for number in 0..PAGES {
+        assert_eq!(db.get(number, 4), made(number, 1), "page {number}");
+    }
+}

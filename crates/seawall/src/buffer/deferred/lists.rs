@@ -1,0 +1,473 @@
+//! The memory of lists: chunks of 64 bytes in blocks of 4 KiB, in a mapping of the pool's own.
+//!
+//! ```text
+//!   block:  GONE ──no other has a free chunk──> HELD, with a bit for each free chunk
+//!            ^                                    │
+//!            └──────── trim: all are free ────────┘
+//!
+//!   list:   first chunk [ Head | records ] ──> [ next | records ] ──> [ next | records ]
+//! ```
+//!
+//! 1. A chunk is free, or part of one [`List`]. Its bytes are touched only by the holder of that list; chunks are
+//!    taken and given under the mutex.
+//! 2. A chunk comes from the lowest block held that has one: a block is taken into use only when all others are full,
+//!    and the high ones empty themselves. So what is held is never more than the most that was used since the last
+//!    trim, or than what that left. (A general allocator lost up to a third here.)
+//! 3. Blocks on their way back to the system have no free chunk, so that none is handed out meanwhile.
+#![allow(unsafe_code)]
+
+use crate::buffer::arena::Mapping;
+use crate::counted::Mutex;
+use crate::error::Result;
+use crate::format::Lsn;
+use std::mem::size_of;
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const CHUNK: usize = 64;
+/// Chunks of a block: the bits of a word.
+const CHUNKS: usize = 64;
+const BLOCK: usize = CHUNK * CHUNKS;
+/// A block without a used chunk.
+const FREE: u64 = u64::MAX;
+/// Bytes of a record in a list beside its body: its tag and the length of the body.
+pub(super) const RECORD_BYTES: usize = 1 + size_of::<u16>();
+/// Memory of a list elsewhere, bytes: its entries in the maps of [`super::away::Away`] (on average, measured 50 to 60).
+const ENTRY_BYTES: usize = 56;
+
+/// The records that a page on the disk lacks. Given up with [`Lists::free`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(in crate::buffer) struct List(NonZeroU32);
+
+impl List {
+    /// The number of its first chunk, counted from 1.
+    pub(super) fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The list with that number, which its holder gives up; `None` for 0.
+    pub(super) fn of(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+}
+
+/// What its first chunk begins with.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Head {
+    /// Start of the oldest.
+    pub(super) since: u64,
+    /// The page's LSN before it.
+    pub(super) base: Lsn,
+    /// The page's LSN after the newest.
+    pub(super) end: Lsn,
+    next: u32,
+    last: u32,
+    /// Bytes of the records.
+    len: u16,
+    pub(super) records: u16,
+    /// The page has changed since it last came back: without the list, the next eviction would write it.
+    pub(super) changed: bool,
+}
+
+/// Where the records begin in a first chunk, and in others.
+const FIRST: usize = size_of::<Head>();
+const NEXT: usize = size_of::<u32>();
+
+impl Head {
+    /// Bytes that the last chunk still has.
+    fn room(&self) -> usize {
+        let len = usize::from(self.len);
+        match len.checked_sub(CHUNK - FIRST) {
+            None => CHUNK - FIRST - len,
+            Some(beyond) => beyond.next_multiple_of(CHUNK - NEXT) - beyond,
+        }
+    }
+}
+
+/// The lists of a pool.
+#[derive(Debug)]
+pub(super) struct Lists {
+    memory: Mapping,
+    blocks: Mutex<Blocks>,
+    /// Chunks in use, and blocks held.
+    used: AtomicUsize,
+    held: AtomicUsize,
+    lists: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Blocks {
+    /// Free chunks by block.
+    free: Vec<u64>,
+    /// Blocks held with a free chunk, by bit; none below word `from`.
+    some: Vec<u64>,
+    from: usize,
+    /// Blocks that were given back.
+    gone: Vec<u32>,
+}
+
+impl Blocks {
+    fn note_free(&mut self, block: usize) {
+        if self.some.len() <= block / 64 {
+            self.some.resize(block / 64 + 1, 0);
+        }
+        self.some[block / 64] |= 1 << (block % 64);
+        self.from = self.from.min(block / 64);
+    }
+
+    /// The lowest block held with a free chunk.
+    fn lowest(&mut self) -> Option<usize> {
+        while let Some(&word) = self.some.get(self.from) {
+            if word != 0 {
+                return Some(self.from * 64 + word.trailing_zeros() as usize);
+            }
+            self.from += 1;
+        }
+        None
+    }
+}
+
+impl Lists {
+    /// Room for lists of at most so many bytes; address space only.
+    pub(super) fn reserve(bytes: u64) -> Result<Self> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(u32::MAX as usize * CHUNK) / BLOCK * BLOCK;
+        let lists = Self {
+            memory: Mapping::reserve(bytes, "pool_size_max")?,
+            blocks: Mutex::default(),
+            used: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            lists: AtomicUsize::new(0),
+        };
+        lists.memory.use_small_pages();
+        Ok(lists)
+    }
+
+    /// Memory that lists use, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed) * CHUNK + self.entries()
+    }
+
+    /// Memory that cannot be used otherwise, bytes.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed) * BLOCK + self.entries()
+    }
+
+    fn entries(&self) -> usize {
+        self.lists.load(Ordering::Relaxed) * ENTRY_BYTES
+    }
+
+    /// A list without records; `None` when there is no memory left.
+    pub(super) fn begin(&self, since: u64, base: Lsn) -> Option<List> {
+        let mut list = None;
+        self.take(1, |chunk| list = Some(List(chunk)));
+        let list = list?;
+        // SAFETY: its chunk is the caller's (1), aligned to 64 bytes.
+        unsafe { self.head_of(&list).write(Head { since, base, end: base, last: list.0.get(), ..Head::default() }) };
+        self.lists.fetch_add(1, Ordering::Relaxed);
+        Some(list)
+    }
+
+    pub(super) fn head(&self, list: &List) -> Head {
+        // SAFETY: written by `begin`; the chunk is the list's holder's (1).
+        unsafe { self.head_of(list).read() }
+    }
+
+    fn set_head(&self, list: &mut List, head: Head) {
+        // SAFETY: as above.
+        unsafe { self.head_of(list).write(head) };
+    }
+
+    /// The page has been brought back; whether it had changed since the last time.
+    pub(super) fn brought_back(&self, list: &mut List) -> bool {
+        let head = self.head(list);
+        self.set_head(list, Head { changed: false, ..head });
+        head.changed
+    }
+
+    pub(super) fn set_end(&self, list: &mut List, end: Lsn) {
+        let head = self.head(list);
+        self.set_head(list, Head { end, ..head });
+    }
+
+    /// Appends a record, if the list stays within `most` bytes and there is memory; else `false`, and the list must be
+    /// given up.
+    #[must_use]
+    pub(super) fn push(&self, list: &mut List, tag: u8, body: &[u8], most: usize) -> bool {
+        let mut head = self.head(list);
+        let added = RECORD_BYTES + body.len();
+        let most = most.min(usize::from(u16::MAX));
+        if usize::from(head.len) + added > most {
+            return false;
+        }
+        let (first, room) = (list.0.get(), head.room());
+        let (mut at, mut place) = (head.last, CHUNK - room);
+        if at == first {
+            place = FIRST + usize::from(head.len);
+        }
+        let mut new = Vec::new();
+        let wanted = added.saturating_sub(room).div_ceil(CHUNK - NEXT);
+        self.take(wanted, |chunk| new.push(chunk.get()));
+        let enough = new.len() == wanted;
+        // Linked in any case, so that they are given up with the list.
+        for chunk in new {
+            self.write_chunk(list, chunk)[..NEXT].fill(0);
+            if head.last == first {
+                head.next = chunk;
+            } else {
+                self.write_chunk(list, head.last)[..NEXT].copy_from_slice(&chunk.to_ne_bytes());
+            }
+            head.last = chunk;
+        }
+        if enough {
+            let len = (body.len() as u16).to_ne_bytes();
+            for mut bytes in [&[tag], &len[..], body] {
+                while !bytes.is_empty() {
+                    if place == CHUNK {
+                        at = if at == first { head.next } else { self.next(list, at) };
+                        place = NEXT;
+                    }
+                    let (now, rest) = bytes.split_at(bytes.len().min(CHUNK - place));
+                    self.write_chunk(list, at)[place..][..now.len()].copy_from_slice(now);
+                    (place, bytes) = (place + now.len(), rest);
+                }
+            }
+            head.len += added as u16;
+            head.records += 1;
+            head.changed = true;
+        }
+        self.set_head(list, head);
+        enough
+    }
+
+    /// Its records, for [`records`].
+    pub(super) fn read(&self, list: &List) -> Vec<u8> {
+        let head = self.head(list);
+        let len = usize::from(head.len);
+        let mut read = Vec::with_capacity(len);
+        let (mut at, mut next, mut place) = (list.0.get(), head.next, FIRST);
+        loop {
+            let now = (len - read.len()).min(CHUNK - place);
+            read.extend_from_slice(&self.read_chunk(list, at)[place..][..now]);
+            if read.len() == len {
+                return read;
+            }
+            at = next;
+            (next, place) = (self.next(list, at), NEXT);
+        }
+    }
+
+    /// Gives up a list.
+    #[allow(clippy::needless_pass_by_value)] // nothing is left of it
+    pub(super) fn free(&self, list: List) {
+        let mut next = self.head(&list).next;
+        let mut blocks = self.blocks.lock();
+        let (mut chunk, mut freed) = (list.0.get(), 0);
+        loop {
+            let nth = chunk as usize - 1;
+            let (block, bit) = (nth / CHUNKS, nth % CHUNKS);
+            debug_assert!(blocks.free[block] & 1 << bit == 0, "a chunk is freed once");
+            blocks.free[block] |= 1 << bit;
+            blocks.note_free(block);
+            freed += 1;
+            if next == 0 {
+                break;
+            }
+            // Still this thread's: no other takes a chunk without the mutex.
+            chunk = next;
+            next = self.next(&list, chunk);
+        }
+        self.used.fetch_sub(freed, Ordering::Relaxed);
+        drop(blocks);
+        self.lists.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives blocks without a used chunk back to the system.
+    pub(super) fn trim(&self) {
+        let mut blocks = self.blocks.lock();
+        let empty: Vec<usize> = (0..blocks.free.len()).filter(|&block| blocks.free[block] == FREE).collect();
+        for &block in &empty {
+            blocks.free[block] = 0;
+            blocks.some[block / 64] &= !(1 << (block % 64));
+        }
+        drop(blocks);
+        for run in empty.chunk_by(|a, b| a + 1 == *b) {
+            self.memory.give_back(run[0] * BLOCK, run.len() * BLOCK);
+        }
+        self.held.fetch_sub(empty.len(), Ordering::Relaxed);
+        self.blocks.lock().gone.extend(empty.into_iter().map(|block| block as u32));
+    }
+
+    /// Takes so many chunks; fewer if there are not as many. Returns how many.
+    fn take(&self, wanted: usize, mut taken: impl FnMut(NonZeroU32)) -> usize {
+        if wanted == 0 {
+            return 0;
+        }
+        let mut blocks = self.blocks.lock();
+        let mut left = wanted;
+        while left > 0 {
+            let block = match blocks.lowest() {
+                Some(block) => block,
+                None => match self.hold(&mut blocks) {
+                    Some(block) => block,
+                    None => break,
+                },
+            };
+            while left > 0 && blocks.free[block] != 0 {
+                let bit = blocks.free[block].trailing_zeros();
+                blocks.free[block] &= !(1 << bit);
+                taken(NonZeroU32::MIN.saturating_add(block as u32 * CHUNKS as u32 + bit));
+                left -= 1;
+            }
+            if blocks.free[block] == 0 {
+                blocks.some[block / 64] &= !(1 << (block % 64));
+            }
+        }
+        self.used.fetch_add(wanted - left, Ordering::Relaxed);
+        wanted - left
+    }
+
+    /// Takes a block into use; `None` when all are.
+    fn hold(&self, blocks: &mut Blocks) -> Option<usize> {
+        let block = match blocks.gone.pop() {
+            Some(block) => block as usize,
+            None if (blocks.free.len() + 1) * BLOCK <= self.memory.len() => {
+                blocks.free.push(0);
+                blocks.free.len() - 1
+            }
+            None => return None,
+        };
+        blocks.free[block] = FREE;
+        blocks.note_free(block);
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Some(block)
+    }
+
+    fn head_of(&self, list: &List) -> NonNull<Head> {
+        self.chunk(list.0.get()).cast()
+    }
+
+    /// A chunk of the list.
+    fn read_chunk<'l>(&'l self, _: &'l List, chunk: u32) -> &'l [u8; CHUNK] {
+        // SAFETY: memory of the mapping; its bytes change only with the list borrowed exclusively (1).
+        unsafe { self.chunk(chunk).cast().as_ref() }
+    }
+
+    /// The same, to change it.
+    fn write_chunk<'l>(&'l self, _: &'l mut List, chunk: u32) -> &'l mut [u8; CHUNK] {
+        // SAFETY: as above.
+        unsafe { self.chunk(chunk).cast().as_mut() }
+    }
+
+    /// The chunk after one that is not the first; 0 if it is the last.
+    fn next(&self, list: &List, chunk: u32) -> u32 {
+        let bytes = self.read_chunk(list, chunk);
+        bytes.first_chunk().map_or(0, |next| u32::from_ne_bytes(*next))
+    }
+
+    fn chunk(&self, chunk: u32) -> NonNull<u8> {
+        let offset = (chunk as usize - 1) * CHUNK;
+        assert!(offset < self.memory.len(), "chunk {chunk} exists");
+        // SAFETY: inside the mapping, as just checked.
+        unsafe { self.memory.base().add(offset) }
+    }
+}
+
+/// Tags and bodies of what [`Lists::read`] gives.
+pub(super) fn records(mut read: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (&tag, after) = read.split_first()?;
+        let (len, after) = after.split_first_chunk()?;
+        let (body, after) = after.split_at_checked(u16::from_ne_bytes(*len).into())?;
+        read = after;
+        Some((tag, body))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Known = (List, Vec<(u8, Vec<u8>)>);
+
+    fn check(lists: &Lists, known: &[Known]) {
+        for (nth, (list, put)) in known.iter().enumerate() {
+            let read = lists.read(list);
+            let found: Vec<(u8, Vec<u8>)> = records(&read).map(|(tag, body)| (tag, body.to_vec())).collect();
+            assert_eq!(&found, put, "list {nth}");
+            assert_eq!(usize::from(lists.head(list).records), put.len());
+        }
+    }
+
+    /// Random lists keep what was put into them, no block is held without need, and all memory comes back.
+    #[test]
+    fn lists_keep_their_records_and_blocks_are_used_again() {
+        let lists = Lists::reserve(1 << 20).unwrap();
+        let mut known: Vec<Known> = Vec::new();
+        let (mut state, mut used_most, mut left) = (1_u64, 0, 0);
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for round in 0..20_000_u64 {
+            match random(8) {
+                0 | 1 => known.push((lists.begin(round, Lsn(round)).unwrap(), Vec::new())),
+                2 if !known.is_empty() => {
+                    let at = random(known.len() as u64) as usize;
+                    lists.free(known.swap_remove(at).0);
+                }
+                _ if !known.is_empty() => {
+                    let at = random(known.len() as u64) as usize;
+                    let (list, put) = &mut known[at];
+                    let (tag, body) = (random(256) as u8, vec![random(256) as u8; random(200) as usize]);
+                    if lists.push(list, tag, &body, 4096) {
+                        put.push((tag, body));
+                    } else {
+                        assert!(lists.read(list).len() + 203 > 4096, "there is memory");
+                        lists.free(known.swap_remove(at).0);
+                    }
+                }
+                _ => {}
+            }
+            if known.len() > 200 {
+                known.drain(..150).for_each(|(list, _)| lists.free(list));
+                lists.trim();
+                (used_most, left) = (0, lists.held.load(Ordering::Relaxed));
+            }
+            used_most = used_most.max(lists.used.load(Ordering::Relaxed));
+            let held = lists.held.load(Ordering::Relaxed);
+            assert!(held <= used_most.div_ceil(CHUNKS).max(left), "{held} blocks, {used_most} chunks at most");
+            if round % 500 == 0 {
+                check(&lists, &known);
+            }
+        }
+        check(&lists, &known);
+        known.drain(..).for_each(|(list, _)| lists.free(list));
+        lists.trim();
+        assert_eq!((lists.bytes(), lists.held()), (0, 0));
+    }
+
+    #[test]
+    fn a_list_tells_its_head_and_is_refused_when_memory_ends() {
+        let lists = Lists::reserve(2 * BLOCK as u64).unwrap();
+        let mut list = lists.begin(7, Lsn(5)).unwrap();
+        lists.set_end(&mut list, Lsn(9));
+        assert!(lists.push(&mut list, 1, &[2; 100], 200));
+        assert!(!lists.push(&mut list, 1, &[2; 100], 200), "too long");
+        assert!(lists.brought_back(&mut list));
+        assert!(!lists.brought_back(&mut list), "unchanged since");
+        let head = lists.head(&list);
+        assert_eq!((head.since, head.base, head.end, head.records), (7, Lsn(5), Lsn(9), 1));
+        let mut long = lists.begin(1, Lsn(1)).unwrap();
+        while lists.push(&mut long, 3, &[0; 1000], 60_000) {}
+        assert_eq!(lists.held(), 2 * BLOCK + 2 * ENTRY_BYTES);
+        assert_eq!(lists.begin(2, Lsn(2)), None);
+        lists.free(long);
+        assert_eq!(lists.read(&list).len(), RECORD_BYTES + 100);
+        lists.free(list);
+        lists.trim();
+        assert_eq!(lists.held(), 0);
+    }
+}
