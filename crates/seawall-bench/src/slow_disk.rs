@@ -95,6 +95,7 @@ impl Disk for SlowDisk {
         fn list(path: &Path) -> Result<Vec<PathBuf>>;
         fn free_bytes(path: &Path) -> Result<u64>;
         fn untorn_write_bytes(path: &Path) -> Finding<u32>;
+        fn atomic_write_bytes(path: &Path) -> Finding<u32>;
         fn identity(file: &Handle) -> Result<FileIdentity>;
         fn map_shared(file: &Handle, len: usize) -> Result<SharedMemory>;
         fn lock(file: &Handle) -> Result<()>;

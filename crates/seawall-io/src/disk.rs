@@ -124,6 +124,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn untorn_write_bytes(&self, _path: &Path) -> Finding<u32> {
         Finding::unknown("this kind of disk does not tell what a power cut leaves whole")
     }
+    /// The largest write with [`WriteHow::atomic`], bytes, to the file `path` or to a file of the directory `path`.
+    /// This default has none.
+    fn atomic_write_bytes(&self, _path: &Path) -> Finding<u32> {
+        Finding::unknown("this kind of disk has no atomic writes")
+    }
 
     // --- an open file, synchronously -----------------------------------------------------------------------
 
@@ -355,6 +360,9 @@ pub struct WriteHow {
     /// request, not a promise: on ext4 of Linux 6.18 the pages of an append leave the cache, those of an
     /// overwrite in place stay. [`Disk::cached`] reports them.
     pub dontcache: bool,
+    /// `RWF_ATOMIC` (Linux 6.11): a crash leaves it done or undone as a whole. Only for direct I/O from one buffer, of
+    /// a power of two that is at most [`Disk::atomic_write_bytes`], at a multiple of its length; `EINVAL` else.
+    pub atomic: bool,
 }
 
 /// How completed writes become durable.

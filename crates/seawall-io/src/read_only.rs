@@ -92,6 +92,10 @@ impl Disk for ReadOnlyDisk {
         self.below.untorn_write_bytes(path)
     }
 
+    fn atomic_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.below.atomic_write_bytes(path)
+    }
+
     fn lock(&self, file: &Handle) -> Result<()> {
         self.below.lock_shared(file)
     }

@@ -5,6 +5,7 @@ mod common;
 
 use common::skip::skipped;
 use common::{Rng, backends, dir};
+use seawall_io::probe::Finding;
 use seawall_io::{
     AlignedBuf, Arena, Backend, Create, Disk, IoBuf, IoErrorKind, Op, OpenHow, OsDisk, Request, SyncHow, Ticket,
     WriteHow,
@@ -85,7 +86,7 @@ fn random_batches_against_a_model(backend: Backend, direct: bool, registered: bo
                                 1 | 2 => {
                                     bufs.iter_mut().for_each(|b| rng.fill(b));
                                     model[range.clone()].copy_from_slice(&joined(&bufs));
-                                    let how = WriteHow { dsync: rng.below(8) == 0, dontcache: false };
+                                    let how = WriteHow { dsync: rng.below(8) == 0, ..WriteHow::default() };
                                     batch.push(Request::write(file, offset, bufs, how));
                                     expected.push(Some(range));
                                 }
@@ -146,6 +147,31 @@ fn threads_share_a_disk_direct() {
     for backend in backends() {
         for seed in 10..12 {
             random_batches_against_a_model(backend, true, seed % 2 == 0, seed);
+        }
+    }
+}
+
+/// An atomic write works exactly where statx says that it does, on every backend.
+#[test]
+fn atomic_writes_work_where_they_are_offered() {
+    let dir = dir();
+    if !direct_works(dir.path()) {
+        return;
+    }
+    let offered =
+        matches!(OsDisk::synchronous().atomic_write_bytes(dir.path()), Finding::Known(bytes) if bytes >= 4096);
+    let atomic = WriteHow { atomic: true, ..WriteHow::default() };
+    for backend in backends() {
+        let disk = OsDisk::new(backend, None).unwrap();
+        let path = dir.path().join("atomic");
+        let file = disk.open(&path, writable(true)).unwrap();
+        assert_eq!(disk.atomic_write_bytes(&path), disk.atomic_write_bytes(dir.path()), "a file and its directory");
+        let block = || AlignedBuf::copy_of(&[7; BLOCK]).into();
+        disk.wait(&disk.submit(vec![Request::write(&file, 0, vec![block()], WriteHow::default())])[0]).result.unwrap();
+        let written = disk.wait(&disk.submit(vec![Request::write(&file, 0, vec![block()], atomic)])[0]).result;
+        match written {
+            Ok(()) => assert!(offered, "an atomic write where none is offered"),
+            Err(e) => assert!(!offered && matches!(e.errno(), Some(libc::EINVAL | libc::EOPNOTSUPP)), "{e}"),
         }
     }
 }

@@ -68,7 +68,7 @@ fn a_known_range_is_resident() {
 fn uncached_writes_leave_no_pages() {
     let (dir, disk) = (dir(), OsDisk::synchronous());
     let Some(file) = cold_file(&dir, &disk) else { return };
-    let how = WriteHow { dontcache: true, dsync: true };
+    let how = WriteHow { dontcache: true, dsync: true, ..WriteHow::default() };
     // For overwrites of written extents there is no promise: on ext4 of Linux 6.18 their pages stay.
     let overwritten = disk.write_at(&file, 0, &[IoSlice::new(&[3; PAGE as usize])], how);
     eprintln!("overwritten: {overwritten:?}, {:?}", disk.cached(&file, LEN));

@@ -72,8 +72,12 @@ impl<'a> CrashOutcomes<'a> {
         }
     }
 
-    /// Whether the next unit of a write persists; called in the order of the units.
-    pub(crate) fn part(&mut self, seq: u64) -> bool {
+    /// Whether the next unit of a write persists; called in the order of the units. All of an `atomic` one do, or none.
+    pub(crate) fn part(&mut self, seq: u64, atomic: bool) -> bool {
+        if atomic && !self.outcomes.contains_key(&seq) {
+            let outcome = if self.whole(seq) { WriteOutcome::Keep } else { WriteOutcome::Lose };
+            self.outcomes.insert(seq, outcome);
+        }
         let (pattern, rng) = (self.pattern, &mut *self.rng);
         let outcome = self.outcomes.entry(seq).or_insert_with(|| match pattern {
             CrashPattern::LoseAll => WriteOutcome::Lose,

@@ -470,6 +470,11 @@ impl Disk for SimDisk {
         Finding::Known(state.options.physical_sector_bytes)
     }
 
+    fn atomic_write_bytes(&self, _path: &Path) -> Finding<u32> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Finding::Known(state.options.atomic_write_bytes)
+    }
+
     fn identity(&self, file: &Handle) -> Result<FileIdentity> {
         self.on_file(Call::Identity, file, (0, 0), |state, id, _| Ok((state.identity(id)?, 0)))
     }

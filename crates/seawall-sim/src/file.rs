@@ -264,16 +264,17 @@ impl SimFile {
     pub(crate) fn sync_failed(&mut self, mut lose: impl FnMut() -> bool) {
         self.failures += 1;
         let units: Vec<u64> = self.pending.units().collect();
-        let mut outcome: Option<(u64, bool)> = None;
+        let mut outcome = None;
         for number in units {
             let page = number * self.unit / BLOCK;
+            let together = self.pending.atomic_write_of(number).map_or((page, 0), |seq| (u64::MAX, seq));
             let lost = match outcome {
-                Some((decided, lost)) if decided == page => lost,
+                Some((decided, lost)) if decided == together => lost,
                 // The first page is always lost: a failed sync without loss would prove nothing.
                 None => true,
                 Some(_) => lose(),
             };
-            outcome = Some((page, lost));
+            outcome = Some((together, lost));
             if lost {
                 self.pending.forget_unit(number);
                 self.divergent.insert(page);

@@ -20,6 +20,8 @@ pub struct SimOptions {
     /// Physical sector: the unit that a power cut cannot tear, bytes. Rounded like `sector_bytes` and at
     /// least that; 0 means the same.
     pub physical_sector_bytes: u32,
+    /// The largest atomic write ([`seawall_io::WriteHow::atomic`]), bytes; 0 for none.
+    pub atomic_write_bytes: u32,
     /// Room for file blocks of 4096 bytes; names and other metadata cost nothing.
     pub capacity_bytes: u64,
     /// How long operations take on the virtual clock.
@@ -47,6 +49,7 @@ impl Default for SimOptions {
             seed: 0,
             sector_bytes: 512,
             physical_sector_bytes: 0,
+            atomic_write_bytes: 0,
             capacity_bytes: 1 << 30,
             latency: Latency::default(),
             faults: FaultPlan::new(),

@@ -2,7 +2,7 @@
 //!
 //! 1. A change is pending until a sync, a durable write of exactly its bytes, or a power cut decides it.
 //! 2. Data is pending by tear unit (a sector): of all pending versions of a unit, any one or none may
-//!    persist.
+//!    persist. Those of an atomic write persist together or not at all.
 //! 3. Growth of the length and conversions of extents persist independently: data may be intact while its
 //!    extent is still marked unwritten, and then reads as zeroes.
 //! 4. A shrink that does not persist takes all later changes with it: later data lives in blocks that the
@@ -10,7 +10,7 @@
 
 use crate::crash::CrashOutcomes;
 use crate::image::Image;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ struct Version {
 pub(crate) struct Pending {
     data: BTreeMap<u64, Vec<Version>>,
     meta: Vec<(u64, Meta)>,
+    /// Writes that persist whole or not at all.
+    atomic: BTreeSet<u64>,
 }
 
 enum Event<'a> {
@@ -68,6 +70,16 @@ impl Pending {
             }
             versions.push(Version { seq, source: source.cloned(), at: index * unit as usize });
         }
+    }
+
+    pub(crate) fn note_atomic(&mut self, seq: u64) {
+        self.atomic.insert(seq);
+    }
+
+    /// The atomic write that changed a unit last.
+    pub(crate) fn atomic_write_of(&self, unit: u64) -> Option<u64> {
+        let newest = self.data.get(&unit)?.last()?.seq;
+        self.atomic.contains(&newest).then_some(newest)
     }
 
     pub(crate) fn has_shrink(&self) -> bool {
@@ -118,9 +130,10 @@ impl Pending {
 
     /// Decides every change, as a power cut does.
     pub(crate) fn cut(&mut self, unit: u64, stable: &mut Image, outcomes: &mut CrashOutcomes<'_>) {
-        std::mem::take(self).replay(unit, stable, |seq, event| match event {
+        let all = std::mem::take(self);
+        all.replay(unit, stable, |seq, event| match event {
             Event::Meta(_) => outcomes.whole(seq),
-            Event::Data(..) => outcomes.part(seq),
+            Event::Data(..) => outcomes.part(seq, all.atomic.contains(&seq)),
         });
         stable.settle();
     }

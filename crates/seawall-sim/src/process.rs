@@ -93,6 +93,9 @@ impl Disk for Process {
     fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
         self.disk.untorn_write_bytes(path)
     }
+    fn atomic_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.disk.atomic_write_bytes(path)
+    }
     fn identity(&self, file: &Handle) -> Result<FileIdentity> {
         self.alive(file.path(), |disk| disk.identity(file))
     }

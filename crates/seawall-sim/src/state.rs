@@ -408,6 +408,13 @@ impl State {
             return Err(Errno(libc::EBADF));
         }
         self.check_range(offset, bytes.len() as u64, open.direct, libc::EFBIG)?;
+        if how.atomic {
+            let len = bytes.len() as u64;
+            let whole = len.is_power_of_two() && offset % len == 0 && len <= self.options.atomic_write_bytes.into();
+            if !whole || !open.direct {
+                return Err(Errno(libc::EINVAL));
+            }
+        }
         let inode = self.opened(id)?.inode;
         if let Some(FaultKind::Errno(errno)) = fault {
             if errno == libc::EIO {
@@ -418,12 +425,16 @@ impl State {
                 // file.
                 let file = self.files.get_mut(&inode).filter(|file| offset + bytes.len() as u64 <= file.seen.len);
                 if let Some(file) = file {
-                    file.write_in_part(seq, offset, bytes, via, || rng.percent(50));
+                    let all = how.atomic.then(|| rng.percent(50));
+                    file.write_in_part(seq, offset, bytes, via, || all.unwrap_or_else(|| rng.percent(50)));
+                    if how.atomic {
+                        file.pending.note_atomic(seq);
+                    }
                 }
             }
             return Err(Errno(errno));
         }
-        let len = self.short(bytes.len(), open.direct, fault);
+        let len = if how.atomic { bytes.len() } else { self.short(bytes.len(), open.direct, fault) };
         self.write_inode(inode, offset, &bytes[..len], how, open, fault)
     }
 
@@ -442,7 +453,8 @@ impl State {
         let elsewhere = if fault == Some(FaultKind::MisdirectedWrite) { self.rng.next() } else { 0 };
         let file = self.files.get_mut(&inode).ok_or(Errno(libc::ENXIO))?;
         let len = room(file, offset, bytes.len() as u64, free);
-        if len == 0 && !bytes.is_empty() {
+        let least = if how.atomic { bytes.len() } else { bytes.len().min(1) };
+        if len < least as u64 {
             return Err(Errno(libc::ENOSPC));
         }
         let bytes = &bytes[..len as usize];
@@ -467,6 +479,9 @@ impl State {
                 }
             }
             _ => file.write(seq, offset, len, Some(bytes), via),
+        }
+        if how.atomic {
+            file.pending.note_atomic(seq);
         }
         match how.dsync || open.dsync {
             true if lying => file.sync_lied(offset, len),

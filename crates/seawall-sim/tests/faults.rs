@@ -281,7 +281,7 @@ fn the_page_cache_is_what_buffered_io_touched() {
     assert_eq!(disk.cached(&buffered, 16384).unwrap().resident, 4096, "a page only in part inside the range stays");
     disk.drop_cache(&buffered, 8192, 4096).unwrap();
     assert_eq!(disk.cached(&buffered, 16384).unwrap().resident, 0);
-    write(&disk, &buffered, 0, &[3; 4096], WriteHow { dontcache: true, dsync: false });
+    write(&disk, &buffered, 0, &[3; 4096], WriteHow { dontcache: true, ..PLAIN });
     assert_eq!(disk.cached(&buffered, 16384).unwrap().resident, 0);
     write(&disk, &buffered, 0, &[4; 4096], PLAIN);
     write(&disk, &direct, 0, &[5; 512], PLAIN);

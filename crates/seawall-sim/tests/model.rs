@@ -65,7 +65,7 @@ fn run(disk: &SimDisk, steps: &[Step]) -> BTreeMap<PathBuf, Vec<u8>> {
                 let unit = if direct { 512 } else { 1 };
                 let (offset, len) = (offset / unit * unit, len.next_multiple_of(unit as usize));
                 let handle = handle(file, OpenHow { direct, ..RW });
-                write(disk, &handle, offset, &vec![fill; len], WriteHow { dsync, dontcache });
+                write(disk, &handle, offset, &vec![fill; len], WriteHow { dsync, dontcache, ..PLAIN });
                 put(model.entry(name(file)).or_default(), offset, len, fill);
             }
             Step::Submit { file, offset, len, fill } => {

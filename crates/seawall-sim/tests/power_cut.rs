@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use seawall_io::{Allocate, Create, Disk as _, OpenHow, SyncHow};
+use seawall_io::{Allocate, Create, Disk as _, OpenHow, SyncHow, WriteHow};
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeSet;
 
@@ -47,6 +47,42 @@ fn unsynced_data_is_kept_lost_and_torn_at_sectors() {
         assert!(kept > 50 && lost > 50, "{physical}: kept {kept}, lost {lost}");
         assert_eq!(torn > 50, physical == 512, "{physical}: torn {torn}");
         assert_eq!(hole_in_the_middle > 10, physical == 512, "trap 1 needs first and third block without the second");
+    }
+}
+
+/// Whole pages of atomic writes: by direct calls and by requests, in flight or done, over one another.
+#[test]
+fn atomic_writes_are_kept_or_lost_as_a_whole() {
+    const PAGE: usize = 16384;
+    let atomic = WriteHow { atomic: true, ..PLAIN };
+    let mut outcomes = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let disk = SimDisk::new(SimOptions { seed, atomic_write_bytes: PAGE as u32, ..SimOptions::default() });
+        let file = settled(&disk, "/f", DIRECT, 1, 2 * PAGE);
+        for round in 2..5 {
+            if (seed + round) % 2 == 0 {
+                write(&disk, &file, PAGE as u64, &[round as u8; PAGE], atomic);
+            } else {
+                let tickets = disk.submit(vec![write_request(&file, PAGE as u64, &[round as u8; PAGE], atomic)]);
+                if seed % 3 > 0 {
+                    disk.wait(&tickets[0]).result.unwrap();
+                }
+            }
+        }
+        disk.power_cut();
+        let found = disk.seen("/f").unwrap();
+        assert!(found[..PAGE].iter().all(|&b| b == 1), "seed {seed}");
+        assert!(found[PAGE..].iter().all(|&b| b == found[PAGE]), "seed {seed}");
+        outcomes.insert(found[PAGE]);
+    }
+    assert_eq!(outcomes, BTreeSet::from([1, 2, 3, 4]), "every one is the last of some");
+    let disk = SimDisk::new(SimOptions { atomic_write_bytes: PAGE as u32, ..SimOptions::default() });
+    let (direct, cached) = (settled(&disk, "/f", DIRECT, 1, 4 * PAGE), settled(&disk, "/c", RW, 1, PAGE));
+    for (file, offset, len) in
+        [(&direct, 0, 3 * 4096), (&direct, 4096, 8192), (&direct, 0, 2 * PAGE), (&cached, 0, PAGE)]
+    {
+        let refused = try_write(&disk, file, offset, &vec![9; len], atomic).unwrap_err();
+        assert_eq!(refused.errno(), Some(22), "{len} bytes at {offset}");
     }
 }
 

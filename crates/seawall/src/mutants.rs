@@ -19,6 +19,8 @@ pub enum Mutant {
     WrittenIsFlushed,
     /// The doublewrite file is not used, though the control block claims that it is.
     NoDoublewrite,
+    /// Pages that are written once are not written as atomic writes, where only those are whole.
+    AtomicUnasked,
     /// Copies of pages are written and not flushed before their pages go home.
     DoublewriteUnflushed,
     /// An area of the doublewrite file is used again before the home writes of its last batch were flushed.
@@ -64,10 +66,11 @@ pub enum Mutant {
 impl Mutant {
     /// All there are.
     #[cfg(feature = "mutants")]
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::PageBeforeLog,
         Self::WrittenIsFlushed,
         Self::NoDoublewrite,
+        Self::AtomicUnasked,
         Self::DoublewriteUnflushed,
         Self::DoublewriteReused,
         Self::CheckpointTooNew,

@@ -183,14 +183,23 @@ fn pages_that_go_through_the_page_cache_are_written_twice() {
 #[test]
 fn pages_are_written_once_where_a_power_cut_leaves_them_whole() {
     use seawall::TornPages::{Atomic, Auto, Doublewrite};
-    for (physical, wanted, used) in [
-        (4096, Atomic, Ok(Atomic)),
-        (4096, Auto, Ok(Atomic)),
-        (4096, Doublewrite, Ok(Doublewrite)),
-        (512, Auto, Ok(Doublewrite)),
-        (512, Atomic, Err("a power cut leaves writes of 512 bytes whole, and a page has 4096: use doublewrite")),
+    const UNPROVEN: &str = "a power cut leaves writes whole of at most 512 bytes, and a page has 4096; the largest atomic \
+                            write (RWF_ATOMIC) has 2048 bytes, and a page has 4096: use doublewrite";
+    for (physical, atomic, wanted, used) in [
+        (4096, 0, Atomic, Ok(Atomic)),
+        (4096, 0, Auto, Ok(Atomic)),
+        (4096, 0, Doublewrite, Ok(Doublewrite)),
+        (512, 0, Auto, Ok(Doublewrite)),
+        (512, 2048, Atomic, Err(UNPROVEN)),
+        (512, 16384, Atomic, Ok(Atomic)),
+        (512, 16384, Auto, Ok(Atomic)),
+        (512, 16384, Doublewrite, Ok(Doublewrite)),
     ] {
-        let sim = SimDisk::new(SimOptions { physical_sector_bytes: physical, ..SimOptions::default() });
+        let sim = SimDisk::new(SimOptions {
+            physical_sector_bytes: physical,
+            atomic_write_bytes: atomic,
+            ..SimOptions::default()
+        });
         let open = || open_with(&Arc::new(Process::new(&sim)), small().with_torn_page_protection(wanted));
         // Made, then opened again.
         for _ in 0..2 {
@@ -200,7 +209,7 @@ fn pages_are_written_once_where_a_power_cut_leaves_them_whole() {
                     assert_eq!((&*name, &*why), ("torn_page_protection", expected));
                     continue;
                 }
-                (opened, _) => panic!("{wanted:?} where {physical} bytes are written whole: {opened:?}"),
+                (opened, _) => panic!("{wanted:?} where {physical} or {atomic} bytes are written whole: {opened:?}"),
             };
             assert_eq!(Ok(db.options().torn_page_protection()), used);
             let warned = db.options().warnings(&seawall::MemoryLimit::unknown());

@@ -200,6 +200,27 @@ fn a_commit_of_unknown_outcome_is_left_behind() {
     }
 }
 
+/// A commit that failed once has failed: asked again, it does not become durable.
+#[test]
+fn a_commit_of_unknown_outcome_stays_unknown() {
+    for again in [true, false] {
+        let sim = SimDisk::new(SimOptions::default());
+        let (_process, db) = open(&sim);
+        let tree = db.create_tree("t").unwrap();
+        put(&db, &tree, b"k", b"before");
+        let mut tx = db.begin().unwrap();
+        tx.put(&tree, b"k", b"after").unwrap();
+        let mut commit = tx.commit_start().unwrap();
+        sim.inject(Fault::eio().on(Op::Sync));
+        let unknown = |result| assert!(matches!(result, Err(Error::OutcomeUnknown { .. })), "{result:?}");
+        unknown(commit.poll().expect("it has failed"));
+        if again {
+            unknown(commit.poll().expect("it has failed"));
+        }
+        unknown(commit.wait());
+    }
+}
+
 /// The commit is refused before any of it is in the log: the transaction is unchanged.
 #[test]
 fn a_commit_that_is_refused_leaves_the_transaction_open() {

@@ -233,6 +233,9 @@ fn a_cursor_that_skips_locked_rows_skips_them_at_every_level() {
     let tx = db.begin_with(TxOptions { wait: LockWait::SkipLocked, ..at(Isolation::Serializable) }).unwrap();
     let read: Result<Vec<_>, _> = tx.iter(&tree).collect();
     is_blocked(read);
+    // Nor does one that is asked to skip, without a lock of its own.
+    let mut plain = tx.cursor(&tree, CursorOptions { wait: Some(LockWait::SkipLocked), ..CursorOptions::default() });
+    is_blocked((0..5u32).try_for_each(|row| plain.seek(Seek::AtLeast(&row.to_be_bytes())).map(drop)));
 }
 
 /// A change that did nothing, or failed, reveals what was there: a serializable transaction has read it.

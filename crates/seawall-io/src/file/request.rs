@@ -86,6 +86,18 @@ impl File {
     /// [`crate::IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before any request is
     /// submitted.
     pub fn submit(&self, batch: Vec<FileRequest>) -> Result<Vec<Pending>> {
+        self.submit_how(batch, WriteHow::default())
+    }
+
+    /// The same of writes that a crash leaves done or undone as a whole ([`WriteHow::atomic`]).
+    ///
+    /// # Errors
+    /// As [`File::submit`].
+    pub fn submit_atomic(&self, batch: Vec<FileRequest>) -> Result<Vec<Pending>> {
+        self.submit_how(batch, WriteHow { atomic: true, ..WriteHow::default() })
+    }
+
+    fn submit_how(&self, batch: Vec<FileRequest>, how: WriteHow) -> Result<Vec<Pending>> {
         let open = self.current();
         for request in &batch {
             let op = if request.write { Op::Write } else { Op::Read };
@@ -96,7 +108,7 @@ impl File {
         let requests = batch
             .into_iter()
             .map(|FileRequest { write, offset, bufs, cause }| {
-                let kind = if write { RequestKind::Write(WriteHow::default()) } else { RequestKind::Read };
+                let kind = if write { RequestKind::Write(how) } else { RequestKind::Read };
                 let request = Request { file: open.handle.clone(), kind, offset, bufs, done: 0 };
                 let (op, bytes) = (request.op(), request.len() as u64);
                 // Before the write: if the caller drops the pending operation, the growth must already be

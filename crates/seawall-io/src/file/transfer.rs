@@ -112,7 +112,7 @@ impl File {
     pub fn write_durable_vectored_at(&self, offset: u64, parts: &[&[u8]], cause: Cause) -> Result<()> {
         let open = self.current();
         let len = check_alignment(&self.path, Op::DurableWrite, &open.mode, offset, parts.iter().copied())?;
-        let how = WriteHow { dsync: open.mode.rwf_dsync, dontcache: false };
+        let how = WriteHow { dsync: open.mode.rwf_dsync, ..WriteHow::default() };
         self.counted(Op::DurableWrite, cause, len, || {
             match self.write_parts(&open, offset, parts, len, how) {
                 // The kernel or file system has no RWF_DSYNC: report that from now on, and sync after this

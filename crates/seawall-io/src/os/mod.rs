@@ -21,6 +21,7 @@ use crate::disk::{
     Allocate, BackendInfo, Cached, Completion, Create, Disk, Handle, OpenHow, Request, SyncHow, Ticket, WriteHow,
 };
 use crate::error::{IoError, IoErrorKind, Result};
+use crate::probe::atomic_write_bytes;
 use crate::probe::device::untorn_write_bytes;
 use crate::probe::finding::Finding;
 use crate::shared::SharedMemory;
@@ -216,6 +217,10 @@ impl Disk for OsDisk {
 
     fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
         untorn_write_bytes(path)
+    }
+
+    fn atomic_write_bytes(&self, path: &Path) -> Finding<u32> {
+        atomic_write_bytes(path)
     }
 
     fn map_shared(&self, file: &Handle, len: usize) -> Result<SharedMemory> {

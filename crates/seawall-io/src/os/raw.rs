@@ -30,6 +30,9 @@ pub(super) fn flags(how: WriteHow) -> ReadWriteFlags {
     if how.dontcache {
         flags |= ReadWriteFlags::from_bits_retain(super::sys::RWF_DONTCACHE);
     }
+    if how.atomic {
+        flags |= ReadWriteFlags::from_bits_retain(super::sys::RWF_ATOMIC);
+    }
     flags
 }
 

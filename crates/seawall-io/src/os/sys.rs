@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// `RWF_DONTCACHE` (Linux 6.14).
 pub(crate) const RWF_DONTCACHE: u32 = 0x80;
+/// `RWF_ATOMIC` (Linux 6.11).
+pub(crate) const RWF_ATOMIC: u32 = 0x40;
 /// `FALLOC_FL_WRITE_ZEROES` (Linux 6.17).
 pub(crate) const FALLOC_FL_WRITE_ZEROES: u32 = 0x80;
 /// `STATX_WRITE_ATOMIC` (Linux 6.11).

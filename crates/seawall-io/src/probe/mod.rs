@@ -19,7 +19,8 @@ use crate::os::sys;
 pub use device::{block_device_of, file_system_of, untorn_write_bytes};
 pub use explain::{Explained, explain};
 pub use finding::*;
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use std::path::Path;
 
 /// Probes the directory `path` (or the directory that holds the file `path`).
@@ -109,17 +110,54 @@ pub(crate) fn direct_support(file: &Handle) -> DirectSupport {
 /// What statx reports about untorn writes to an open file.
 fn atomic_writes(file: &Handle) -> Finding<AtomicWrites> {
     let Ok(fd) = file.fd(Op::Inspect) else { return Finding::unknown("not a file of the operating system") };
+    atomic_units(fd).map_or_else(Finding::Unknown, |[unit_bytes_min, unit_bytes_max, _]| {
+        Finding::Known(AtomicWrites { unit_bytes_min, unit_bytes_max })
+    })
+}
+
+/// The least and the largest atomic write, and the largest that costs no more than any other write (0: the largest),
+/// bytes; else why they are not known.
+fn atomic_units(file: BorrowedFd<'_>) -> Result<[u32; 3], String> {
     let flags = StatxFlags::from_bits_retain(sys::STATX_WRITE_ATOMIC);
-    match rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, flags) {
+    match rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, flags) {
         Ok(stat) if stat.stx_mask & sys::STATX_WRITE_ATOMIC == 0 => {
-            Finding::unknown("statx does not report atomic writes here")
+            Err("statx does not report atomic writes here".into())
         }
-        Ok(stat) => Finding::Known(AtomicWrites {
-            unit_bytes_min: stat.stx_atomic_write_unit_min,
-            unit_bytes_max: stat.stx_atomic_write_unit_max,
-        }),
-        Err(e) => Finding::unknown(format!("statx: {e}")),
+        Ok(stat) => {
+            Ok([stat.stx_atomic_write_unit_min, stat.stx_atomic_write_unit_max, stat.stx_atomic_write_unit_max_opt])
+        }
+        Err(e) => Err(format!("statx: {e}")),
     }
+}
+
+/// The largest write, bytes, that the kernel does as a whole when it is asked to (`RWF_ATOMIC`), in the file `path` or
+/// in a new file of the directory `path`; without the copies with which XFS makes larger ones whole. 0: none.
+///
+/// ```
+/// use seawall_io::probe::{Finding, atomic_write_bytes};
+/// # let dir = tempfile::tempdir()?;
+/// match atomic_write_bytes(dir.path()) {
+///     Finding::Known(bytes) => println!("pages of at most {bytes} bytes need not be written twice"),
+///     Finding::Unknown(reason) => println!("pages must be written twice: {reason}"),
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub fn atomic_write_bytes(path: &Path) -> Finding<u32> {
+    let found = || -> Result<u32, String> {
+        // A file without a name: nothing is left of it.
+        let flags = if path.is_dir() { OFlags::TMPFILE | OFlags::WRONLY } else { OFlags::RDONLY };
+        let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| format!("{}: {e}", path.display()))?;
+        let [min, max, cheap] = atomic_units(file.as_fd())?;
+        match min {
+            // A page has 4 KiB or more.
+            0..=4096 if cheap == 0 => Ok(max),
+            0..=4096 => Ok(max.min(cheap)),
+            _ => Err(format!("atomic writes have at least {min} bytes here")),
+        }
+    };
+    found().map_or_else(Finding::Unknown, Finding::Known)
 }
 
 #[cfg(test)]

@@ -66,8 +66,8 @@ pub(super) fn run(dir: &Path) -> Result<Trial> {
     let data = AlignedBuf::copy_of(&[0x5a; TRIAL_BYTES]);
     let buffered = |how| disk.write_at(&scratch.file, 0, &[IoSlice::new(&data)], how);
     let written = buffered(WriteHow::default()).and_then(|_| disk.sync(&scratch.file, SyncHow::Data));
-    let rwf_dsync = works(&buffered(WriteHow { dsync: true, dontcache: false }));
-    let rwf_dontcache = works(&buffered(WriteHow { dsync: false, dontcache: true }));
+    let rwf_dsync = works(&buffered(WriteHow { dsync: true, ..WriteHow::default() }));
+    let rwf_dontcache = works(&buffered(WriteHow { dontcache: true, ..WriteHow::default() }));
     let cachestat = match sys::cachestat(scratch.file.fd(crate::Op::Inspect)?, 0, TRIAL_BYTES as u64) {
         Ok(_) => Finding::Known(true),
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::OPNOTSUPP) => Finding::Known(false),

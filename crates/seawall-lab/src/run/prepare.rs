@@ -120,7 +120,7 @@ fn open_how(spec: &CellSpec) -> OpenHow {
 
 /// How a cell writes.
 pub(super) fn write_how(spec: &CellSpec) -> WriteHow {
-    WriteHow { dsync: spec.sync == Sync::RwfDsync, dontcache: spec.access == Access::DontCache }
+    WriteHow { dsync: spec.sync == Sync::RwfDsync, dontcache: spec.access == Access::DontCache, ..WriteHow::default() }
 }
 
 /// How a fresh file is created.

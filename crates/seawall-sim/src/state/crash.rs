@@ -28,7 +28,8 @@ impl State {
         torn.append(&mut self.late);
         for late in torn {
             let volatile = OpenHow { dsync: false, ..late.open };
-            match self.write_inode(late.inode, late.offset, &late.bytes, WriteHow::default(), volatile, None) {
+            let how = WriteHow { atomic: late.how.atomic, ..WriteHow::default() };
+            match self.write_inode(late.inode, late.offset, &late.bytes, how, volatile, None) {
                 // No space, or the file no longer exists: the write has no effect.
                 Ok(_) | Err(_) => {}
             }

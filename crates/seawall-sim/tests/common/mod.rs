@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 pub(crate) const RW: OpenHow = OpenHow { write: true, create: Create::IfMissing, direct: false, dsync: false };
 pub(crate) const DIRECT: OpenHow = OpenHow { direct: true, ..RW };
-pub(crate) const PLAIN: WriteHow = WriteHow { dsync: false, dontcache: false };
-pub(crate) const DSYNC: WriteHow = WriteHow { dsync: true, dontcache: false };
+pub(crate) const PLAIN: WriteHow = WriteHow { dsync: false, dontcache: false, atomic: false };
+pub(crate) const DSYNC: WriteHow = WriteHow { dsync: true, ..PLAIN };
 
 pub(crate) fn disk(seed: u64) -> Arc<SimDisk> {
     SimDisk::new(SimOptions { seed, ..SimOptions::default() })

@@ -90,7 +90,7 @@ impl WriteMethod {
     }
 
     pub(super) fn write(self) -> WriteHow {
-        WriteHow { dsync: self == Self::DirectDsync, dontcache: false }
+        WriteHow { dsync: self == Self::DirectDsync, ..WriteHow::default() }
     }
 
     /// Whether an fdatasync must follow the write.

@@ -34,7 +34,7 @@ const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 32;
 const RECORD_BYTES: usize = 16;
 const END: u32 = u32::MAX;
-const BUFFERED: WriteHow = WriteHow { dsync: false, dontcache: false };
+const BUFFERED: WriteHow = WriteHow { dsync: false, dontcache: false, atomic: false };
 
 /// Why a record cannot be used or extended.
 #[derive(Debug)]

@@ -534,11 +534,18 @@ impl Pool {
         Some((page::lsn(&bytes), Copied { frame: Some((since, frame)), page: number, bare, bytes }))
     }
 
-    /// Writes a batch, sorted by page, home; contiguous pages in one write, all writes at once.
+    /// Writes a batch, sorted by page, home; contiguous pages in one write unless each is an atomic write; all writes at
+    /// once.
     fn write_home(&self, batch: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<()> {
-        let requests = self.joined(batch, true, cause);
+        let atomic = self.config.atomic_writes;
+        let requests = match atomic {
+            true => batch.into_iter().flat_map(|page| self.joined(vec![page], true, cause)).collect(),
+            false => self.joined(batch, true, cause),
+        };
         count(&self.counters.home_writes, requests.len());
-        let pending = self.data.submit(requests).map_err(|e| self.failed(e))?;
+        let plain = !atomic || self.health().has(Mutant::AtomicUnasked);
+        let submitted = if plain { self.data.submit(requests) } else { self.data.submit_atomic(requests) };
+        let pending = submitted.map_err(|e| self.failed(e))?;
         // Waits for all, also after an error: no write may be in flight when this returns.
         let written: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
         for result in written {

@@ -30,6 +30,8 @@ pub struct PoolConfig {
     pub doublewrite_method: FlushMethod,
     /// How torn pages are protected against.
     pub torn: Torn,
+    /// Whether each page is an atomic write of its own ([`seawall_io::WriteHow::atomic`]), which is why none can tear.
+    pub atomic_writes: bool,
     /// Counters.
     pub stats: Arc<IoStats>,
     /// The clock that paces cleaning and measures patience.

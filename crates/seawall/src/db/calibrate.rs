@@ -71,7 +71,7 @@ fn measure(disk: &dyn Disk, dir: &Path) -> Result<FlushMethod, IoError> {
         disk.sync(&file, SyncHow::Data)?;
         flushed.push(began.elapsed());
         let began = Instant::now();
-        let how = WriteHow { dsync: true, dontcache: false };
+        let how = WriteHow { dsync: true, ..WriteHow::default() };
         if disk.write_at(&file, offset, &[IoSlice::new(block)], how).is_err() {
             return Ok(FlushMethod::ODirect);
         }

@@ -20,7 +20,7 @@ use super::memory::MemoryDisk;
 use super::options::{ControlSocketChoice, FlushChoice, MemoryLimit, Options, TornPages};
 use super::prepared::Xid;
 use crate::btree::Tree as Btree;
-use crate::buffer::{CONTROL_FILE, Control, Mtr, MtrSize, Pool, PoolConfig, remove_leftovers};
+use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Mtr, MtrSize, Pool, PoolConfig, remove_leftovers};
 use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::{ControlBlock, Torn};
@@ -172,7 +172,7 @@ impl Database {
                 return Opening::existing(env, path, &mut options, memory, &leftovers)?.finish(options, in_use);
             }
             options.settle(memory)?;
-            options.settle_torn_pages(|| env.disk.untorn_write_bytes(path))?;
+            options.settle_torn_pages(|| env.disk.untorn_write_bytes(path), || env.disk.atomic_write_bytes(path))?;
             if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &options.log_dir_of(path)))? {
                 return Opening::new(env, path, &options, marker)?.finish(options, in_use);
             }
@@ -225,6 +225,8 @@ impl Opening {
     ) -> PoolConfig {
         let method = method(options.data_flush_method(), env, path);
         let max = options.pool_size_max();
+        let once = options.torn_page_protection() == TornPages::Atomic;
+        let sectors_hold = |page| matches!(env.disk.untorn_write_bytes(path), Finding::Known(bytes) if bytes >= page);
         PoolConfig {
             dir: path.into(),
             page_bytes: block.page_bytes as usize,
@@ -233,6 +235,7 @@ impl Opening {
             method,
             doublewrite_method: method,
             torn: torn(options),
+            atomic_writes: once && !sectors_hold(block.page_bytes),
             stats: stats.clone(),
             clock: env.clock.clone(),
             io_capacity: options.io_capacity(),
@@ -274,7 +277,7 @@ impl Opening {
         let control = Control::create(disk.clone(), &path.join(CONTROL_FILE), &stats, block)?;
         let log = Arc::new(Log::create(disk.clone(), log_config, health.clone())?);
         let pool = Arc::new(Pool::create(disk.clone(), pool_config, control, log, health)?);
-        options.check_torn_pages(&pool.data_mode())?;
+        options.check_torn_pages(&pool.data_mode(), pool.config().atomic_writes)?;
         let initial = options.data_initial_size() / pool.page_bytes() as u64;
         let space = Arc::new(Space::create(pool.clone(), initial as u32)?);
         pool.retry(|| {
@@ -329,7 +332,8 @@ impl Opening {
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
-        options.settle_torn_pages(|| env.disk.untorn_write_bytes(path))?;
+        let data = path.join(DATA_FILE);
+        options.settle_torn_pages(|| env.disk.untorn_write_bytes(path), || env.disk.atomic_write_bytes(&data))?;
         if let Some(unread) = control.unreadable() {
             let config = Self::log_config(&env, path, options, &made, &stats);
             if !Self::reaches(&disk, &config, &made)? {
@@ -363,7 +367,7 @@ impl Opening {
         let log = Arc::new(Log::open(disk.clone(), log_config.clone(), health.clone(), tail)?);
         let pool_config = Self::pool_config(&env, path, options, &block, &stats);
         let pool = Arc::new(Pool::open(disk.clone(), pool_config, control, log, health)?);
-        options.check_torn_pages(&pool.data_mode())?;
+        options.check_torn_pages(&pool.data_mode(), pool.config().atomic_writes)?;
         pool.recover_doublewrite()?;
         let redone = recovery::redo(&pool, &mut again, end, redo_threads(&env))?;
         drop(again);

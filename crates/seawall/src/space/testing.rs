@@ -67,6 +67,7 @@ impl Machine {
             method: FlushMethod::ODirect,
             doublewrite_method: FlushMethod::ODirect,
             torn: Torn::Doublewrite,
+            atomic_writes: false,
             stats: Arc::new(IoStats::default()),
             clock: Arc::new(SystemClock::default()) as Arc<dyn Clock>,
             io_capacity: 1000,

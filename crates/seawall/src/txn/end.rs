@@ -27,6 +27,8 @@ pub struct Committing {
     txn: Txn,
     end: Lsn,
     level: Durability,
+    /// Why its outcome is unknown.
+    failed: Option<Arc<Error>>,
 }
 
 /// The largest log record of a commit, bytes.
@@ -40,7 +42,7 @@ impl Txn {
     /// back.
     pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
         let (end, level) = (self.log_commit()?, self.awaited(level));
-        Ok(Committing { txn: self, end, level })
+        Ok(Committing { txn: self, end, level, failed: None })
     }
 
     /// What a commit at this level waits for.
@@ -74,7 +76,9 @@ impl Txn {
     #[expect(clippy::result_large_err, reason = "the error is the transaction itself")]
     pub fn commit_prepared(mut self) -> std::result::Result<(), (Option<Self>, Error)> {
         match self.log_commit() {
-            Ok(end) => Committing { txn: self, end, level: Durability::Flushed }.wait().map_err(|error| (None, error)),
+            Ok(end) => Committing { txn: self, end, level: Durability::Flushed, failed: None }
+                .wait()
+                .map_err(|error| (None, error)),
             Err(error) => Err((Some(self), error)),
         }
     }
@@ -227,7 +231,7 @@ impl Committing {
     /// writes a group of it.
     pub fn poll(&mut self) -> Option<Result<()>> {
         if self.txn.has_ended() {
-            return Some(Ok(()));
+            return Some(self.outcome());
         }
         let engine = self.txn.engine.clone();
         let log = engine.log();
@@ -256,13 +260,20 @@ impl Committing {
             }
             self.txn.end();
         }
-        Ok(())
+        self.outcome()
+    }
+
+    /// Of one that has ended.
+    fn outcome(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |cause| Err(Error::OutcomeUnknown { cause: cause.clone() }))
     }
 
     /// The next opening finds out the outcome: nothing of the transaction becomes visible, nothing is undone.
     fn unknown(&mut self, cause: Error) -> Error {
         self.txn.state = State::Ended;
-        Error::OutcomeUnknown { cause: Arc::new(cause) }
+        let cause = Arc::new(cause);
+        self.failed = Some(cause.clone());
+        Error::OutcomeUnknown { cause }
     }
 }
 

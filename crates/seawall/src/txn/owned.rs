@@ -287,8 +287,8 @@ impl Txn {
         let to = slot.as_ref().map_or(0, |lent| lent.lock().to);
         if to != self.life() {
             if to != 0 {
-                // It is another transaction's, which continues without it.
-                *slot = None;
+                // It is another transaction's, which continues without it, and without its view.
+                slot.take().into_iter().for_each(|lent| lent.lock().view = None);
             }
             let lent = slot.get_or_insert_with(Arc::default);
             lent.lock().to = self.life();

@@ -75,6 +75,8 @@ const PASSED_ROWS: usize = 64;
 /// A scan, in a transaction that it borrows: for reading, or for deleting the entry it stands on.
 #[derive(Debug)]
 pub struct Scan<T> {
+    /// The lock that the caller wants, whatever the isolation adds.
+    asked: ScanLock,
     txn: T,
     view: ViewRef,
     /// Why it cannot be moved: its tree belongs to another database, or the process is another.
@@ -166,11 +168,10 @@ impl ScanLock {
     pub(super) fn of(self, txn: &Txn, wait: Option<LockWait>) -> (Self, LockWait) {
         let implied = self == Self::None && txn.options.isolation == Isolation::Serializable;
         let lock = if implied { Self::Rows(Mode::Shared) } else { self };
-        let wait = match (wait, txn.options.wait) {
-            (Some(wait), _) => wait,
+        let wait = match wait.unwrap_or(txn.options.wait) {
             // A plain read skips no row.
-            (None, LockWait::SkipLocked) if implied => LockWait::NoWait,
-            (None, wait) => wait,
+            LockWait::SkipLocked if implied => LockWait::NoWait,
+            wait => wait,
         };
         (lock, wait)
     }
@@ -178,14 +179,15 @@ impl ScanLock {
 
 impl<T: Deref<Target = Txn>> Scan<T> {
     fn new(txn: T, tree: &Arc<TreeState>, lock: ScanLock) -> Self {
-        let (lock, wait) = lock.of(&txn, None);
+        let asked = lock;
+        let (lock, wait) = asked.of(&txn, None);
         let refused = txn.admit(tree).err().map(Box::new);
         let view = match lock {
             _ if refused.is_some() => ViewRef::New(View::of_nothing()),
             ScanLock::None => txn.view(),
             ScanLock::Rows(_) => txn.pin(),
         };
-        Self { state: ScanState::new(tree, lock, wait), view, refused, txn }
+        Self { state: ScanState::new(tree, lock, wait), asked, view, refused, txn }
     }
 
     /// Limits the scan to these bounds: the caller requests nothing outside.
@@ -207,7 +209,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 
     /// Sets the policy for locks of others, instead of the transaction's.
     pub fn waiting(mut self, wait: LockWait) -> Self {
-        self.state.wait = wait;
+        self.state.wait = self.asked.of(&self.txn, Some(wait)).1;
         self
     }
 

@@ -6,6 +6,7 @@
 //!    the process dies, and the disk decides each of its sectors, or lets it land late.
 //! 3. Reads of the clock and the collection of completions are not operations.
 
+use seawall_io::probe::Finding;
 use seawall_io::{
     AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, FileIdentity, Handle, OpenHow, Request, Result,
     SharedMemory, SyncHow, Ticket, WriteHow,
@@ -116,6 +117,12 @@ impl Disk for DyingProcess {
     }
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.alive().free_bytes(path)
+    }
+    fn untorn_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.process.untorn_write_bytes(path)
+    }
+    fn atomic_write_bytes(&self, path: &Path) -> Finding<u32> {
+        self.process.atomic_write_bytes(path)
     }
     fn identity(&self, file: &Handle) -> Result<FileIdentity> {
         self.alive().identity(file)

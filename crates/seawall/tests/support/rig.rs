@@ -243,10 +243,14 @@ impl Rig {
         let sector_bytes = dice.pick(&[512, 512, 4096]);
         let physical = dice.pick(&[sector_bytes, 4096]);
         let full = mode == Mode::Faults && dice.percent(30);
+        // Pages are written once where the simulated device writes them whole, in half of these when it is asked to.
+        // (A full disk has no room for a doublewrite file that another way of flushing needs.)
+        let once = size.newer && !full && seed / 11 % 3 == 1;
         let sim = SimDisk::new(SimOptions {
             seed: dice.next(),
             sector_bytes,
             physical_sector_bytes: physical,
+            atomic_write_bytes: if once && seed / 33 % 2 == 1 { 16 << 10 } else { 0 },
             capacity_bytes: if full { (8 + dice.below(8)) << 20 } else { 1 << 30 },
             trace_entries_max: 200,
             ..SimOptions::default()
@@ -261,8 +265,6 @@ impl Rig {
         let (age, dirty) = if size.kept || seed % 2 == 0 { (25, 45) } else { (75, 90) };
         // A fixed share, but for a third.
         let (least, most) = if size.kept { (0, 0) } else { [(1, 50), (20, 20), (60, 60)][(seed / 2 % 3) as usize] };
-        // Pages are written once where the simulated device writes them whole.
-        let once = size.newer && seed / 11 % 3 == 1;
         let fixed = vec![
             ("deferred_percent_min", least.to_string()),
             ("deferred_percent", most.to_string()),

@@ -78,6 +78,7 @@ impl Rig {
             method: FlushMethod::ODirect,
             doublewrite_method: FlushMethod::ODirect,
             torn: Torn::Off,
+            atomic_writes: false,
             stats: Arc::default(),
             clock: Arc::new(SystemClock::default()),
             io_capacity: 2000,

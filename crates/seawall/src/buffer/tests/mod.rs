@@ -177,6 +177,7 @@ impl Machine {
             method: self.method,
             doublewrite_method: self.method,
             torn: self.torn,
+            atomic_writes: false,
             stats: Arc::default(),
             clock: self.clock.clone(),
             io_capacity: 2000,

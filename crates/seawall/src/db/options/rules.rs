@@ -82,9 +82,9 @@ impl Options {
             warnings.push(Warning {
                 option: "torn_page_protection",
                 sentence:
-                    "atomic: pages are not written twice. The file system's blocks and the physical sectors that \
-                           the device reports are as large as a page, so a power loss leaves a page write done or \
-                           undone. Use doublewrite if the device may report a wrong size"
+                    "atomic: pages are not written twice. What the file system and the device report says that a power \
+                           loss leaves a page write done or undone: blocks and physical sectors as large as a page, \
+                           or atomic writes (RWF_ATOMIC). Use doublewrite if the device may report a wrong size"
                         .into(),
             });
         }
@@ -96,9 +96,9 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
-    pub fn check_torn_pages(&self, mode: &EffectiveMode) -> Result<()> {
+    pub fn check_torn_pages(&self, mode: &EffectiveMode, asks: bool) -> Result<()> {
         let once = self.torn_page_protection.value == TornPages::Atomic;
-        if !once || mode.direct || mode.requested == FlushMethod::ODsync {
+        if !once || mode.direct || (mode.requested == FlushMethod::ODsync && !asks) {
             return Ok(());
         }
         let why = format!("{BUFFERED}; direct I/O does not work here ({mode}): use doublewrite");
@@ -106,23 +106,34 @@ impl Options {
     }
 
     /// Decides what `auto` protection against torn pages is, and refuses `atomic` if it is not proven. `whole`: the
-    /// largest write that a power cut leaves whole, bytes.
+    /// largest write that a power cut leaves whole, bytes; `atomic`: the largest that the kernel does as a whole when
+    /// it is asked to.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
-    pub fn settle_torn_pages(&mut self, whole: impl FnOnce() -> Finding<u32>) -> Result<()> {
+    pub fn settle_torn_pages(
+        &mut self,
+        whole: impl FnOnce() -> Finding<u32>,
+        atomic: impl FnOnce() -> Finding<u32>,
+    ) -> Result<()> {
         let (wanted, page_size) = (self.torn_page_protection.value, self.page_size.value);
         if !matches!(wanted, TornPages::Atomic | TornPages::Auto) {
             return Ok(());
         }
-        let unproven = match whole() {
+        let large_enough = |found, what: &str| match found {
+            Finding::Known(bytes) if u64::from(bytes) >= page_size => Ok(()),
+            Finding::Known(bytes) => Err(format!("{what} {bytes} bytes, and a page has {page_size}")),
+            Finding::Unknown(reason) => Err(reason),
+        };
+        let unproven = match self.data_flush_method.value.method() {
             // The kernel writes a cached page while it may be changed again.
-            _ if self.data_flush_method.value.method() == Some(FlushMethod::Fsync) => Some(BUFFERED.into()),
-            Finding::Known(bytes) if u64::from(bytes) >= page_size => None,
-            Finding::Known(bytes) => {
-                Some(format!("a power cut leaves writes of {bytes} bytes whole, and a page has {page_size}"))
-            }
-            Finding::Unknown(reason) => Some(reason),
+            Some(FlushMethod::Fsync) => Some(BUFFERED.into()),
+            method => large_enough(whole(), "a power cut leaves writes whole of at most").err().and_then(|why| {
+                // Only direct I/O can be atomic.
+                let asked = if method == Some(FlushMethod::ODsync) { Finding::Known(0) } else { atomic() };
+                let still = large_enough(asked, "the largest atomic write (RWF_ATOMIC) has").err()?;
+                Some(format!("{why}; {still}"))
+            }),
         };
         self.torn_page_protection.value = match unproven {
             None => TornPages::Atomic,

@@ -249,7 +249,8 @@ options! {
         "The protection of pages against writes torn by a power loss.",
         "`doublewrite` writes pages twice. `atomic` does not: it is refused unless each page lies in one block of ext4 \
          or XFS and in one physical sector of the device, which a power cut leaves whole (with `page_size` = 4K on \
-         most SSDs), and is not written through the page cache. \
+         most SSDs), or can be one atomic write (`RWF_ATOMIC`: Linux 6.11, a device that offers it, ext4 with bigalloc \
+         or XFS), and is not written through the page cache. \
          `auto` is `atomic` where that is so, otherwise `doublewrite`. `off` risks the database.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
