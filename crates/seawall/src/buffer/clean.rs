@@ -534,7 +534,7 @@ impl Pool {
         Some((page::lsn(&bytes), Copied { frame: Some((since, frame)), page: number, bare, bytes }))
     }
 
-    /// Writes a batch, sorted by page, home; contiguous pages in one write, or each in an atomic one; all writes at once.
+    /// Writes a batch, sorted by page, home; contiguous pages in one write, or each in an atomic one; all at once.
     fn write_home(&self, batch: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<()> {
         let atomic = self.config.atomic_writes;
         let requests = match atomic {
