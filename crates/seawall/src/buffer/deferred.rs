@@ -27,10 +27,10 @@
 //!    defect of ours; neither gets records.
 //! 6. A page whose first record since it was written initialises it is WHOLE: there may be nothing on the disk to
 //!    apply records to. So are pages that recovery changes.
-//! 7. The memory of lists (`lists.rs`) is bounded by a share of the pool (`share.rs`), which the frames do not get: what
-//!    lists hold and what frames have is never more than the pool, but for what several threads add at one moment. The
-//!    fuller that share, the shorter a list may become: pages with longer ones go home, so that each write carries many
-//!    changes, and the pages that are listed can leave at once.
+//! 7. The memory of lists (`lists.rs`) is bounded by a share of the pool (`share.rs`), which the frames do not get:
+//!    what lists hold and what frames have is never more than the pool, but for what several threads add at one moment.
+//!    The fuller that share, the shorter a list may become: pages with longer ones go home, so that each write carries
+//!    many changes, and the pages that are listed can leave at once.
 
 mod away;
 mod lists;
