@@ -33,8 +33,8 @@ const BLOCK: usize = CHUNK * CHUNKS;
 const FREE: u64 = u64::MAX;
 /// Bytes of a record in a list beside its body: its tag and the length of the body.
 const RECORD_BYTES: usize = 1 + size_of::<u16>();
-/// Memory of a list elsewhere, bytes, as computed: its entry in the set of `Away` (16 bytes in nodes that are two thirds
-/// full, and the allocator's part), and in its map (9 in tables that are 44% to 88% full and grow by copying).
+/// Memory of a list elsewhere, bytes, as computed: its entry in the set of `Away` (16 bytes in nodes that are two
+/// thirds full, and the allocator's part), and in its map (9 in tables that are 44% to 88% full and grow by copying).
 const ENTRY_BYTES: usize = 56;
 
 /// The records that a page on the disk lacks. Given up with [`Lists::free`].
