@@ -184,6 +184,8 @@ impl Pool {
     /// Writes home a batch of the pages that left memory first; if none is away, of those in frames with lists.
     fn shorten_lists(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
+        // What they give up is for frames.
+        self.deferred.set_unfit();
         let mut pages = self.deferred.away().older_than(u64::MAX, BATCH);
         pages.sort_unstable();
         if pages.is_empty() {

@@ -100,10 +100,13 @@ impl Deferred {
         self.away.lock()
     }
 
-    /// Whether pages with lists must go home, because the share was made smaller.
+    /// Whether pages with lists must go home, because the share was made smaller: lists use more than it, or hold more
+    /// in blocks that are nearly empty, for which frames wait.
     pub(super) fn is_over(&self) -> bool {
+        let (used, held) = (self.lists.bytes(), self.lists.held());
         let most = self.bytes_max.load(Ordering::Relaxed);
-        self.lists.bytes() > most + most / 8
+        let most = most + most / 8;
+        used > most || (held > most && held / 2 > used)
     }
 
     /// Dirty pages that can leave without a write, about.

@@ -138,7 +138,10 @@ impl Pool {
         if grows {
             // The memory that lists have given up, and no more.
             let free = (bytes.saturating_sub(held) / page_bytes) as u32;
-            self.frames.grow(limit.min(free).max(before));
+            let limit = limit.min(free);
+            if limit > before {
+                self.frames.grow(limit);
+            }
         }
         grows
     }
