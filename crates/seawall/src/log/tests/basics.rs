@@ -176,3 +176,34 @@ fn an_abandoned_reservation_stops_the_database() {
     drop(log.reserve(credit, 10));
     assert!(log.flush_to(log.head()).unwrap_err().to_string().contains("given up"));
 }
+
+/// A clock at whose reading, in the midst of a write, another thread publishes what it has built on a broken page.
+#[derive(Debug, Default)]
+struct Meanwhile(Mutex<Option<Arc<Log>>>);
+
+impl Clock for Meanwhile {
+    fn now(&self) -> Duration {
+        let log = self.0.lock().unwrap().take();
+        if let Some(log) = log {
+            let reservation = log.reserve(log.try_admit(100).unwrap().unwrap(), 100);
+            drop(log.health.poison(Error::Usage("a page is broken".into())));
+            reservation.publish(&[7; 100]);
+        }
+        Duration::ZERO
+    }
+    fn sleep(&self, _: Duration) {}
+}
+
+#[test]
+fn nothing_that_is_published_after_an_error_is_written() {
+    let machine = Machine::new(4);
+    let (process, clock) = (Arc::new(Process::new(&machine.disk)), Arc::new(Meanwhile::default()));
+    let config = LogConfig { clock: clock.clone(), ..machine.config(1) };
+    let log = Arc::new(Log::create(process.clone(), config, Arc::default()).unwrap());
+    let end = append(&log, &body(1, 100));
+    *clock.0.lock().unwrap() = Some(log.clone());
+    drop(log.flush_to(end));
+    assert!(log.health.check().is_err(), "it was published");
+    process.crash_by(SimDisk::process_crash);
+    assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2, [body(1, 100)]);
+}
