@@ -388,3 +388,36 @@ fn a_callback_interrupts_the_transaction_in_the_way() {
     third.commit().unwrap();
     assert_eq!(db.get(&tree, &[1]).unwrap().as_deref(), Some(&b"earlier"[..]));
 }
+
+/// Several wait for the place of one entry: the first that gets it inserts, and they do not hand it round.
+#[test]
+fn the_place_of_an_entry_is_kept_until_it_is_inserted() {
+    for isolation in ALL {
+        let (db, tree) = database();
+        let holder = begin(&db, isolation, LONG, 0);
+        assert!(holder.get_for_update(&tree, b"pk").unwrap().is_none());
+        let inserted = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut tx = begin(&db, isolation, LONG, 0);
+                        let inserted = tx.insert_unique_prefix(&tree, 1, b"pk", b"");
+                        assert!(matches!(inserted, Ok(()) | Err(Error::KeyExists { .. })), "{inserted:?}");
+                        tx.commit().unwrap();
+                        inserted.is_ok()
+                    })
+                })
+                .collect();
+            until_waiting(&db, 6);
+            let before = db.stats().locks.waits;
+            holder.rollback().unwrap();
+            let inserted = threads.into_iter().map(|thread| thread.join().unwrap());
+            let inserted = inserted.filter(|inserted| *inserted).count();
+            let waits = db.stats().locks.waits - before;
+            assert!(waits <= 3 * 6, "{isolation:?}: {waits} waits");
+            inserted
+        });
+        assert_eq!(inserted, 1, "{isolation:?}");
+        assert_eq!(db.stats().locks.held, 0);
+    }
+}

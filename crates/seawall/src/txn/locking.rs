@@ -164,16 +164,11 @@ impl Txn {
         }
     }
 
-    /// Waits, with no latch held, until the row can be locked. It adds no lock to those that the transaction
-    /// had: the caller reads the row again.
-    pub(super) fn wait_for_row(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<()> {
-        let locks = &self.engine.locks;
-        let new = !locks.holds(&self.owner, tree.at.id, key);
-        self.wait_to_lock(tree, key, mode, self.options.wait)?;
-        if new {
-            locks.give_back(&self.owner, tree.at.id, key);
-        }
-        Ok(())
+    /// Waits, with no latch held, until the row can be locked; the caller reads the row again. Returns whether this
+    /// transaction had no lock there before: then it may give back the one that the wait may have given it.
+    pub(super) fn wait_for_row(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<bool> {
+        let new = !self.engine.locks.holds(&self.owner, tree.at.id, key);
+        self.wait_to_lock(tree, key, mode, self.options.wait).map(|()| new)
     }
 
     /// Locks an interval of keys, present or not.

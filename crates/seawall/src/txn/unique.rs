@@ -9,8 +9,9 @@
 //!    serializable the prefix stays locked: the answer that no entry was there must stay true after a
 //!    rollback to a savepoint.
 //! 3. No transaction waits for a row with the prefix locked. Otherwise the row's writer, which comes back for
-//!    the same prefix, would close a cycle. The lock that it waited for is given back, and a new attempt
-//!    begins.
+//!    the same prefix, would close a cycle. The lock of another entry that it waited for is given back, and a new attempt
+//!    begins. That of the new entry's place is kept for the next attempt: several that each gave it back before they
+//!    tried would hand it round. It is given back before a wait for another entry, for the reason above.
 
 use super::locks::Mode;
 use super::options::Isolation;
@@ -51,19 +52,28 @@ impl Txn {
             // Many steps, none of which may wait: the row is locked first.
             self.lock_key(tree, key, Mode::Exclusive)?;
         }
+        let gives_back = self.options.isolation != Isolation::Serializable;
+        // The lock of the new entry's place, if an attempt has waited for it (3).
+        let mut place = false;
         loop {
             // Kept to the end of the attempt, as for every locking read.
             let view = self.pin();
             tree.usable(self.id(), &view)?;
             let new = self.lock_point(tree, prefix, Mode::Exclusive)?;
             let attempt = self.insert_under(tree, prefix, key, value);
-            if new && self.options.isolation != Isolation::Serializable {
-                let locks = &self.engine.locks;
+            let give_back = |at: &[u8]| self.engine.locks.give_back(&self.owner, tree.at.id, at);
+            if new && gives_back {
                 match &attempt {
                     // A waiter for the prefix would only find the entry, and wait for it.
-                    Ok(Attempt::Inserted) => locks.give_back_unless_awaited(&self.owner, tree.at.id, prefix),
-                    _ => locks.give_back(&self.owner, tree.at.id, prefix),
+                    Ok(Attempt::Inserted) => {
+                        self.engine.locks.give_back_unless_awaited(&self.owner, tree.at.id, prefix);
+                    }
+                    _ => give_back(prefix),
                 }
+            }
+            if place && gives_back && !matches!(attempt, Ok(Attempt::Inserted)) {
+                give_back(key);
+                place = false;
             }
             match attempt? {
                 Attempt::Inserted => return Ok(()),
@@ -71,7 +81,14 @@ impl Txn {
                     self.tells();
                     return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key } });
                 }
-                Attempt::Blocked(at, mode) => self.wait_for_row(tree, &at, mode)?,
+                Attempt::Blocked(at, mode) => {
+                    let new = self.wait_for_row(tree, &at, mode)?;
+                    if at == key {
+                        place |= new;
+                    } else if new {
+                        give_back(&at);
+                    }
+                }
             }
         }
     }

@@ -165,7 +165,7 @@ impl<'w> Txn<'w> {
     /// Locks a key for one moment, and keeps no lock.
     fn lock_briefly(&mut self, at: usize) -> crate::Result<()> {
         let (table, key) = (&self.world.table, key(at));
-        let mut new = !table.holds(&self.owner, TREE, &key);
+        let new = !table.holds(&self.owner, TREE, &key);
         loop {
             let row = self.world.rows[at].read();
             // If another transaction has written the row, this one only waits for it.
@@ -181,16 +181,15 @@ impl<'w> Txn<'w> {
                 assert!(entered.reads.iter().all(|&other| other == me), "{at}: exclusive beside a shared one");
             }
             drop(row);
-            if !granted {
-                self.wait(&LockRequest::key(&self.owner, TREE, &key, X))?;
-            }
-            if std::mem::take(&mut new) {
-                table.give_back(&self.owner, TREE, &key);
-                new = !granted;
-            }
             if granted {
+                if new {
+                    table.give_back(&self.owner, TREE, &key);
+                }
                 return Ok(());
             }
+            // Granted, it is kept until this thread has checked again: several that each gave it back before that would
+            // hand it round for ever.
+            self.wait(&LockRequest::key(&self.owner, TREE, &key, X))?;
         }
     }
 
