@@ -151,7 +151,7 @@ fn threads_share_a_disk_direct() {
     }
 }
 
-/// An atomic write works exactly where statx says that it does, on every backend.
+/// Atomic writes succeed where statx reports them, and are refused elsewhere, on every backend.
 #[test]
 fn atomic_writes_work_where_they_are_offered() {
     let dir = dir();

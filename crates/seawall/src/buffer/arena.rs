@@ -97,9 +97,14 @@ impl Mapping {
         self.advise(0, self.len, Advice::LinuxNoHugepage);
     }
 
-    /// Gives the memory of a part, whose contents are lost, back to the system.
+    /// Gives the memory of a part, whose contents may be lost, back to the system: its whole pages, whose size is the
+    /// system's.
     pub(super) fn give_back(&self, offset: usize, len: usize) {
-        self.advise(offset, len, Advice::LinuxDontNeed);
+        let page = rustix::param::page_size();
+        let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
+        if start < end {
+            self.advise(start, end - start, Advice::LinuxDontNeed);
+        }
     }
 
     fn advise(&self, offset: usize, len: usize, advice: Advice) {

@@ -184,8 +184,6 @@ impl Pool {
     /// Writes home a batch of the pages that left memory first; if none is away, of those in frames with lists.
     fn shorten_lists(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
-        // What they give up is for frames.
-        self.deferred.set_unfit();
         let mut pages = self.deferred.away().older_than(u64::MAX, BATCH);
         pages.sort_unstable();
         if pages.is_empty() {
@@ -494,7 +492,7 @@ impl Pool {
         Ok(read)
     }
 
-    /// One request for each run of contiguous pages; the pages are sorted.
+    /// One request for each run of contiguous pages, or for each page if it is an atomic write; the pages are sorted.
     fn joined(&self, pages: Vec<(PageId, IoBuf)>, write: bool, cause: Cause) -> Vec<FileRequest> {
         let mut requests: Vec<FileRequest> = Vec::new();
         let mut next = None;
@@ -503,7 +501,7 @@ impl Pool {
                 Some(request) if next == Some(page.0) => request.bufs.push(bytes),
                 _ => requests.push(FileRequest { write, offset: self.offset_of(page), bufs: vec![bytes], cause }),
             }
-            next = page.0.checked_add(1);
+            next = if write && self.config.atomic_writes { None } else { page.0.checked_add(1) };
         }
         requests
     }
@@ -538,14 +536,10 @@ impl Pool {
 
     /// Writes a batch, sorted by page, home; contiguous pages in one write, or each in an atomic one; all at once.
     fn write_home(&self, batch: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<()> {
-        let atomic = self.config.atomic_writes;
-        let requests = match atomic {
-            true => batch.into_iter().flat_map(|page| self.joined(vec![page], true, cause)).collect(),
-            false => self.joined(batch, true, cause),
-        };
+        let requests = self.joined(batch, true, cause);
         count(&self.counters.home_writes, requests.len());
-        let plain = !atomic || self.health().has(Mutant::AtomicUnasked);
-        let submitted = if plain { self.data.submit(requests) } else { self.data.submit_atomic(requests) };
+        let atomic = self.config.atomic_writes && !self.health().has(Mutant::AtomicUnasked);
+        let submitted = if atomic { self.data.submit_atomic(requests) } else { self.data.submit(requests) };
         let pending = submitted.map_err(|e| self.failed(e))?;
         // Waits for all, also after an error: no write may be in flight when this returns.
         let written: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();

@@ -28,7 +28,8 @@
 //! 6. A page whose first record since it was written initialises it is WHOLE: there may be nothing on the disk to
 //!    apply records to. So are pages that recovery changes.
 //! 7. The memory of lists (`lists.rs`) is bounded by a share of the pool (`share.rs`), which the frames do not get:
-//!    what lists hold and what frames have is never more than the pool, but for what several threads add at one moment.
+//!    frames get what lists have given back, and no more. What several threads add at one moment can exceed it, and in a
+//!    pool that is made smaller lists give up theirs later than frames do.
 //!    The fuller that share, the shorter a list may become: pages with longer ones go home, so that each write carries
 //!    many changes, and the pages that are listed can leave at once.
 
@@ -84,7 +85,8 @@ impl Deferred {
     /// For a pool of at most so many bytes.
     pub(super) fn new(pool_bytes_max: u64, page_bytes: usize, least_percent: u32, most_percent: u32) -> Result<Self> {
         Ok(Self {
-            lists: Lists::reserve(pool_bytes_max)?,
+            // The largest share that an option allows.
+            lists: Lists::reserve(pool_bytes_max / 5 * 4)?,
             away: Mutex::default(),
             frames: AtomicUsize::new(0),
             pages: AtomicUsize::new(0),
@@ -163,9 +165,10 @@ impl Deferred {
         }
     }
 
-    /// Whether the pool must be divided anew.
+    /// Whether the pool must be divided anew: the share has changed, or lists hold more than it in empty blocks.
     pub(super) fn is_unfit(&self) -> bool {
-        self.unfit.load(Ordering::Acquire)
+        let most = self.bytes_max.load(Ordering::Relaxed);
+        self.unfit.load(Ordering::Acquire) || (self.lists.held() > most && self.lists.has_empty_blocks())
     }
 
     /// Notes that it must.

@@ -288,7 +288,9 @@ impl Txn {
         if to != self.life() {
             if to != 0 {
                 // It is another transaction's, which continues without it, and without its view.
-                slot.take().into_iter().for_each(|lent| lent.lock().view = None);
+                if let Some(lent) = slot.take() {
+                    lent.lock().view = None;
+                }
             }
             let lent = slot.get_or_insert_with(Arc::default);
             lent.lock().to = self.life();

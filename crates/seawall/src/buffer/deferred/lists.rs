@@ -71,10 +71,13 @@ pub(super) struct Head {
     pub(super) records: u16,
     /// The page has changed since it last came back: without the list, the next eviction would write it.
     pub(super) changed: bool,
+    /// No byte of a chunk is undefined.
+    unused: [u8; 3],
 }
 
 /// Where the records begin in a first chunk, and in others.
 const FIRST: usize = size_of::<Head>();
+const _: () = assert!(FIRST == 40, "without padding");
 const NEXT: usize = size_of::<u32>();
 
 impl Head {
@@ -93,9 +96,10 @@ impl Head {
 pub(super) struct Lists {
     memory: Mapping,
     blocks: Mutex<Blocks>,
-    /// Chunks in use, and blocks held.
+    /// Chunks in use, blocks held, and how many of these have no used chunk.
     used: AtomicUsize,
     held: AtomicUsize,
+    empty: AtomicUsize,
     lists: AtomicUsize,
 }
 
@@ -110,12 +114,17 @@ struct Blocks {
     gone: Vec<u32>,
 }
 
+/// The bit of a block in its word of `some`.
+fn bit_of(block: usize) -> u64 {
+    1 << (block % 64)
+}
+
 impl Blocks {
     fn note_free(&mut self, block: usize) {
         if self.some.len() <= block / 64 {
             self.some.resize(block / 64 + 1, 0);
         }
-        self.some[block / 64] |= 1 << (block % 64);
+        self.some[block / 64] |= bit_of(block);
         self.from = self.from.min(block / 64);
     }
 
@@ -140,6 +149,7 @@ impl Lists {
             blocks: Mutex::default(),
             used: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
+            empty: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
         };
         lists.memory.use_small_pages();
@@ -154,6 +164,11 @@ impl Lists {
     /// Memory that cannot be used otherwise, bytes.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed) * BLOCK + self.entries()
+    }
+
+    /// Whether [`Lists::trim`] would give anything back.
+    pub(super) fn has_empty_blocks(&self) -> bool {
+        self.empty.load(Ordering::Relaxed) > 0
     }
 
     fn entries(&self) -> usize {
@@ -208,12 +223,10 @@ impl Lists {
         if at == first {
             place = FIRST + usize::from(head.len);
         }
-        let mut new = Vec::new();
         let wanted = added.saturating_sub(room).div_ceil(CHUNK - NEXT);
-        self.take(wanted, |chunk| new.push(chunk.get()));
-        let enough = new.len() == wanted;
         // Linked in any case, so that they are given up with the list.
-        for chunk in new {
+        let taken = self.take(wanted, |chunk| {
+            let chunk = chunk.get();
             self.write_chunk(list, chunk)[..NEXT].fill(0);
             if head.last == first {
                 head.next = chunk;
@@ -221,7 +234,8 @@ impl Lists {
                 self.write_chunk(list, head.last)[..NEXT].copy_from_slice(&chunk.to_ne_bytes());
             }
             head.last = chunk;
-        }
+        });
+        let enough = taken == wanted;
         if enough {
             let len = (body.len() as u16).to_ne_bytes();
             for mut bytes in [&[tag], &len[..], body] {
@@ -272,6 +286,7 @@ impl Lists {
             debug_assert!(blocks.free[block] & 1 << bit == 0, "a chunk is freed once");
             blocks.free[block] |= 1 << bit;
             blocks.note_free(block);
+            self.empty.fetch_add(usize::from(blocks.free[block] == FREE), Ordering::Relaxed);
             freed += 1;
             if next == 0 {
                 break;
@@ -287,12 +302,16 @@ impl Lists {
 
     /// Gives blocks without a used chunk back to the system.
     pub(super) fn trim(&self) {
+        if !self.has_empty_blocks() {
+            return;
+        }
         let mut blocks = self.blocks.lock();
         let empty: Vec<usize> = (0..blocks.free.len()).filter(|&block| blocks.free[block] == FREE).collect();
         for &block in &empty {
             blocks.free[block] = 0;
-            blocks.some[block / 64] &= !(1 << (block % 64));
+            blocks.some[block / 64] &= !bit_of(block);
         }
+        self.empty.store(0, Ordering::Relaxed);
         drop(blocks);
         for run in empty.chunk_by(|a, b| a + 1 == *b) {
             self.memory.give_back(run[0] * BLOCK, run.len() * BLOCK);
@@ -316,6 +335,7 @@ impl Lists {
                     None => break,
                 },
             };
+            self.empty.fetch_sub(usize::from(blocks.free[block] == FREE), Ordering::Relaxed);
             while left > 0 && blocks.free[block] != 0 {
                 let bit = blocks.free[block].trailing_zeros();
                 blocks.free[block] &= !(1 << bit);
@@ -323,7 +343,7 @@ impl Lists {
                 left -= 1;
             }
             if blocks.free[block] == 0 {
-                blocks.some[block / 64] &= !(1 << (block % 64));
+                blocks.some[block / 64] &= !bit_of(block);
             }
         }
         self.used.fetch_add(wanted - left, Ordering::Relaxed);
@@ -342,6 +362,7 @@ impl Lists {
         };
         blocks.free[block] = FREE;
         blocks.note_free(block);
+        self.empty.fetch_add(1, Ordering::Relaxed);
         self.held.fetch_add(1, Ordering::Relaxed);
         Some(block)
     }
@@ -441,13 +462,15 @@ mod tests {
             let held = lists.held.load(Ordering::Relaxed);
             assert!(held <= used_most.div_ceil(CHUNKS).max(left), "{held} blocks, {used_most} chunks at most");
             if round % 500 == 0 {
+                let empty = lists.blocks.lock().free.iter().filter(|&&free| free == FREE).count();
+                assert_eq!(lists.empty.load(Ordering::Relaxed), empty);
                 check(&lists, &known);
             }
         }
         check(&lists, &known);
         known.drain(..).for_each(|(list, _)| lists.free(list));
         lists.trim();
-        assert_eq!((lists.bytes(), lists.held()), (0, 0));
+        assert_eq!((lists.bytes(), lists.held(), lists.has_empty_blocks()), (0, 0, false));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Pool {
             return false;
         }
         let Change { start, end, before, first, .. } = change;
-        let list = if first { lists.begin(start.0, before) } else { deferred.take_listed(dirt) };
+        let list = if first { lists.begin(start.0, before) } else { List::of(dirt.list.swap(0, Ordering::AcqRel)) };
         let Some(mut list) = list else { return false };
         let most = deferred.longest();
         let complete = Records::new(changed).all(|record| {
@@ -80,9 +80,15 @@ impl Pool {
         });
         if complete {
             lists.set_end(&mut list, end);
-            deferred.put_listed(dirt, list);
+            dirt.list.store(list.number(), Ordering::Release);
         } else {
             lists.free(list);
+        }
+        // The number of frames with a list changes when it begins, and when it ends.
+        if complete && first {
+            deferred.frames.fetch_add(1, Ordering::Relaxed);
+        } else if !complete && !first {
+            deferred.frames.fetch_sub(1, Ordering::Relaxed);
         }
         complete
     }

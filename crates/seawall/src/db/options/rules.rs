@@ -82,9 +82,9 @@ impl Options {
             warnings.push(Warning {
                 option: "torn_page_protection",
                 sentence:
-                    "atomic: pages are not written twice. What the file system and the device report says that a power \
-                           loss leaves a page write done or undone: blocks and physical sectors as large as a page, \
-                           or atomic writes (RWF_ATOMIC). Use doublewrite if the device may report a wrong size"
+                    "atomic: pages are written once. By what the file system and the device report, a power loss \
+                           leaves a page write done or undone: blocks and physical sectors are as large as a page, or \
+                           there are atomic writes (RWF_ATOMIC). Use doublewrite if the device may report a wrong size"
                         .into(),
             });
         }
@@ -92,13 +92,13 @@ impl Options {
     }
 
     /// Refuses pages that are written once through the page cache; not with `O_DSYNC`, where a write is over only when
-    /// the disk has it.
+    /// the disk has it, unless they are atomic writes, which need direct I/O.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
-    pub fn check_torn_pages(&self, mode: &EffectiveMode, asks: bool) -> Result<()> {
+    pub fn check_torn_pages(&self, mode: &EffectiveMode, atomic_writes: bool) -> Result<()> {
         let once = self.torn_page_protection.value == TornPages::Atomic;
-        if !once || mode.direct || (mode.requested == FlushMethod::ODsync && !asks) {
+        if !once || mode.direct || (mode.requested == FlushMethod::ODsync && !atomic_writes) {
             return Ok(());
         }
         let why = format!("{BUFFERED}; direct I/O does not work here ({mode}): use doublewrite");

@@ -276,8 +276,8 @@ pub enum TornPages {
     /// Pages are written twice: first to the doublewrite area, then home.
     #[default]
     Doublewrite,
-    /// None needed: a page lies in one physical sector of the device, which it writes whole; refused unless that is
-    /// proven.
+    /// None needed: a page lies in one physical sector of the device, or is one atomic write (`RWF_ATOMIC`), so it is
+    /// written whole; refused unless that is proven.
     Atomic,
     /// No protection. Only for data that may be lost.
     Off,
