@@ -28,8 +28,8 @@
 //! 6. A page whose first record since it was written initialises it is WHOLE: there may be nothing on the disk to
 //!    apply records to. So are pages that recovery changes.
 //! 7. The memory of lists (`lists.rs`) is bounded by a share of the pool (`share.rs`), which the frames do not get:
-//!    frames get what lists have given back, and no more. What several threads add at one moment can exceed it, and in a
-//!    pool that is made smaller lists give up theirs later than frames do.
+//!    frames get what lists have given back, and no more. What several threads add at one moment can exceed it, and
+//!    in a pool that is made smaller lists give up theirs later than frames do.
 //!    The fuller that share, the shorter a list may become: pages with longer ones go home, so that each write carries
 //!    many changes, and the pages that are listed can leave at once.
 
