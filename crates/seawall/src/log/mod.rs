@@ -267,8 +267,9 @@ impl Reservation<'_> {
     /// When `body` is not as long as was reserved: pages carry the LSN already.
     pub fn publish(mut self, body: &[u8]) {
         let log = self.log;
-        // The page may be one that another mini-transaction broke before it poisoned the database. A leader that began
-        // before that would write this entry, and the next opening finds in a ring what is published: the log ends here.
+        // The page may be one that another mini-transaction broke before it poisoned the database. A leader that
+        // began before that would write this entry, and the next opening finds in a ring what is published: the log
+        // ends here.
         if log.health.check().is_err() {
             return;
         }

@@ -9,9 +9,9 @@
 //!    serializable the prefix stays locked: the answer that no entry was there must stay true after a
 //!    rollback to a savepoint.
 //! 3. No transaction waits for a row with the prefix locked. Otherwise the row's writer, which comes back for
-//!    the same prefix, would close a cycle. The lock of another entry that it waited for is given back, and a new attempt
-//!    begins. That of the new entry's place is kept for the next attempt: several that each gave it back before they
-//!    tried would hand it round. It is given back before a wait for another entry, for the reason above.
+//!    the same prefix, would close a cycle. The lock of another entry that it waited for is given back, and a new
+//!    attempt begins. That of the new entry's place is kept for the next attempt: several that each gave it back before
+//!    they tried would hand it round. It is given back before a wait for another entry, for the reason above.
 
 use super::locks::Mode;
 use super::options::Isolation;
