@@ -7,6 +7,7 @@
 //! 3. A failed operation changes nothing, except where a fault says so.
 
 mod crash;
+mod requests;
 
 use crate::damage::Damage;
 use crate::fault::FaultKind;
@@ -15,12 +16,12 @@ use crate::image::{BLOCK, blocks_of};
 use crate::mapped::Mapped;
 use crate::names::{Names, normal};
 use crate::options::SimOptions;
-use crate::queue::{ATTEMPTS_MAX, InFlight, Queue};
+use crate::queue::{InFlight, Queue};
 use crate::rng::SeededRng;
 use crate::trace::{Call, Trace, TraceEntry};
 use seawall_io::{
-    Allocate, Completion, Create, FileIdentity, IoError, IoErrorKind, OpenHow, Request, RequestKind, SharedMemory,
-    SyncHow, WriteHow,
+    Allocate, Completion, Create, FileIdentity, IoError, IoErrorKind, OpenHow, RequestKind, SharedMemory, SyncHow,
+    WriteHow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -540,80 +541,6 @@ impl State {
         (1 + self.rng.below(units - 1)) as usize * unit
     }
 
-    // --- requests ------------------------------------------------------------------------------------------
-
-    pub(crate) fn submit(&mut self, one: InFlight) {
-        let call = request_call(&one.request);
-        let least = self.least_time(call);
-        // Requests overtake each other: up to four times their minimum latency.
-        let extra = Duration::from_nanos(self.rng.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
-        let due = self.now + self.options.latency.draw(least, &mut self.rng) + extra;
-        self.queue.push(due.max(self.now + Duration::from_nanos(1)), one);
-    }
-
-    /// Lets every request and late write take effect that is due now.
-    pub(crate) fn run_due(&mut self) {
-        while let Some(one) = self.queue.pop_due(self.now) {
-            self.run(one);
-        }
-    }
-
-    /// Moves the clock to the next request and lets one attempt of it take effect; false when nothing is in
-    /// flight.
-    pub(crate) fn run_next(&mut self) -> bool {
-        let Some(due) = self.queue.next_due() else { return false };
-        self.now = self.now.max(due);
-        if let Some(one) = self.queue.pop_due(self.now) {
-            self.run(one);
-        }
-        true
-    }
-
-    fn run(&mut self, one: InFlight) {
-        let InFlight { mut request, completer, futile } = one;
-        let answer = self.attempt_request(&mut request);
-        let futile = if answer < 0 { futile + 1 } else { 0 };
-        let result = match request.attempt_ended(answer) {
-            None if futile < ATTEMPTS_MAX => return self.submit(InFlight { request, completer, futile }),
-            None => Err(request_error(&request, Errno(i32::try_from(-answer).unwrap_or(libc::EIO)))),
-            Some(result) => result,
-        };
-        self.queue.ready.push((completer, Completion { result, bufs: request.bufs }));
-    }
-
-    fn attempt_request(&mut self, request: &mut Request) -> i64 {
-        let Some(id) = request.file.simulated_id() else { return -i64::from(libc::EBADF) };
-        let path = request.file.path().to_owned();
-        let about = About {
-            call: request_call(request),
-            path: &path,
-            offset: request.offset + request.done as u64,
-            len: (request.len() - request.done) as u64,
-            asynchronous: true,
-        };
-        let answer = self.attempt(about, |state, fault| {
-            if fault == Some(FaultKind::Cancelled) {
-                return Err(Errno(libc::ECANCELED));
-            }
-            match request.kind {
-                RequestKind::Sync(how) => state.sync(id, how, fault),
-                RequestKind::Write(how) => state.write(id, about.offset, &rest(request), how, fault),
-                RequestKind::Read => {
-                    let mut bytes = rest(request);
-                    let answer = state.read(id, about.offset, &mut bytes, fault);
-                    if let Ok(((), moved)) = answer {
-                        fill(request, &bytes[..moved as usize]);
-                    }
-                    answer
-                }
-            }
-        });
-        match answer {
-            Ok(((), moved)) => moved as i64,
-            Err(Errno(errno)) => -i64::from(errno),
-        }
-    }
-
     pub(crate) fn identity(&self, id: u64) -> Answer<FileIdentity> {
         let inode = self.opened(id)?.inode;
         let names = self.names.seen.values().filter(|named| **named == inode).count() as u64;
@@ -735,27 +662,6 @@ pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
     }
 }
 
-/// The error of a whole request.
-fn request_error(request: &Request, errno: Errno) -> IoError {
-    let (path, len) = (request.file.path(), request.len() as u64);
-    let about = About { call: request_call(request), path, offset: request.offset, len, asynchronous: true };
-    error(about, errno)
-}
-
-fn request_call(request: &Request) -> Call {
-    match request.kind {
-        RequestKind::Read => Call::Read,
-        RequestKind::Write(how) if how.dsync => Call::DurableWrite,
-        RequestKind::Write(_) => Call::Write,
-        RequestKind::Sync(_) => Call::Sync,
-    }
-}
-
-/// The bytes that a request still has to transfer.
-fn rest(request: &Request) -> Vec<u8> {
-    joined(request.bufs.iter().map(|buf| &**buf), request.done)
-}
-
 /// All bytes of some buffers but the first `skip`.
 pub(crate) fn joined<'b>(bufs: impl Iterator<Item = &'b [u8]> + Clone, mut skip: usize) -> Vec<u8> {
     let len: usize = bufs.clone().map(<[u8]>::len).sum();
@@ -766,18 +672,6 @@ pub(crate) fn joined<'b>(bufs: impl Iterator<Item = &'b [u8]> + Clone, mut skip:
         all.extend_from_slice(&buf[begin..]);
     }
     all
-}
-
-/// Puts bytes where the request continues.
-fn fill(request: &mut Request, mut bytes: &[u8]) {
-    let mut skip = request.done;
-    for buf in &mut request.bufs {
-        let start = skip.min(buf.len());
-        skip -= start;
-        let len = (buf.len() - start).min(bytes.len());
-        buf[start..start + len].copy_from_slice(&bytes[..len]);
-        bytes = &bytes[len..];
-    }
 }
 
 fn blocks_needed(file: &SimFile, offset: u64, len: u64) -> u64 {

@@ -5,6 +5,7 @@
 //! 2. After a power cut, [`crate::crash`] has decided every pending change, and nothing is in flight.
 //! 3. After either, no handle and no lock is left.
 
+use super::requests::{request_error, rest};
 use super::*;
 use crate::crash::CrashOutcomes;
 
