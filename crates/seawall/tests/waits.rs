@@ -421,3 +421,148 @@ fn the_place_of_an_entry_is_kept_until_it_is_inserted() {
         assert_eq!(db.stats().locks.held, 0);
     }
 }
+
+const RANGES: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
+
+/// All keys that a locking cursor of `tx` reaches.
+fn lock_all(tx: &Transaction, tree: &Tree, mode: LockMode, forward: bool) -> Result<Vec<u8>, Error> {
+    let mut cursor = tx.cursor(tree, CursorOptions { lock: Some(mode), ..CursorOptions::default() });
+    let mut found = cursor.seek(if forward { Seek::First } else { Seek::Last })?;
+    let mut keys = Vec::new();
+    while found {
+        keys.push(cursor.key()[0]);
+        found = if forward { cursor.next()? } else { cursor.prev()? };
+    }
+    Ok(keys)
+}
+
+/// A scan that waits for a row has not locked that row's place yet: the row's owner can still change it.
+#[test]
+fn who_has_a_row_changes_it_while_a_scan_waits_for_it() {
+    type Step = fn(&mut Transaction, &Tree) -> Result<(), Error>;
+    let cases: [(Step, Step); 4] = [
+        (|tx, tree| tx.get_for_update(tree, &[3]).map(drop), |tx, tree| tx.put(tree, &[3], b"new")),
+        (|tx, tree| tx.get_for_update(tree, &[3]).map(drop), |tx, tree| tx.delete(tree, &[3]).map(drop)),
+        (
+            |tx, tree| tx.put(tree, &[3], b"new"),
+            |tx, tree| match tx.insert(tree, &[3], b"newer") {
+                Err(Error::KeyExists { .. }) => Ok(()),
+                other => panic!("{other:?}"),
+            },
+        ),
+        (
+            |tx, tree| tx.delete(tree, &[3]).map(drop),
+            |tx, tree| {
+                assert!(!tx.delete(tree, &[3])?);
+                tx.put(tree, &[3], b"new")
+            },
+        ),
+    ];
+    for isolation in RANGES {
+        for forward in [true, false] {
+            for (lock, change) in cases {
+                let (db, tree) = database();
+                let mut owner = begin(&db, isolation, LONG, 1);
+                lock(&mut owner, &tree).unwrap();
+                std::thread::scope(|scope| {
+                    let scan = scope.spawn(|| {
+                        let tx = begin(&db, isolation, LONG, 2);
+                        lock_all(&tx, &tree, LockMode::Exclusive, forward)
+                    });
+                    until_waiting(&db, 1);
+                    change(&mut owner, &tree).unwrap();
+                    owner.commit().unwrap();
+                    let there = db.get(&tree, &[3]).unwrap().is_some();
+                    let expected = (0..10).filter(|&key| there || key != 3);
+                    let mut expected: Vec<u8> = expected.collect();
+                    if !forward {
+                        expected.reverse();
+                    }
+                    assert_eq!(scan.join().unwrap().unwrap(), expected);
+                });
+                assert_eq!(db.stats().locks.deadlocks, 0);
+            }
+        }
+    }
+}
+
+/// As above, where the owner of a shared lock waits for another one before it changes the row.
+#[test]
+fn one_of_two_readers_changes_a_row_while_a_scan_waits_for_both() {
+    for isolation in RANGES {
+        let (db, tree) = database();
+        let mut owner = begin(&db, isolation, LONG, 1);
+        let other = begin(&db, isolation, LONG, 2);
+        owner.get_for_share(&tree, &[3]).unwrap();
+        other.get_for_share(&tree, &[3]).unwrap();
+        std::thread::scope(|scope| {
+            let scan = scope.spawn(|| {
+                let tx = begin(&db, isolation, LONG, 3);
+                lock_all(&tx, &tree, LockMode::Exclusive, true)
+            });
+            until_waiting(&db, 1);
+            let change = scope.spawn(|| {
+                owner.put(&tree, &[3], b"new").unwrap();
+                owner.commit().unwrap();
+            });
+            until_waiting(&db, 2);
+            other.commit().unwrap();
+            change.join().unwrap();
+            assert_eq!(scan.join().unwrap().unwrap().len(), 10);
+        });
+        assert_eq!(db.stats().locks.deadlocks, 0);
+    }
+}
+
+/// A scan that has passed a row holds its place, also that of a row which it waited for and which is gone.
+#[test]
+fn a_scan_holds_the_place_of_every_row_that_it_has_passed() {
+    for isolation in RANGES {
+        for (mode, forward) in [(LockMode::Shared, true), (LockMode::Exclusive, true), (LockMode::Exclusive, false)] {
+            for deleted in [false, true] {
+                let (db, tree) = database();
+                let mut owner = begin(&db, isolation, LONG, 1);
+                if deleted {
+                    owner.delete(&tree, &[3]).unwrap();
+                } else {
+                    owner.get_for_update(&tree, &[3]).unwrap();
+                }
+                let scan = std::thread::scope(|scope| {
+                    let scan = scope.spawn(|| {
+                        let tx = begin(&db, isolation, LONG, 2);
+                        assert_eq!(lock_all(&tx, &tree, mode, forward).unwrap().len(), 10 - usize::from(deleted));
+                        tx
+                    });
+                    until_waiting(&db, 1);
+                    owner.commit().unwrap();
+                    scan.join().unwrap()
+                });
+                for key in 0..=10 {
+                    for key in [&[key][..], &[key, 0]] {
+                        let mut late = begin(&db, Isolation::ReadCommitted, LockWait::NoWait, 3);
+                        let answer = late.put(&tree, key, b"phantom");
+                        assert!(matches!(answer, Err(Error::LockTimeout { .. })), "{key:?}: {answer:?}");
+                    }
+                }
+                scan.rollback().unwrap();
+            }
+        }
+    }
+}
+
+/// A scan's own rows are covered too: they may be as before after a rollback to a savepoint.
+#[test]
+fn a_scan_holds_the_place_of_its_own_rows() {
+    let (db, tree) = database();
+    for forward in [true, false] {
+        let mut tx = begin(&db, Isolation::RepeatableRead, LONG, 1);
+        let savepoint = tx.savepoint();
+        tx.put(&tree, &[3], b"mine").unwrap();
+        assert_eq!(lock_all(&tx, &tree, LockMode::Exclusive, forward).unwrap().len(), 10);
+        tx.rollback_to(&savepoint).unwrap();
+        let mut late = begin(&db, Isolation::ReadCommitted, LockWait::NoWait, 3);
+        assert!(matches!(late.put(&tree, &[3], b"late"), Err(Error::LockTimeout { .. })));
+        drop(late);
+        tx.rollback().unwrap();
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::locking::Writer;
-use super::locks::Mode;
+use super::locks::{KeySpan, LockRequest, Mode};
 use super::options::{Isolation, LockWait, TxOptions};
 use super::transaction::Txn;
 use super::trees::TreeState;
@@ -12,6 +12,7 @@ use crate::btree::{DELETED, Node, OVERFLOW, read_overflow_into};
 use crate::buffer::lend;
 use crate::error::Result;
 use crate::format::TxnId;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// How a row is locked.
@@ -21,8 +22,9 @@ pub(super) enum RowLock {
     Point,
     /// As a point if it exists; a row that does not exist is not locked.
     IfThere,
-    /// Not, though other transactions' locks are waited for: this transaction holds a range over it, or the answer need
-    /// not stay true.
+    /// As a range of this key alone, present or not.
+    Range,
+    /// Not, though other transactions' locks are waited for: the answer need not stay true.
     None,
 }
 
@@ -267,7 +269,12 @@ impl Txn {
             let writer = entry.as_ref().map_or(Writer::None, |entry| self.writer_of(tree, key, entry, wait));
             let (locks, id) = (&engine.locks, tree.at.id);
             let locked = match writer {
-                Writer::Me => Ok(false),
+                Writer::Me => {
+                    if how == RowLock::Range {
+                        locks.add_own_row(&self.owner, id, key, mode);
+                    }
+                    Ok(false)
+                }
                 Writer::Other => return Ok((Latest::Blocked, false)),
                 Writer::Busy(writer) => return Ok((Latest::Busy(writer), false)),
                 Writer::None if how == RowLock::Point || (how == RowLock::IfThere && there) => {
@@ -276,6 +283,12 @@ impl Txn {
                         false => locks.try_new_point(&self.owner, id, key, mode),
                         true => locks.try_point_again(&self.owner, id, key, mode),
                     }
+                }
+                Writer::None if how == RowLock::Range => {
+                    let place = Bound::Included(key);
+                    KeySpan::with(place, place, |place| {
+                        locks.add_range_to(&LockRequest::span(&self.owner, id, place, mode), key).map(|()| false)
+                    })
                 }
                 Writer::None => locks.check_point(&self.owner, id, key, mode).map(|()| false),
             };

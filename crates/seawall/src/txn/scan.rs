@@ -11,12 +11,13 @@
 //! 4. Rows that are dead for the scan are skipped together where a run of them is known ([`super::dead`]);
 //!    otherwise the scan records the run. It reads its view first and the runs of dead rows afterwards: it
 //!    does not see rows put there later.
-//! 5. A locking scan reads the live tree row by row. It locks the interval up to the next key, checks that
-//!    this still is the next key, and only then locks the row: from then on nothing can appear in the
-//!    interval. Within a leaf it does all of this under one shared latch, which excludes insertions: it need
-//!    not check again (`scan/locked.rs`). The next key is the next that is not dead: a row whose deletion is
-//!    committed is as good as purged, and is not locked by itself. The scan prefetches when it goes from leaf
-//!    to leaf, as a snapshot scan does.
+//! 5. A locking scan reads the live tree row by row. It locks the interval before the next key, checks that
+//!    this still is the next key, and only then locks the row, and its place with it: from then on nothing can
+//!    appear in the interval. While it waits for the row, the row's owner can still change it. Within a leaf
+//!    it does all of this under one shared latch, which excludes insertions: it need not check again
+//!    (`scan/locked.rs`). The next key is the next that is not dead: a row whose deletion is committed is as
+//!    good as purged, and is not locked by itself. The scan prefetches when it goes from leaf to leaf, as a
+//!    snapshot scan does.
 
 mod locked;
 

@@ -313,7 +313,7 @@ impl Txn {
             };
             tree.is_there(self.id(), &engine.active)?;
             if matches!(change, Change::Update | Change::Delete) {
-                return Ok(self.told(tree, key, Attempt::Done { was_there: false }));
+                return Ok(self.told(tree, key, false, Attempt::Done { was_there: false }));
             }
             if !node.fits_insert(key.len(), new.payload_bytes())? {
                 return Ok(Attempt::NoRoom(new.payload_bytes()));
@@ -329,6 +329,7 @@ impl Txn {
             Writer::None => engine.locks.check_write(&self.owner, tree.at.id, key).ok(),
         };
         let Some(has_point) = may else { return Ok(Attempt::Blocked) };
+        let mine = entry.writer == self.id();
         tree.is_there(self.id(), &engine.active)?;
         if let Some(writer) = self.stale(&entry) {
             return Ok(Attempt::Stale(writer));
@@ -341,8 +342,10 @@ impl Txn {
             return Ok(Attempt::LongRow);
         }
         let done = match change {
-            Change::Insert if there => Ok(self.told(tree, key, Attempt::Exists)),
-            Change::Update | Change::Delete if !there => Ok(self.told(tree, key, Attempt::Done { was_there: false })),
+            Change::Insert if there => Ok(self.told(tree, key, mine, Attempt::Exists)),
+            Change::Update | Change::Delete if !there => {
+                Ok(self.told(tree, key, mine, Attempt::Done { was_there: false }))
+            }
             Change::Delete => {
                 tree.rows.changed(self.id(), key);
                 self.mark_deleted(row, LeafEdit { mtr, leaf, slot })
@@ -395,10 +398,12 @@ impl Txn {
         Ok(Node::open(mtr.page(leaf))?.entry(slot)?.writer == self.id())
     }
 
-    /// The answer of a change that changes nothing. For a serializable transaction it has to stay true.
-    fn told(&self, tree: &TreeState, key: &[u8], answer: Attempt) -> Attempt {
+    /// The answer of a change that changes nothing. For a serializable transaction it has to stay true; of a
+    /// row that is `mine` it does.
+    fn told(&self, tree: &TreeState, key: &[u8], mine: bool, answer: Attempt) -> Attempt {
         self.tells();
-        let stays = self.options.isolation != Isolation::Serializable
+        let stays = mine
+            || self.options.isolation != Isolation::Serializable
             || self.engine.locks.try_point(&self.owner, tree.at.id, key, Mode::Shared).is_ok();
         if stays { answer } else { Attempt::Blocked }
     }

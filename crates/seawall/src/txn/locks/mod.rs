@@ -356,8 +356,7 @@ impl LockTable {
         Ok(taken == Some(Taken::New))
     }
 
-    /// The answer of [`Self::try_point`], without locking: for rows met by a scan that already holds a range
-    /// over them. Same conditions.
+    /// The answer of [`Self::try_point`], without locking. Same conditions.
     ///
     /// # Errors
     /// [`Conflict`] with an owner that blocks the request.
@@ -518,6 +517,35 @@ impl LockTable {
         }
         let added = self.ranges.try_add(request, &self.owners);
         added.map(|()| request.owner.held().add_ranged(request.tree)).map_err(|blocker| Conflict { blocker })
+    }
+
+    /// Like [`Self::add_range`], for an interval that ends at a row: also checks that no other owner has or
+    /// awaits that key as a point. A scan that has to wait for the row does not hold its place: the row's
+    /// owner may still change it. Called under the latch of the row's leaf, as [`Self::try_point`] is.
+    ///
+    /// # Errors
+    /// [`Conflict`] with an owner that blocks the request; nothing is locked then.
+    pub fn add_range_to(&self, request: &LockRequest<'_>, row: &[u8]) -> Result<(), Conflict> {
+        let hash = self.hash(request.tree, row);
+        // The shard stays locked until the range is there: no point is taken in between.
+        let map = self.points.shard(hash).map.lock();
+        if let Some(blocker) = map.get(&hash).and_then(|point| point.blocker(request.owner, request.mode)) {
+            return Err(Conflict { blocker: blocker.clone() });
+        }
+        self.ranges.try_add(request, &self.owners).map_err(|blocker| Conflict { blocker })?;
+        drop(map);
+        request.owner.held().add_ranged(request.tree);
+        Ok(())
+    }
+
+    /// Locks the place of a row that the owner has written, without asking: that the row is its own keeps
+    /// others away, and a request could wait for an owner that waits for it.
+    pub fn add_own_row(&self, owner: &Arc<LockOwner>, tree: TreeId, row: &[u8], mode: Mode) {
+        let span = KeySpan::key(row);
+        if self.add_range(&LockRequest::span(owner, tree, &span, mode)).is_err() {
+            self.ranges.add(owner, tree, &span, mode, &self.owners);
+            owner.held().add_ranged(tree);
+        }
     }
 
     /// Checks whether a request could be granted now. Takes no lock.

@@ -73,23 +73,27 @@ impl ScanState {
             if is_beyond(key, limit, forward) || entry.is_deleted() || entry.flags & OVERFLOW != 0 {
                 return Ok(None);
             }
-            if ranges {
+            let mine = match txn.writer_of(tree, key, &entry, wait) {
+                Writer::Me => true,
+                Writer::Other | Writer::Busy(_) => return Ok(None),
+                Writer::None => false,
+            };
+            let newly_locked = if ranges {
                 let far = Bound::Included(&key[..]);
                 let (low, high) = if forward { (near, far) } else { (far, near) };
-                let lock = |span: &_| engine.locks.add_range(&LockRequest::span(&txn.owner, id, span, mode));
-                let locked = KeySpan::with(low, high, lock);
-                if locked.is_err() || (dead.is_some() && !still_dead()) {
+                let locked = KeySpan::with(low, high, |span| {
+                    let request = LockRequest::span(&txn.owner, id, span, mode);
+                    if mine { engine.locks.add_range(&request) } else { engine.locks.add_range_to(&request, key) }
+                });
+                if dead.is_some() && !still_dead() {
                     return Ok(None);
                 }
-            }
-            let newly_locked = match txn.writer_of(tree, key, &entry, wait) {
-                Writer::Me => Ok(false),
-                Writer::Other | Writer::Busy(_) => return Ok(None),
-                Writer::None if ranges => engine.locks.check_point(&txn.owner, id, key, mode).map(|()| false),
-                Writer::None => {
-                    engine.locks.room(&txn.owner, id, key)?;
-                    engine.locks.try_new_point(&txn.owner, id, key, mode)
-                }
+                locked.map(|()| false)
+            } else if mine {
+                Ok(false)
+            } else {
+                engine.locks.room(&txn.owner, id, key)?;
+                engine.locks.try_new_point(&txn.owner, id, key, mode)
             };
             let Ok(newly_locked) = newly_locked else { return Ok(None) };
             tree.is_there(txn.id(), &engine.active)?;
@@ -129,8 +133,10 @@ impl ScanState {
             let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
             let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));
             if ranges {
+                // The row's own place is locked with the row: it may have to wait for the row's owner, which
+                // may still want to change it.
                 let far = match &next {
-                    Some(key) if !beyond => Bound::Included(&key[..]),
+                    Some(key) if !beyond => Bound::Excluded(&key[..]),
                     _ => limit,
                 };
                 let near = from.as_ref().map(|key| &key[..]);
@@ -146,7 +152,7 @@ impl ScanState {
             }
             self.rows_in_leaf += 1;
             let key = next.take().expect("it is not beyond");
-            let how = if ranges { RowLock::None } else { RowLock::IfThere };
+            let how = if ranges { RowLock::Range } else { RowLock::IfThere };
             match by.txn.lock_row_how(&self.tree, &key, mode, how, self.wait) {
                 Ok(LockedRow { value: Some(value), newly_locked }) => {
                     self.value = Value::Bytes(value);

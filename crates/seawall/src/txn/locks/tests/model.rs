@@ -19,6 +19,8 @@ enum Step {
     Write(usize, u8),
     Briefly(usize, u8, Mode),
     Range(usize, u8, u8, Mode),
+    /// A range that ends at a row.
+    RangeTo(usize, u8, u8, Mode),
     Convert(usize),
     Statement(usize),
     Unlock(usize, u8),
@@ -33,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Step::Write(owner, key)),
         2 => (owner.clone(), key.clone(), mode()).prop_map(|(owner, key, mode)| Step::Briefly(owner, key, mode)),
         3 => (owner.clone(), key.clone(), 0..6_u8, mode()).prop_map(|(owner, lo, len, mode)| Step::Range(owner, lo, lo + len, mode)),
+        3 => (owner.clone(), key.clone(), 0..6_u8, mode()).prop_map(|(owner, lo, len, mode)| Step::RangeTo(owner, lo, lo + len, mode)),
         1 => (0..24_usize).prop_map(Step::Convert),
         1 => owner.clone().prop_map(Step::Statement),
         4 => (owner.clone(), key).prop_map(|(owner, key)| Step::Unlock(owner, key)),
@@ -99,6 +102,7 @@ impl Locked {
             Step::Write(me, key) => self.write(me, key),
             Step::Briefly(me, key, mode) => self.briefly(me, key, mode),
             Step::Range(me, lo, hi, mode) => self.range(me, lo, hi, mode),
+            Step::RangeTo(me, lo, hi, mode) => self.range_to(me, lo, hi, mode),
             Step::Convert(pick) => self.convert(pick),
             Step::Statement(me) => {
                 self.owners[me].next_statement();
@@ -186,6 +190,29 @@ impl Locked {
         prop_assert!(!self.exact || answer != taken, "it was refused");
         if answer {
             self.has[me].ranges.push((lo, hi, mode));
+        }
+        Ok(())
+    }
+
+    fn range_to(&mut self, me: usize, lo: u8, row: u8, mode: Mode) -> Checked {
+        if let Some(&writer) = self.rows.get(&row) {
+            if writer == me {
+                self.table.add_own_row(&self.owners[me], TREE, &[row], mode);
+                self.has[me].ranges.push((row, row, mode));
+            }
+            return Ok(());
+        }
+        let keeps = |has: &Has| has.keeps_range_from(lo, row, mode) || has.keeps_point_from(row, mode);
+        let taken = self.has.iter().enumerate().any(|(other, has)| other != me && keeps(has));
+        let (span, before) = (KeySpan::new(Included(&[lo]), Included(&[row])), self.table.stats().ranges);
+        let request = LockRequest::span(&self.owners[me], TREE, &span, mode);
+        let answer = self.table.add_range_to(&request, &[row]).is_ok();
+        prop_assert!(!(answer && taken), "it was granted");
+        prop_assert!(!self.exact || answer != taken, "it was refused");
+        if answer {
+            self.has[me].ranges.push((lo, row, mode));
+        } else {
+            prop_assert_eq!(self.table.stats().ranges, before, "refused, it has locked something");
         }
         Ok(())
     }

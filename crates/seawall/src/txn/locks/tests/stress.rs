@@ -87,16 +87,24 @@ impl<'w> Txn<'w> {
     fn lock(&mut self, at: usize, mode: Mode, scan: bool) -> crate::Result<()> {
         loop {
             let row = self.world.rows[at].read();
-            let answer = self.row(at, *row).unwrap_or_else(|| match scan {
-                true => self.world.table.check_point(&self.owner, TREE, &key(at), mode),
-                false => self.world.table.try_point(&self.owner, TREE, &key(at), mode),
+            let (table, key) = (&self.world.table, key(at));
+            let own = self.row(at, *row);
+            if scan && matches!(own, Some(Ok(()))) {
+                table.add_own_row(&self.owner, TREE, &key, mode);
+            }
+            let answer = own.unwrap_or_else(|| match scan {
+                true => {
+                    let place = KeySpan::key(&key);
+                    table.add_range_to(&LockRequest::span(&self.owner, TREE, &place, mode), &key)
+                }
+                false => table.try_point(&self.owner, TREE, &key, mode),
             });
             if answer.is_ok() {
                 self.enter(at, mode);
                 return Ok(());
             }
             drop(row);
-            self.wait(&LockRequest::key(&self.owner, TREE, &key(at), mode))?;
+            self.wait(&LockRequest::key(&self.owner, TREE, &key, mode))?;
         }
     }
 
@@ -194,12 +202,15 @@ impl<'w> Txn<'w> {
     }
 
     fn scan(&mut self, from: usize, to: usize, mode: Mode) -> crate::Result<()> {
-        let (lo, hi) = (key(from), key(to));
-        let (lo, hi) = (Included(lo.as_slice()), Excluded(hi.as_slice()));
-        while self.world.table.add_range(&LockRequest::span(&self.owner, TREE, &KeySpan::new(lo, hi), mode)).is_err() {
-            self.wait(&LockRequest::span(&self.owner, TREE, &KeySpan::new(lo, hi), mode))?;
+        for at in from..to {
+            let (lo, hi) = (key(at), key(at + 1));
+            let between = KeySpan::new(Excluded(&lo[..]), Excluded(&hi[..]));
+            while self.world.table.add_range(&LockRequest::span(&self.owner, TREE, &between, mode)).is_err() {
+                self.wait(&LockRequest::span(&self.owner, TREE, &between, mode))?;
+            }
+            self.lock(at, mode, true)?;
         }
-        (from..to).try_for_each(|at| self.lock(at, mode, true))
+        Ok(())
     }
 
     fn whole(&mut self) -> crate::Result<()> {
