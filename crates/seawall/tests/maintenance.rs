@@ -3,7 +3,7 @@
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;
-use seawall::{Background, BuildOptions, Database, Env, Error, Options, Part};
+use seawall::{Background, BuildOptions, Database, Env, Error, Options, Part, Task};
 use seawall_io::SystemClock;
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeSet;
@@ -212,4 +212,55 @@ fn leaves_that_were_asked_for_are_there() {
     assert_eq!(after.misses, before.misses, "no leaf had to be read: {before:?} {after:?}");
     assert!(after.prefetched - before.prefetched <= 4, "{before:?} {after:?}");
     assert_eq!(tx.prefetch::<[u8; 4]>(&tree, &[]).unwrap(), 0);
+}
+
+/// Pages that old versions need are damaged: purge passes these versions, and frees what others need no more.
+#[test]
+fn purge_passes_what_cannot_be_read() {
+    let sim = SimDisk::new(SimOptions { seed: 5, ..SimOptions::default() });
+    let db = open(&sim);
+    let tree = db.create_tree("t").unwrap();
+    let other = db.create_tree("other").unwrap();
+    let lengths = [3_500, 30_000];
+    for (key, len) in (0..).zip(lengths) {
+        db.transact(|tx| tx.put(&tree, &[key], &vec![0xD0 + key; len])).unwrap();
+    }
+    db.transact(|tx| tx.put_rows(&other, (0..200u32).map(|i| (i.to_be_bytes(), vec![1; 6_000])))).unwrap();
+    db.close().unwrap();
+    let db = open(&sim);
+    let (tree, other) = (db.open_tree("t").unwrap(), db.open_tree("other").unwrap());
+    db.transact(|tx| tx.put(&tree, &[0], b"short")).unwrap();
+    db.transact(|tx| tx.delete(&tree, &[1]).map(drop)).unwrap();
+    db.transact(|tx| tx.delete_range::<&[u8]>(&other, ..).map(drop)).unwrap();
+    assert!(db.stats().purge.history > 0);
+    let mut other_leaves = Vec::new();
+    db.sample_leaves(&other, usize::MAX, |one| other_leaves.push(one.page().0)).unwrap();
+    assert!(other_leaves.len() > 1);
+    drop((tree, other));
+    db.close().unwrap();
+    let data = sim.seen("/db/data").unwrap();
+    let first_of = |byte: u8| data.chunks(4096).position(|page| page.iter().filter(|&&one| one == byte).count() > 3000);
+    let head = u64::try_from(first_of(0xD0).unwrap()).unwrap();
+    // The list of a long value's pages is written before them.
+    let list = u64::try_from(first_of(0xD1).unwrap()).unwrap() - 1;
+    for page in [head, list, u64::from(other_leaves[1])] {
+        sim.flip_bit("/db/data", page * 4096 + 100, 5).unwrap();
+    }
+    let db = open(&sim);
+    let found: BTreeSet<u64> = db.check().unwrap().iter().map(|finding| u64::from(finding.page.0)).collect();
+    assert!(
+        [head, list].iter().any(|page| found.contains(page)) && found.contains(&u64::from(other_leaves[1])),
+        "{found:?}"
+    );
+    let before = db.stats().space.free_bytes;
+    while db.step_task(Task::Purge).unwrap() {}
+    let stats = db.stats();
+    assert_eq!(stats.purge.history, 0);
+    assert!(stats.space.free_bytes > before + 100 * 2 * 4096, "{before} {}", stats.space.free_bytes);
+    // And the tree that was not damaged is as it was.
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(db.get(&tree, &[0]).unwrap().as_deref(), Some(&b"short"[..]));
+    assert_eq!(db.get(&tree, &[1]).unwrap(), None);
+    db.transact(|tx| tx.put(&tree, &[1], b"again")).unwrap();
+    db.close().unwrap();
 }

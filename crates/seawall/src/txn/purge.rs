@@ -68,6 +68,15 @@ impl Purge {
     }
 }
 
+/// Whether a page is damaged, or the disk cannot read it.
+fn is_unreadable(error: &Error) -> bool {
+    match error {
+        Error::Corrupt(_) => true,
+        Error::Io(error) => error.is_unreadable(),
+        _ => false,
+    }
+}
+
 /// Committed transactions that wait for purge before writers help.
 const HISTORY_LONG: u64 = 20_000;
 /// One transaction in this many helps.
@@ -87,9 +96,11 @@ impl Engine {
         purge.step(self, HELP_RECORDS).map(drop)
     }
 
-    /// Purges records of one page of an undo log, in order.
+    /// Purges records of one page of an undo log, in order. Passes those for which it meets a page that cannot be
+    /// read: all others would wait for them for ever.
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
         let mut rest = records;
+        let mut unreadable = None;
         while let Some(first) = rest.first() {
             // Records without work are passed together.
             let idle = rest.iter().take_while(|record| is_idle(&record.record.get())).count();
@@ -103,10 +114,23 @@ impl Engine {
                     return Ok(());
                 }
             } else {
-                let freed = self.purge_record(first)?;
+                let freed = match self.purge_record(first) {
+                    Err(error) if is_unreadable(&error) => {
+                        self.health().check()?;
+                        unreadable.get_or_insert((0_u64, error)).0 += 1;
+                        None
+                    }
+                    freed => freed?,
+                };
                 self.move_past(&rest[..1], freed)?;
             }
             rest = &rest[1..];
+        }
+        if let Some((passed, error)) = unreadable {
+            log::warn!(
+                "purge has passed {passed} old versions that need a page which cannot be read: {error}. Their space \
+                 stays taken. `seawall check` finds all such pages; restore a backup, or dump what is left"
+            );
         }
         Ok(())
     }
@@ -135,7 +159,7 @@ impl Engine {
         if let Entry::Vacant(place) = drops.entry(tree.id) {
             match self.retire(tree) {
                 // A root that cannot be read is no way into the tree either.
-                Err(Error::Corrupt(_) | Error::Io(_)) => self.health().check()?,
+                Err(error) if is_unreadable(&error) => self.health().check()?,
                 retired => retired?,
             }
             self.trees.forget(tree.id);
