@@ -220,6 +220,8 @@ impl File {
             }
         };
         stats.record(class, Op::Open, Cause::Other, started.elapsed(), 0);
+        // A process that was killed may have grown or cut the file without a sync.
+        let inherited = u64::from(len > 0 && !known_written);
         Ok(Self {
             disk,
             path: path.into(),
@@ -227,9 +229,9 @@ impl File {
             stats,
             open: RwLock::new(open),
             len: AtomicU64::new(len),
-            growth: AtomicU64::new(0),
+            growth: AtomicU64::new(inherited),
             synced_growth: AtomicU64::new(0),
-            allocations: AtomicU64::new(0),
+            allocations: AtomicU64::new(inherited),
             synced_allocations: AtomicU64::new(0),
             growing: AtomicU64::new(0),
             switching: AtomicU64::new(0),

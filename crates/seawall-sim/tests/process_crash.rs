@@ -4,8 +4,11 @@
 mod common;
 
 use common::*;
-use seawall_io::{Disk as _, IoErrorKind};
+use seawall_io::{
+    AlignedBuf, Allocate, Cause, Create, Disk as _, File, FileClass, FileOptions, FlushMethod, IoErrorKind,
+};
 use seawall_sim::{Call, SimDisk, SimOptions};
+use std::path::Path;
 
 #[test]
 fn completed_writes_stay_visible_and_pending() {
@@ -76,4 +79,35 @@ fn a_power_cut_ends_late_writes_too() {
     disk.process_crash();
     disk.power_cut();
     assert_eq!(disk.late_writes(), 0);
+}
+
+/// A process that is killed has grown a file and not synced it. What the next process makes durable in the new
+/// part survives a power cut.
+#[test]
+fn what_a_killed_process_allocated_is_synced_by_the_next() {
+    for method in FlushMethod::ALL {
+        for seed in 0..100 {
+            let disk = disk(seed);
+            let open = |create| {
+                let options = FileOptions::new(FileClass::Data, method).create(create);
+                File::open(disk.clone(), Path::new("/f"), options).unwrap()
+            };
+            let file = open(Create::New);
+            file.write_at(0, &AlignedBuf::zeroed(4096), Cause::Other).unwrap();
+            file.sync(Cause::Other).unwrap();
+            disk.sync_dir(Path::new("/")).unwrap();
+            file.grow(Allocate::Unwritten, 8 * 4096, Cause::Preallocate).unwrap();
+            disk.process_crash();
+            drop(file);
+            let file = open(Create::No);
+            assert_eq!(file.len(), 8 * 4096);
+            let mut block = AlignedBuf::zeroed(4096);
+            block.fill(7);
+            file.write_at(4096, &block, Cause::Other).unwrap();
+            file.barrier(Cause::Other).unwrap();
+            disk.power_cut();
+            assert_eq!(disk.seen("/f").unwrap().len(), 8 * 4096, "{method}, seed {seed}");
+            assert_eq!(&disk.seen("/f").unwrap()[4096..2 * 4096], &block[..], "{method}, seed {seed}");
+        }
+    }
 }

@@ -93,23 +93,27 @@ impl Doublewrite {
         };
         while_locked(&*config.clock, || file.lock().map_err(open_error))?;
         let whole = area_bytes(config.page_bytes) * AREAS as u64;
-        if wanted && file.len() < whole {
+        if !wanted {
+            return Ok(Some(Self { file, page_bytes: config.page_bytes, state: Mutex::default() }));
+        }
+        if file.len() < whole {
             // Room is taken now, so that no page write finds the disk full. The blocks stay unwritten: every
             // write here is made durable by its own flush, which pays for the conversion once.
             let before = file.len();
             match file.grow(Allocate::Unwritten, whole, Cause::Preallocate) {
-                // Flushed: a write here makes only itself durable, and a power cut would free the blocks
-                // while the length stays.
-                Ok(()) => file.sync(Cause::Preallocate)?,
-                Err(e) if e.errno() == Some(28) => {
+                Ok(()) => {}
+                Err(e) if e.is_full() => {
                     return Err(Error::NoSpace { path, needed_bytes: whole - before, kept_free_bytes: 0 });
                 }
                 // No fallocate here: the first batches allocate the blocks.
                 Err(e) if matches!(e.errno(), Some(22 | 38 | 95)) => {}
                 Err(e) => return Err(e.into()),
             }
-            disk.sync_dir(&config.dir)?;
         }
+        // A write here makes only itself durable: a power cut would free the blocks while the length stays. And
+        // a process that was killed may have left the file, or its name, unsynced.
+        file.sync(Cause::Preallocate)?;
+        disk.sync_dir(&config.dir)?;
         Ok(Some(Self { file, page_bytes: config.page_bytes, state: Mutex::default() }))
     }
 
