@@ -344,11 +344,14 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         for (key, mut writers) in touched {
             let (before, after) = (self.now.get(self.base, &key)?, next.get(self.base, &key)?);
             if before != after {
-                for (index, go) in go.iter_mut().enumerate() {
-                    go.append(&mut self.of(index, &key, before.as_deref())?);
-                }
-                for (index, come) in come.iter_mut().enumerate() {
-                    come.append(&mut self.of(index, &key, after.as_deref())?);
+                for (index, (go, come)) in go.iter_mut().zip(&mut come).enumerate() {
+                    let mut old = self.of(index, &key, before.as_deref())?;
+                    let mut new = self.of(index, &key, after.as_deref())?;
+                    // Most changes of a row leave its entries in most indexes as they are.
+                    if old != new {
+                        go.append(&mut old);
+                        come.append(&mut new);
+                    }
                 }
             }
             writers.retain(|&writer| !next.txn().sees(writer));
