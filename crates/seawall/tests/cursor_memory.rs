@@ -6,33 +6,46 @@
 //! 2. A scan that locks allocates when it reaches a leaf, and for entries of the lock table, but not for each
 //!    row.
 //! 3. A transaction object that is restarted and reads allocates only for the snapshot of repeatable read.
+//!
+//! And the memory of an index build: of long rows it has a few at a time.
 #![allow(unsafe_code)]
 
 use seawall::{
-    CursorOptions, Database, Error, Isolation, LockMode, LockWait, OwnedCursor, Seek, Transaction, Tree, TxOptions,
+    CursorOptions, Database, Error, IndexEntries, IndexOptions, Isolation, LockMode, LockWait, OwnedCursor, Seek,
+    Transaction, Tree, TxOptions,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
+thread_local!(static BYTES: Cell<(isize, isize)> = const { Cell::new((0, 0)) });
+
+/// Counts bytes that the thread has allocated, and the most that it had.
+fn count(bytes: isize) {
+    let (now, most) = BYTES.get();
+    BYTES.set((now + bytes, most.max(now + bytes)));
+}
 
 struct Counting;
 
-// SAFETY: forwards to the system's allocator; the addition touches only a thread-local number.
+// SAFETY: forwards to the system's allocator; the additions touch only thread-local numbers.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        count(layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        count(size as isize - layout.size() as isize);
         // SAFETY: the caller's contract.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -148,4 +161,29 @@ fn a_locking_scan_allocates_for_leaves_and_not_for_rows() {
         assert_eq!(inserted.is_ok(), isolation == Isolation::ReadCommitted, "{inserted:?}");
         other.put(&tree, &outside.to_be_bytes(), &[outside as u8; 60]).unwrap();
     }
+}
+
+/// The rows are read when the index is built, and again, because all of them change meanwhile.
+#[test]
+fn an_index_build_has_few_long_rows_at_a_time() {
+    const LONG: usize = 300_000;
+    let db = Database::in_memory().unwrap();
+    let tree = db.create_tree("rows").unwrap();
+    let put =
+        |fill: u8| db.transact(|tx| (0..60u8).try_for_each(|key| tx.put(&tree, &[key], &vec![fill; LONG]))).unwrap();
+    put(1);
+    let mut changed = false;
+    let start = BYTES.get().0;
+    BYTES.set((start, start));
+    let by_fill = |key: &[u8], value: &[u8], index: &mut IndexEntries| {
+        if !std::mem::replace(&mut changed, true) {
+            put(2);
+        }
+        index.push([&value[..1], key].concat(), b"");
+    };
+    let index = db.build_index(&tree, "by fill", IndexOptions::default(), by_fill, |_| Ok(())).unwrap();
+    let most = BYTES.get().1 - start;
+    assert!(most < 20 * LONG as isize, "{most} bytes");
+    let keys: Vec<Vec<u8>> = db.begin().unwrap().iter(&index).map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, (0..60u8).map(|key| vec![2, key]).collect::<Vec<_>>());
 }

@@ -307,11 +307,15 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         let mut cursor_from = Bound::Unbounded;
         loop {
             // In pieces, so that the log is collected regularly.
-            let piece: Vec<(Vec<u8>, Vec<u8>)> = self
-                .now
-                .range::<Vec<u8>>(self.base, (cursor_from, Bound::Unbounded))
-                .take(PIECE_ROWS)
-                .collect::<Result<_>>()?;
+            let (mut piece, mut bytes) = (Vec::new(), 0);
+            for row in self.now.range::<Vec<u8>>(self.base, (cursor_from, Bound::Unbounded)) {
+                let (key, value): (Vec<u8>, Vec<u8>) = row?;
+                bytes += key.len() + value.len();
+                piece.push((key, value));
+                if piece.len() == PIECE_ROWS || bytes >= PIECE_BYTES {
+                    break;
+                }
+            }
             for (key, value) in &piece {
                 for (index, sort) in sorts.iter_mut().enumerate() {
                     for entry in self.of(index, key, Some(value))? {
@@ -342,11 +346,16 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         let looked = touched.len();
         let (mut go, mut come) = (vec![Vec::new(); indexes.len()], vec![Vec::new(); indexes.len()]);
         let touched: Vec<(Vec<u8>, Vec<TxnId>)> = touched.into_iter().collect();
-        for piece in touched.chunks(CHANGED_ROWS) {
+        let mut rest = &touched[..];
+        let mut rows = CHANGED_ROWS_FIRST;
+        while !rest.is_empty() {
+            let (piece, later) = rest.split_at(rows.min(rest.len()));
+            rest = later;
             // In the order of the keys, with their leaves read side by side.
             let keys: Vec<&[u8]> = piece.iter().map(|(key, _)| &key[..]).collect();
-            let (before, after) =
-                (self.now.txn().get_many(&self.base.state, &keys)?, next.txn().get_many(&self.base.state, &keys)?);
+            let (before, after) = (self.now.multi_get(self.base, &keys)?, next.multi_get(self.base, &keys)?);
+            let bytes: usize = before.iter().chain(&after).flatten().map(Vec::len).sum();
+            rows = (piece.len() * PIECE_BYTES / bytes.max(1)).clamp(1, CHANGED_ROWS_MAX);
             for ((key, writers), (before, after)) in piece.iter().zip(before.into_iter().zip(after)) {
                 if before != after {
                     for (index, (go, come)) in go.iter_mut().zip(&mut come).enumerate() {
@@ -403,10 +412,13 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
 /// The share of each of the three steps of catching up with a change: reading it, removing old entries, adding new
 /// ones.
 const ROUND_PART: f64 = 1.0 / 3.0;
-/// Changed rows that are read together.
-const CHANGED_ROWS: usize = 256;
 /// Rows between two collections of the log.
 const PIECE_ROWS: usize = 4096;
+/// Bytes of rows that are read together: fewer rows where they are long.
+const PIECE_BYTES: usize = 1 << 20;
+/// Changed rows that are read together: before their length is known, and at most.
+const CHANGED_ROWS_FIRST: usize = 4;
+const CHANGED_ROWS_MAX: usize = 256;
 /// Memory of an entry beside its bytes.
 const ENTRY_BYTES: usize = 64;
 
