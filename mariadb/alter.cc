@@ -223,7 +223,7 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   alter->announced = true;
   /* The server's exclusive lock excludes writers here. */
   alter->build = std::make_unique<Index_build>();
-  if (seawall_status status = alter->build->begin(rows())) {
+  if (seawall_status status = alter->build->begin(rows(), index_build_keep_percent(ha_thd()))) {
     print_error(failed(status), MYF(0));
     return true;
   }

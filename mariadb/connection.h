@@ -145,6 +145,8 @@ int error_of(THD *thd, seawall_status status, std::string *text);
 
 /* The variable seawall_durability. */
 seawall_commit_level durability_of(THD *thd);
+/* The variable seawall_index_build_keep_percent. */
+uint index_build_keep_percent(THD *thd);
 /* The variable seawall_snapshot_isolation. */
 bool fails_on_conflict(THD *thd);
 

@@ -24,8 +24,8 @@ namespace seawall {
 
 class Index_build {
 public:
-  /* Of indexes over the rows of `rows`. */
-  seawall_status begin(const seawall_tree *rows);
+  /* Of indexes over the rows of `rows`, whose writers keep this share of their rate. */
+  seawall_status begin(const seawall_tree *rows, uint keep_percent);
   /* Index `key` of `altered`, as tree `name`. Its record is used until the build is NEARLY, and during finish(). */
   void add(TABLE *altered, const Layouts &layouts, uint key, std::string name);
   ~Index_build() { abandon(); }
@@ -72,6 +72,7 @@ private:
 
   Build m_build;
   const seawall_tree *m_base = nullptr;
+  uint m_keep_percent = 0;
   TABLE *m_altered = nullptr;
   std::vector<Index> m_indexes;
   Key_codec m_primary;

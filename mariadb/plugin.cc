@@ -14,6 +14,12 @@ static MYSQL_THDVAR_BOOL(ignore_foreign_keys, PLUGIN_VAR_OPCMDARG,
                          "Let tables be made without the foreign keys that their statement has, with a warning", nullptr,
                          nullptr, false);
 
+static MYSQL_THDVAR_UINT(index_build_keep_percent, PLUGIN_VAR_RQCMDARG,
+                         "The share of their rate that writers of a table keep while ALTER TABLE or CREATE INDEX adds indexes to it, percent; "
+                         "the build pauses for them, 0: it does not",
+                         nullptr, nullptr, 85, 0, 95, 0);
+uint seawall::index_build_keep_percent(THD *thd) { return THDVAR(thd, index_build_keep_percent); }
+
 static MYSQL_THDVAR_BOOL(snapshot_isolation, PLUGIN_VAR_OPCMDARG,
                          "At REPEATABLE READ, error 1020 for a change of a row that was changed after the transaction's snapshot", nullptr,
                          nullptr, SEAWALL_SNAPSHOT_ISOLATION);
@@ -128,6 +134,7 @@ seawall_commit_level seawall::durability_of(THD *thd) {
 static struct st_mysql_sys_var *variables[] = {
 #include "options.inc"
     MYSQL_SYSVAR(advice_interval), MYSQL_SYSVAR(autoinc_lock_mode), MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys),
+    MYSQL_SYSVAR(index_build_keep_percent),
     MYSQL_SYSVAR(print_all_deadlocks), MYSQL_SYSVAR(snapshot_isolation), nullptr};
 #undef SEAWALL_OPTION
 

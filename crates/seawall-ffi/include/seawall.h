@@ -616,7 +616,8 @@ seawall_status seawall_begin_index_build(const seawall_db *db,
                                          seawall_index_build **build);
 
 // Builds new trees `names` of the entries that `entries` gives for each row of the base; `entries` and `switch` are
-// called by this thread. Others may change the base meanwhile. `SEAWALL_STATUS_KEY_EXISTS`: two entries have the
+// called by this thread. Others may change the base meanwhile, and keep `keep_percent` of their rate, at most 95: the
+// build pauses for them; with 0 it does not. `SEAWALL_STATUS_KEY_EXISTS`: two entries have the
 // same key or unique part; `seawall_error_key` is the key of one. A build can be used once.
 //
 // # Safety
@@ -625,6 +626,7 @@ seawall_status seawall_begin_index_build(const seawall_db *db,
 seawall_status seawall_build_indexes(seawall_index_build *build,
                                      const char *const *names,
                                      size_t count,
+                                     uint32_t keep_percent,
                                      seawall_entries_fn entries,
                                      seawall_switch_fn switch_,
                                      void *context);

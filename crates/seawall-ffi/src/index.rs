@@ -81,7 +81,8 @@ pub unsafe extern "C" fn seawall_begin_index_build(
 }
 
 /// Builds new trees `names` of the entries that `entries` gives for each row of the base; `entries` and `switch` are
-/// called by this thread. Others may change the base meanwhile. `SEAWALL_STATUS_KEY_EXISTS`: two entries have the
+/// called by this thread. Others may change the base meanwhile, and keep `keep_percent` of their rate, at most 95: the
+/// build pauses for them; with 0 it does not. `SEAWALL_STATUS_KEY_EXISTS`: two entries have the
 /// same key or unique part; `seawall_error_key` is the key of one. A build can be used once.
 ///
 /// # Safety
@@ -92,6 +93,7 @@ pub unsafe extern "C" fn seawall_build_indexes(
     build: *mut IndexBuild,
     names: *const *const c_char,
     count: usize,
+    keep_percent: u32,
     entries: EntriesFn,
     switch: SwitchFn,
     context: *mut c_void,
@@ -118,7 +120,8 @@ pub unsafe extern "C" fn seawall_build_indexes(
         };
         // SAFETY: as the function requires.
         let switch = |_: &mut _| if unsafe { switch(context) } { Ok(()) } else { Err(stopped()) };
-        builder.build(&names, IndexOptions::default(), push, switch)?;
+        let options = IndexOptions { keep_percent, ..IndexOptions::default() };
+        builder.build(&names, options, push, switch)?;
         Ok(Status::Ok)
     })
 }

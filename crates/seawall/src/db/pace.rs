@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// Steps between two readings of the clock.
 const STEPS: u32 = 256;
-/// The working time between two pauses.
-const SLICE: Duration = Duration::from_millis(2);
+/// The working time between two pauses, and the shortest pause. In a shorter pause the disk still works for what
+/// was prefetched before it, and the writers do not yet have the rate that they have alone.
+const SLICE: Duration = Duration::from_millis(10);
 /// The longest pause, as a multiple of the work before it.
 const PAUSE_FACTOR: f64 = 9.0;
 /// Slices after which there is a short pause even if none is due: to measure the writers' rate.
