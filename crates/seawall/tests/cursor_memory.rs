@@ -167,10 +167,14 @@ fn a_locking_scan_allocates_for_leaves_and_not_for_rows() {
 #[test]
 fn an_index_build_has_few_long_rows_at_a_time() {
     const LONG: usize = 300_000;
-    let db = Database::in_memory().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
     let tree = db.create_tree("rows").unwrap();
-    let put =
-        |fill: u8| db.transact(|tx| (0..60u8).try_for_each(|key| tx.put(&tree, &[key], &vec![fill; LONG]))).unwrap();
+    let put = |fill: u8| {
+        // Short rows come first.
+        let value = |key: u8| vec![fill; if key < 40 { 10 } else { LONG }];
+        db.transact(|tx| (0..100u8).try_for_each(|key| tx.put(&tree, &[key], &value(key)))).unwrap();
+    };
     put(1);
     let mut changed = false;
     let start = BYTES.get().0;
@@ -185,5 +189,5 @@ fn an_index_build_has_few_long_rows_at_a_time() {
     let most = BYTES.get().1 - start;
     assert!(most < 20 * LONG as isize, "{most} bytes");
     let keys: Vec<Vec<u8>> = db.begin().unwrap().iter(&index).map(|entry| entry.unwrap().0).collect();
-    assert_eq!(keys, (0..60u8).map(|key| vec![2, key]).collect::<Vec<_>>());
+    assert_eq!(keys, (0..100u8).map(|key| vec![2, key]).collect::<Vec<_>>());
 }

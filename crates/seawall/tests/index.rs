@@ -382,6 +382,34 @@ fn indexes_are_built_together_and_from_the_moment_that_the_builder_is_made() {
     assert_eq!(db.check().unwrap(), []);
 }
 
+/// The function may keep what it has read of a row for the other indexes of the same row: here the second column is
+/// read with the first.
+#[test]
+fn the_indexes_of_one_version_of_a_row_come_together() {
+    let db = Database::in_memory().unwrap();
+    let base = db.create_tree("base").unwrap();
+    let put_all =
+        |second: u8| db.transact(|tx| (0..50).try_for_each(|key| tx.put(&base, &[key], &[7, second]))).unwrap();
+    put_all(1);
+    let (mut kept, mut changed) = (Vec::new(), false);
+    let of_row = |at: usize, key: &[u8], value: &[u8], index: &mut IndexEntries| {
+        if at == 0 {
+            kept = value.to_vec();
+        }
+        if at == 1 && !std::mem::replace(&mut changed, true) {
+            put_all(2);
+        }
+        assert_eq!(kept, value, "another version of the row");
+        index.push([&kept[at..=at], key].concat(), []);
+    };
+    let builder = db.index_builder(&base).unwrap();
+    let indexes = builder.build(&["first", "second"], IndexOptions::default(), of_row, |_| Ok(())).unwrap();
+    for (index, column) in indexes.iter().zip([7, 2]) {
+        let expected: Rows = (0..50).map(|key| (vec![column, key], Vec::new())).collect();
+        assert_eq!(contents(&db, index), expected);
+    }
+}
+
 #[test]
 fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     let db = Database::in_memory().unwrap();

@@ -207,8 +207,8 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Builds the indexes `names`, as [`Database::build_index`] builds one. `entries` is called for each row with
-    /// each index in turn, by its position in `names`. All indexes become visible together.
+    /// Builds the indexes `names`, as [`Database::build_index`] builds one. `entries` is called for each version of a
+    /// row with each index in turn, by its position in `names`, before the next version. All indexes become visible together.
     ///
     /// # Errors
     /// As [`Database::build_index`].
@@ -346,38 +346,37 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         let looked = touched.len();
         let (mut go, mut come) = (vec![Vec::new(); indexes.len()], vec![Vec::new(); indexes.len()]);
         let touched: Vec<(Vec<u8>, Vec<TxnId>)> = touched.into_iter().collect();
-        let mut rest = &touched[..];
-        let mut rows = CHANGED_ROWS_FIRST;
-        while !rest.is_empty() {
-            let (piece, later) = rest.split_at(rows.min(rest.len()));
-            rest = later;
-            // In the order of the keys, with their leaves read side by side.
-            let keys: Vec<&[u8]> = piece.iter().map(|(key, _)| &key[..]).collect();
-            let (before, after) = (self.now.multi_get(self.base, &keys)?, next.multi_get(self.base, &keys)?);
-            let bytes: usize = before.iter().chain(&after).flatten().map(Vec::len).sum();
-            rows = (piece.len() * PIECE_BYTES / bytes.max(1)).clamp(1, CHANGED_ROWS_MAX);
-            for ((key, writers), (before, after)) in piece.iter().zip(before.into_iter().zip(after)) {
-                if before != after {
-                    for (index, (go, come)) in go.iter_mut().zip(&mut come).enumerate() {
-                        let mut old = self.of(index, key, before.as_deref())?;
-                        let mut new = self.of(index, key, after.as_deref())?;
-                        // Most changes of a row leave its entries in most indexes as they are.
-                        if old != new {
-                            go.append(&mut old);
-                            come.append(&mut new);
-                        }
+        let keys: Vec<&[u8]> = touched.iter().map(|(key, _)| &key[..]).collect();
+        let base = self.base;
+        next.txn().visit(&base.state, &keys, |at| {
+            let (key, writers) = &touched[at];
+            let (before, after) = (self.now.get(base, key)?, next.get(base, key)?);
+            if before != after {
+                // All indexes of one version of the row, then of the other: as `IndexBuilder::build` says.
+                let (mut old, mut new) = (Vec::new(), Vec::new());
+                for (value, entries) in [(before, &mut old), (after, &mut new)] {
+                    for index in 0..indexes.len() {
+                        entries.push(self.of(index, key, value.as_deref())?);
                     }
                 }
-                let unseen = writers.iter().copied().filter(|&writer| !next.txn().sees(writer));
-                let unseen: Vec<TxnId> = unseen.collect();
-                if !unseen.is_empty() {
-                    self.touched.insert(key.clone(), unseen);
-                }
-                if paced {
-                    self.pace.caught_up(ROUND_PART);
+                for (index, (mut old, mut new)) in old.into_iter().zip(new).enumerate() {
+                    // Most changes of a row leave its entries in most indexes as they are.
+                    if old != new {
+                        go[index].append(&mut old);
+                        come[index].append(&mut new);
+                    }
                 }
             }
-        }
+            let unseen = writers.iter().copied().filter(|&writer| !next.txn().sees(writer));
+            let unseen: Vec<TxnId> = unseen.collect();
+            if !unseen.is_empty() {
+                self.touched.insert(key.clone(), unseen);
+            }
+            if paced {
+                self.pace.caught_up(ROUND_PART);
+            }
+            Ok(())
+        })?;
         let part = ROUND_PART / indexes.len().max(1) as f64;
         for ((index, mut go), mut come) in indexes.iter().zip(go).zip(come) {
             go.sort_unstable();
@@ -416,9 +415,6 @@ const ROUND_PART: f64 = 1.0 / 3.0;
 const PIECE_ROWS: usize = 4096;
 /// Bytes of rows that are read together: fewer rows where they are long.
 const PIECE_BYTES: usize = 1 << 20;
-/// Changed rows that are read together: before their length is known, and at most.
-const CHANGED_ROWS_FIRST: usize = 4;
-const CHANGED_ROWS_MAX: usize = 256;
 /// Memory of an entry beside its bytes.
 const ENTRY_BYTES: usize = 64;
 

@@ -174,6 +174,20 @@ impl Txn {
         tree.at.estimate(self.pool(), low, end)
     }
 
+    /// Calls `each` for every one of the sorted keys, by its position, with the leaves prefetched side by side.
+    ///
+    /// # Errors
+    /// Those of `each`, and of reading.
+    pub fn visit(&self, tree: &TreeState, keys: &[&[u8]], mut each: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        let mut ahead = LeafPrefetch::of(self, tree, keys)?;
+        for at in 0..keys.len() {
+            ahead.before(self, at)?;
+            each(at)?;
+            ahead.passed(at..at + 1);
+        }
+        Ok(())
+    }
+
     /// The values of many keys, in the order of `keys`.
     ///
     /// # Errors

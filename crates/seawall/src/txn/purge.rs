@@ -114,15 +114,15 @@ impl Engine {
                     return Ok(());
                 }
             } else {
-                let freed = match self.purge_record(first) {
+                let purged = self.purge_record(first).and_then(|freed| self.move_past(&rest[..1], freed));
+                match purged {
                     Err(error) if is_unreadable(&error) => {
                         self.health().check()?;
                         unreadable.get_or_insert((0_u64, error)).0 += 1;
-                        None
+                        self.move_past(&rest[..1], None)?;
                     }
-                    freed => freed?,
-                };
-                self.move_past(&rest[..1], freed)?;
+                    purged => purged?,
+                }
             }
             rest = &rest[1..];
         }
