@@ -219,7 +219,8 @@ typedef void (*seawall_on_durable_fn)(void *context, bool ok);
 typedef void (*seawall_wait_fn)(void *context, uint64_t waiter, uint64_t holder);
 
 // Adds the entries of a row in one of the indexes with `seawall_index_entry`; called for each index in turn, before
-// the next row, or the next version of it. The same row must give the same entries. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
+// the next row, or the next version of it. The same row must give the same entries. False ends the
+// building with `SEAWALL_STATUS_INTERRUPTED`.
 typedef bool (*seawall_entries_fn)(void *context,
                                    size_t index,
                                    seawall_slice key,

@@ -20,7 +20,8 @@ pub struct IndexBuild {
 }
 
 /// Adds the entries of a row in one of the indexes with `seawall_index_entry`; called for each index in turn, before
-/// the next row, or the next version of it. The same row must give the same entries. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
+/// the next row, or the next version of it. The same row must give the same entries. False ends the
+/// building with `SEAWALL_STATUS_INTERRUPTED`.
 pub type EntriesFn = Option<
     unsafe extern "C" fn(
         context: *mut c_void,

@@ -208,7 +208,8 @@ pub struct IndexBuilder {
 
 impl IndexBuilder {
     /// Builds the indexes `names`, as [`Database::build_index`] builds one. `entries` is called for each version of a
-    /// row with each index in turn, by its position in `names`, before the next version. All indexes become visible together.
+    /// row with each index in turn, by its position in `names`, before the next version. All
+    /// indexes become visible together.
     ///
     /// # Errors
     /// As [`Database::build_index`].
