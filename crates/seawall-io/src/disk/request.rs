@@ -182,7 +182,7 @@ impl Request {
 /// let tickets = disk.submit(vec![Request::read(&file, 0, AlignedBuf::zeroed(4096).into())]);
 /// let done = disk.wait(&tickets[0]);
 /// assert!(done.result.is_err(), "the file is shorter");
-/// assert_eq!(done.bufs[0].len(), 4096, "the memory comes back all the same");
+/// assert_eq!(done.bufs[0].len(), 4096, "the buffer is returned, too");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -199,22 +199,21 @@ impl Txn {
         let view = self.view();
         let reader = Reader { me: self.id(), view: &view };
         tree.usable(reader.me, reader.view)?;
-        let mut ahead = LeafPrefetch::of(self, tree, &sorted)?;
         let mut values = vec![None; keys.len()];
         let mut long: Vec<(usize, OverflowRef)> = Vec::new();
-        for (at, (&i, key)) in order.iter().zip(sorted).enumerate() {
-            ahead.before(self, at)?;
+        self.visit(tree, &sorted, |at| {
+            let (i, key) = (order[at], sorted[at]);
             if self.options.isolation == Isolation::Serializable {
                 values[i] = self.lock_row(tree, key, Mode::Shared)?;
-            } else {
-                match self.stored_version(tree, key, reader)? {
-                    None => {}
-                    Some(Stored::Inline(bytes)) => values[i] = Some(bytes),
-                    Some(Stored::Overflow(reference)) => long.push((i, reference)),
-                }
+                return Ok(());
             }
-            ahead.passed(at..at + 1);
-        }
+            match self.stored_version(tree, key, reader)? {
+                None => {}
+                Some(Stored::Inline(bytes)) => values[i] = Some(bytes),
+                Some(Stored::Overflow(reference)) => long.push((i, reference)),
+            }
+            Ok(())
+        })?;
         let references: Vec<OverflowRef> = long.iter().map(|&(_, reference)| reference).collect();
         let mut places = long.into_iter().map(|(i, _)| i);
         read_overflow_many(self.pool(), tree.at.id, &references, |value| {

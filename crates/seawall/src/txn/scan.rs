@@ -66,6 +66,16 @@ enum Value {
     Bytes(Vec<u8>),
 }
 
+impl Value {
+    /// The memory of the value, for another one.
+    fn take_memory(&mut self) -> Vec<u8> {
+        match std::mem::replace(self, Self::InLeaf) {
+            Self::Bytes(bytes) | Self::Stored(Stored::Inline(bytes)) => bytes,
+            Self::InLeaf | Self::Stored(Stored::Overflow(_)) => Vec::new(),
+        }
+    }
+}
+
 /// Consecutive dead rows after which a scan looks for a known run, and records theirs at a leaf's end.
 pub(super) const DEAD_MIN: usize = 4;
 /// Consecutive dead rows after which it records their run within a leaf.

@@ -8,7 +8,6 @@ use crate::txn::locking::Writer;
 use crate::txn::locks::{KeySpan, LockRequest, Mode};
 use crate::txn::options::{Isolation, LockWait};
 use crate::txn::read::{LockedRow, RowLock};
-use crate::txn::version::Stored;
 use std::ops::Bound;
 
 /// Whether a run of dead rows reaches to `from`, or further.
@@ -53,10 +52,7 @@ impl ScanState {
         };
         let still_dead = || reaches(tree.dead.beyond(near, forward, txn.locking_sight()), from, forward);
         let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
-        let mut value = match std::mem::replace(&mut self.value, Value::InLeaf) {
-            Value::Bytes(bytes) | Value::Stored(Stored::Inline(bytes)) => bytes,
-            Value::InLeaf | Value::Stored(Stored::Overflow(_)) => Vec::new(),
-        };
+        let mut value = self.value.take_memory();
         let key = &mut self.next_key;
         let locked = engine.pool().retry(|| {
             let leaf = tree.at.leaf_shared_by(&engine.space, from, &txn.leaves)?;
@@ -73,14 +69,14 @@ impl ScanState {
             if is_beyond(key, limit, forward) || entry.is_deleted() || entry.flags & OVERFLOW != 0 {
                 return Ok(None);
             }
-            let mine = match txn.writer_of(tree, key, &entry, wait) {
-                Writer::Me => true,
-                Writer::Other | Writer::Busy(_) => return Ok(None),
-                Writer::None => false,
-            };
+            let writer = txn.writer_of(tree, key, &entry, wait);
+            let mine = matches!(writer, Writer::Me);
+            if !mine && !matches!(writer, Writer::None) {
+                return Ok(None);
+            }
             let newly_locked = if ranges {
-                let far = Bound::Included(&key[..]);
-                let (low, high) = if forward { (near, far) } else { (far, near) };
+                let place = Bound::Included(&key[..]);
+                let (low, high) = if forward { (near, place) } else { (place, near) };
                 let locked = KeySpan::with(low, high, |span| {
                     let request = LockRequest::span(&txn.owner, id, span, mode);
                     if mine { engine.locks.add_range(&request) } else { engine.locks.add_range_to(&request, key) }
@@ -114,8 +110,7 @@ impl ScanState {
         }
         self.rows_in_leaf += 1;
         std::mem::swap(&mut self.locked_key, &mut self.next_key);
-        (self.on_entry, self.newly_locked) = (true, newly_locked);
-        (self.deleted, self.undone) = (None, txn.undone);
+        (self.on_entry, self.newly_locked, self.deleted, self.undone) = (true, newly_locked, None, txn.undone);
         true
     }
 
