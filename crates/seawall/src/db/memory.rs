@@ -17,9 +17,21 @@ type Contents = Arc<RwLock<Vec<u8>>>;
 #[derive(Debug)]
 pub(super) struct MemoryDisk {
     names: Mutex<BTreeMap<PathBuf, Contents>>,
-    open: RwLock<BTreeMap<u64, Contents>>,
+    open: Arc<OpenFiles>,
     next: AtomicU64,
     info: BackendInfo,
+}
+
+/// The contents behind each handle.
+type OpenFiles = RwLock<BTreeMap<u64, Contents>>;
+
+/// Closes a file with its last handle: without a name, it is gone then.
+struct Closing(Arc<OpenFiles>, u64);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.write().remove(&self.1);
+    }
 }
 
 impl MemoryDisk {
@@ -29,7 +41,7 @@ impl MemoryDisk {
             reason: "asked for".into(),
             registered_buffers: Err("there is no kernel in between".into()),
         };
-        Self { names: Mutex::default(), open: RwLock::default(), next: AtomicU64::new(1), info }
+        Self { names: Mutex::default(), open: Arc::default(), next: AtomicU64::new(1), info }
     }
 
     fn contents(&self, file: &Handle, op: Op) -> Result<Contents> {
@@ -63,7 +75,7 @@ impl Disk for MemoryDisk {
         };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.write().insert(id, contents);
-        Ok(Handle::simulated(path, id))
+        Ok(Handle::simulated_guarded(path, id, Box::new(Closing(self.open.clone(), id))))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -193,8 +205,22 @@ mod tests {
     use super::MemoryDisk;
     use crate::db::open::Env;
     use crate::{Background, Database, Error, Options, TornPages};
-    use seawall_io::SystemClock;
+    use seawall_io::{Create, Disk as _, OpenHow, SystemClock};
     use std::sync::Arc;
+
+    /// A removed file can be used as long as it is open, and its memory is given back then.
+    #[test]
+    fn a_removed_file_ends_with_its_last_handle() {
+        let disk = MemoryDisk::new();
+        let file = disk.open("file".as_ref(), OpenHow { create: Create::New, ..OpenHow::default() }).unwrap();
+        let clone = file.clone();
+        disk.set_len(&file, 10).unwrap();
+        disk.remove("file".as_ref()).unwrap();
+        drop(file);
+        assert_eq!(disk.len(&clone).unwrap(), 10);
+        drop(clone);
+        assert!(disk.open.read().is_empty());
+    }
 
     /// Small enough for Miri, which watches every access to memory (`make miri`): splits, evictions, two
     /// writers of the same rows, and reopening.

@@ -199,14 +199,12 @@ impl State {
         self.recent.note(now, used);
     }
 
-    /// Breaks the hold; returns whether that released any files.
+    /// Breaks the hold and releases its files; false if it has none, and is left as it is.
     fn break_hold(&mut self, why: Broken) -> bool {
-        let Some(hold) = &mut self.hold else { return false };
+        let Some(hold) = self.hold.as_mut().filter(|_| !self.held.is_empty()) else { return false };
         hold.broken.get_or_insert(why);
-        let held = std::mem::take(&mut self.held);
-        let any = !held.is_empty();
-        self.spares.extend(held);
-        any
+        self.spares.append(&mut self.held);
+        true
     }
 
     /// The most files worth keeping: the recent maximum in use, and one more.
@@ -470,6 +468,12 @@ impl Segments {
                 // Not even a checkpoint at the head would do, when nothing else is admitted: the existing files cannot
                 // hold such a mini-transaction. (What is admitted before it ends without its help.)
                 if need > state.capacity() - self.bytes {
+                    let mut state = state;
+                    if state.is_full_no_longer(self.clock.now()) {
+                        state.full_since = None;
+                        self.set_limit(&state);
+                        continue;
+                    }
                     let path = path_of(&self.dir, state.next_number());
                     let kept_free_bytes = self.shelf.how().reserve_bytes;
                     return Err(Error::NoSpace { path, needed_bytes: self.bytes, kept_free_bytes });

@@ -27,6 +27,13 @@ mod errno {
     pub(super) const EEXIST: i32 = 17;
 }
 
+impl State {
+    /// Whether the disk was full, and it is time to find out whether it still is.
+    pub(super) fn is_full_no_longer(&self, now: Duration) -> bool {
+        self.full_since.is_some_and(|since| now.saturating_sub(since) >= FULL_AGAIN)
+    }
+}
+
 impl Segments {
     /// Makes the next file ready, whole and open; or waits while another thread does so, checking after each
     /// of its steps.
@@ -127,8 +134,9 @@ impl Segments {
         let target = path_of(&self.dir, number);
         let how = self.shelf.how();
         let no_space = |e| no_space(&target, &how, e);
+        let exists = |e: &IoError| e.errno() == Some(errno::EEXIST);
         // An earlier step gave the file its name, although it was reported as failed.
-        let is_named = |e: &IoError| e.errno() == Some(errno::EEXIST) && e.path == target;
+        let is_named = |e: &IoError| exists(e) && e.path == target;
         match job {
             Job::Idle => {
                 if let Some(spare) = spare {
@@ -146,6 +154,11 @@ impl Segments {
                 match Fill::begin(self.disk.clone(), &target, options) {
                     Ok(fill) => Ok(Step::More(Job::Filling(Box::new(fill)))),
                     Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),
+                    // An earlier fill failed, and its file could not be removed. There is no other fill.
+                    Err(e) if exists(&e) => {
+                        self.disk.remove(&e.path)?;
+                        Ok(Step::More(Job::Idle))
+                    }
                     Err(e) => Err(no_space(e)),
                 }
             }
@@ -207,8 +220,8 @@ impl Segments {
                 }
                 Need::Make
             } else if short && (is_there || state.total() < files_max) {
-                let full = state.full_since.is_some_and(|since| now.saturating_sub(since) < FULL_AGAIN);
-                if full && !is_there { Need::Nothing } else { Need::Make }
+                let is_full = state.full_since.is_some() && !state.is_full_no_longer(now);
+                if is_full && !is_there { Need::Nothing } else { Need::Make }
             } else {
                 let surplus = state.total().saturating_sub(state.files_wanted()).min(REMOVED_AT_ONCE as u64) as usize;
                 let closed = state.spares.iter().copied().filter(|spare| self.shelf.close(*spare));

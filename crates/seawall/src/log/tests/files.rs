@@ -277,6 +277,59 @@ fn the_reserve_is_for_what_the_log_cannot_do_without() {
     assert!(files(&log) > 3);
 }
 
+/// A file that a failed fill left behind, because it could not be removed either, is removed by the next one.
+#[test]
+fn a_file_that_a_failed_fill_leaves_does_not_stop_the_next() {
+    let machine = Machine::new(43);
+    let (_process, log) = machine.create();
+    work(&log, 10, false).unwrap();
+    tend_all(&log);
+    // The file's final name, and its removal.
+    machine.disk.inject(Fault::eio().on(Op::Directory).named("redo.????????????????.filling").times(2));
+    let failed = (0..).map(|_| work(&log, 1, false)).find(Result::is_err).unwrap();
+    assert!(matches!(failed, Err(Error::Io(_))), "{failed:?}");
+    let left = machine.disk.list(DIR.as_ref()).unwrap();
+    assert!(left.iter().any(|path| path.extension().is_some_and(|end| end == "filling")), "{left:?}");
+    work(&log, 30, false).unwrap();
+}
+
+/// A backup that has no log before the checkpoint yet gains nothing for a full disk by its end.
+#[test]
+fn a_full_disk_breaks_no_hold_without_files() {
+    let machine = Machine::new(44);
+    let (_process, log) = machine.create();
+    let log = Arc::new(log);
+    work(&log, 10, true).unwrap();
+    machine.disk.inject(Fault::enospc().on(Op::Grow));
+    let hold = log.hold(u64::MAX).unwrap();
+    let failed = (0..).map(|_| work(&log, 1, false)).find(Result::is_err).unwrap();
+    assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
+    hold.check().unwrap();
+    // With files it is broken, and they are used.
+    log.flush_to(log.head()).unwrap();
+    log.release_before(log.head());
+    hold.check().unwrap();
+    let broken = (0..30).find_map(|_| work(&log, 1, true).and_then(|()| hold.check()).err());
+    assert!(matches!(broken, Some(Error::BackupTooSlow { disk_full: true, .. })), "{broken:?}");
+}
+
+/// What a full disk refused is admitted when it has space again, with the smallest segments too.
+#[test]
+fn space_that_is_free_again_is_found() {
+    let machine = Machine::new(45);
+    let (_process, log) = machine.create();
+    work(&log, 10, true).unwrap();
+    machine.disk.inject(Fault::enospc().on(Op::Grow));
+    work(&log, 40, true).unwrap();
+    assert!((0..20).any(|_| matches!(log.tend(), Err(Error::NoSpace { .. }))));
+    let large = MTR_BYTES_MAX;
+    assert!(matches!(log.try_admit(large), Err(Error::NoSpace { .. })));
+    machine.disk.clear_faults();
+    machine.clock.advance(Duration::from_secs(2));
+    tend_all(&log);
+    append(&log, &body(1, large - 100));
+}
+
 /// Room that other threads have and have not used yet is not a full disk.
 #[test]
 fn room_that_others_hold_is_waited_for() {
