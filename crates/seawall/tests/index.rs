@@ -9,7 +9,7 @@ mod support {
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use seawall::{
-    Background, Database, Durability, Env, Error, IndexEntries, IndexOptions, Options, Result, Transaction, Tree,
+    Background, Database, Durability, Env, Error, IndexEntries, IndexOptions, Options, Result, Transaction, Tree, Xid,
 };
 use seawall_sim::{SimDisk, SimOptions};
 use std::cell::RefCell;
@@ -408,6 +408,39 @@ fn the_indexes_of_one_version_of_a_row_come_together() {
         let expected: Rows = (0..50).map(|key| (vec![column, key], Vec::new())).collect();
         assert_eq!(contents(&db, index), expected);
     }
+}
+
+/// Changes of an earlier opening are in no log of changed rows: a build waits for the prepared transaction that made
+/// them, and for the rollback of those that were open.
+#[test]
+fn a_build_waits_for_the_changes_of_an_earlier_opening() {
+    let sim = SimDisk::new(SimOptions::default());
+    let xid = Xid(b"xid".to_vec());
+    let (process, db) = open(&sim);
+    let (base, other) = (db.create_tree("base").unwrap(), db.create_tree("other").unwrap());
+    db.transact(|tx| tx.put(&base, b"1", b"one")).unwrap();
+    let mut tx = db.begin().unwrap();
+    tx.put(&base, b"2", b"two").unwrap();
+    tx.prepare(&xid).unwrap();
+    let mut loser = db.begin().unwrap();
+    loser.put(&other, b"3", b"three").unwrap();
+    db.transact(|tx| tx.put(&base, b"4", b"four")).unwrap();
+    process.dies_now();
+    drop((loser, base, other, db));
+    let (_process, db) = open(&sim);
+    let (base, other) = (db.open_tree("base").unwrap(), db.open_tree("other").unwrap());
+    let build = |base| db.build_index(base, "index", IndexOptions::default(), entries, |_| Ok(()));
+    for tree in [&base, &other] {
+        assert!(matches!(db.begin().unwrap().lock_tree(tree), Err(Error::LockTimeout { .. })));
+        assert!(matches!(build(tree), Err(Error::LockTimeout { .. })));
+    }
+    while db.step().unwrap() {}
+    assert!(matches!(db.begin().unwrap().lock_tree(&base), Err(Error::LockTimeout { .. })));
+    assert!(matches!(build(&base), Err(Error::LockTimeout { .. })));
+    db.begin().unwrap().lock_tree(&other).unwrap();
+    db.commit_prepared(&xid).unwrap();
+    let index = build(&base).unwrap();
+    assert_eq!(contents(&db, &index), index_of(&contents(&db, &base)));
 }
 
 #[test]

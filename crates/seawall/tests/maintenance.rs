@@ -6,7 +6,7 @@ use rand_pcg::Pcg64;
 use seawall::{Background, BuildOptions, Database, Env, Error, Options, Part, Task};
 use seawall_io::SystemClock;
 use seawall_sim::{SimDisk, SimOptions};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -263,4 +263,30 @@ fn purge_passes_what_cannot_be_read() {
     assert_eq!(db.get(&tree, &[1]).unwrap(), None);
     db.transact(|tx| tx.put(&tree, &[1], b"again")).unwrap();
     db.close().unwrap();
+}
+
+/// A rollback needs the leaves of its rows, and not the neighbours that they could be merged with.
+#[test]
+fn a_rollback_does_without_a_damaged_neighbour() {
+    let sim = SimDisk::new(SimOptions { seed: 6, ..SimOptions::default() });
+    let db = open(&sim);
+    let tree = db.create_tree("t").unwrap();
+    db.transact(|tx| tx.put_rows(&tree, (0..100u8).map(|i| ([i], [i; 300])))).unwrap();
+    let mut leaves = BTreeMap::new();
+    db.sample_leaves(&tree, usize::MAX, |leaf| drop(leaves.insert(leaf.keys()[0][0], leaf.page().0))).unwrap();
+    let (second, damaged) = leaves.into_iter().nth(1).unwrap();
+    // The first leaf keeps one row; the second is too full to take it.
+    db.transact(|tx| tx.delete_range(&tree, &[1u8][..]..&[second][..]).map(drop)).unwrap();
+    while db.step().unwrap() {}
+    drop(tree);
+    db.close().unwrap();
+    sim.flip_bit("/db/data", u64::from(damaged) * 4096 + 100, 5).unwrap();
+    let db = open(&sim);
+    let tree = db.open_tree("t").unwrap();
+    let mut tx = db.begin().unwrap();
+    tx.put(&tree, &[1], b"one").unwrap();
+    tx.rollback().unwrap();
+    assert_eq!(db.get(&tree, &[1]).unwrap(), None);
+    assert_eq!(db.get(&tree, &[0]).unwrap().unwrap(), [0; 300]);
+    db.get(&tree, &[second + 3]).unwrap_err();
 }

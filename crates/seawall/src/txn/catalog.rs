@@ -124,8 +124,7 @@ impl Txn {
         let row = self.lock_row(&catalog, name.as_bytes(), Mode::Exclusive)?;
         let row = self.row(&row.ok_or_else(|| Error::NoSuchTree { name: name.into() })?)?;
         let tree = self.engine.trees.state(row);
-        self.wait_for_resumed(&tree)?;
-        self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)?;
+        self.lock_tree(&tree)?;
         self.log_undo(UndoRecord::DropTree { tree: row.tree, root: row.root })?;
         // The record is logged: its rollback opens the tree again.
         tree.dropped_by(self.id());
@@ -133,10 +132,10 @@ impl Txn {
         Ok(())
     }
 
-    /// At first it is unknown which trees the transactions of an earlier opening have written to: a drop
+    /// At first it is unknown which trees the transactions of an earlier opening have written to: a lock of a whole tree
     /// requests the lookup, and waits for it. Then it waits for those that wrote to its tree as for any other
     /// user of the tree.
-    fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
+    pub(super) fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
         let (engine, begun) = (&self.engine, self.engine.clock.now());
         if engine.resumed.load(Ordering::SeqCst) > 0 {
             engine.resumed_asked.store(true, Ordering::SeqCst);

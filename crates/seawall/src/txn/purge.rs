@@ -68,15 +68,6 @@ impl Purge {
     }
 }
 
-/// Whether a page is damaged, or the disk cannot read it.
-fn is_unreadable(error: &Error) -> bool {
-    match error {
-        Error::Corrupt(_) => true,
-        Error::Io(error) => error.is_unreadable(),
-        _ => false,
-    }
-}
-
 /// Committed transactions that wait for purge before writers help.
 const HISTORY_LONG: u64 = 20_000;
 /// One transaction in this many helps.
@@ -116,7 +107,7 @@ impl Engine {
             } else {
                 let purged = self.purge_record(first).and_then(|freed| self.move_past(&rest[..1], freed));
                 match purged {
-                    Err(error) if is_unreadable(&error) => {
+                    Err(error) if error.is_damage() => {
                         self.health().check()?;
                         unreadable.get_or_insert((0_u64, error)).0 += 1;
                         self.move_past(&rest[..1], None)?;
@@ -159,7 +150,7 @@ impl Engine {
         if let Entry::Vacant(place) = drops.entry(tree.id) {
             match self.retire(tree) {
                 // A root that cannot be read is no way into the tree either.
-                Err(error) if is_unreadable(&error) => self.health().check()?,
+                Err(error) if error.is_damage() => self.health().check()?,
                 retired => retired?,
             }
             self.trees.forget(tree.id);

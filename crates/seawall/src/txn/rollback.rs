@@ -255,9 +255,13 @@ impl Engine {
         })
     }
 
-    /// Merges the leaf of `key` with a neighbour if it has become too empty.
+    /// Merges the leaf of `key` with a neighbour if it has become too empty. With one that cannot be read there is no
+    /// merge, and nothing else to do.
     pub(super) fn tidy(&self, tree: Tree, key: &[u8]) -> Result<()> {
-        tree.tidy(&self.space, key)
+        match tree.tidy(&self.space, key) {
+            Err(error) if error.is_damage() => self.health().check(),
+            done => done,
+        }
     }
 
     /// Makes room for a payload in the leaf of `key`.

@@ -78,6 +78,7 @@ impl Txn {
     /// Lock errors, [`Error::TreeDropped`].
     pub fn lock_tree(&self, tree: &Arc<TreeState>) -> Result<()> {
         self.admit(tree)?;
+        self.wait_for_resumed(tree)?;
         self.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)
     }
 
