@@ -7,7 +7,7 @@ mod support {
 }
 
 use seawall::{Background, Database, Env, Error, Options, TemporaryOptions, TemporarySavepoint, TemporaryTree};
-use seawall_io::{Clock, Disk};
+use seawall_io::{Clock, Disk, Op};
 use seawall_sim::{Fault, FaultKind, Process, SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -391,6 +391,32 @@ fn rot_in_its_file_is_named() {
     assert!(matches!(&failed, Some(Error::Corrupt(_))), "{failed:?}");
     sim.clear_faults();
     db.create_tree("still healthy").unwrap();
+}
+
+/// A full disk refuses what is new. What is there can be read, deleted and rolled back.
+#[test]
+fn a_full_disk_refuses_only_what_is_new() {
+    let sim = SimDisk::new(SimOptions::default());
+    let (_process, db) = open(&sim);
+    let mut tree = db.temporary_tree(SMALL).unwrap();
+    let put = |tree: &mut TemporaryTree, i: u32| tree.put(&i.wrapping_mul(7919).to_be_bytes(), &[1; 200]);
+    (0..1000).for_each(|i| drop(put(&mut tree, i).unwrap()));
+    let savepoint = tree.savepoint().unwrap();
+    (1000..2000).for_each(|i| drop(put(&mut tree, i).unwrap()));
+    sim.inject(Fault::enospc().on(Op::Write).exactly(FILE));
+    let refused = (2000..4000).find_map(|i| put(&mut tree, i).err());
+    assert!(matches!(&refused, Some(Error::NoSpace { .. })), "{refused:?}");
+    let rows = tree.len().unwrap();
+    assert_eq!(tree.range(..).unwrap().map(Result::unwrap).count() as u64, rows);
+    for i in 0..100u32 {
+        assert!(tree.delete(&i.wrapping_mul(7919).to_be_bytes()).unwrap());
+    }
+    tree.rollback_to(&savepoint).unwrap();
+    assert_eq!(tree.range(..).unwrap().map(Result::unwrap).count(), 1000);
+    sim.clear_faults();
+    put(&mut tree, 5000).unwrap();
+    assert_eq!(tree.check().unwrap(), Vec::<String>::new());
+    assert!(tree.bytes().unwrap().0 <= SMALL.memory_bytes + (64 << 10));
 }
 
 #[test]

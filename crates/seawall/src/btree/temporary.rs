@@ -75,6 +75,8 @@ pub struct Rows {
 
 /// The way to a leaf: each branch and the slot taken.
 type Way = Vec<(PageId, usize)>;
+/// How a step begins.
+type Begin = fn(&mut Spill) -> Result<()>;
 
 fn found(payload: &[u8]) -> Result<Found, Malformed> {
     match payload.split_first() {
@@ -212,7 +214,7 @@ impl Temporary {
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_key(key)?;
         let payload = self.encode(key, value)?;
-        match self.set(key, &payload) {
+        match self.set(key, &payload, Spill::begin_growing) {
             Ok(old) => {
                 let was_there = old.is_some();
                 self.rows += u64::from(!was_there);
@@ -282,7 +284,7 @@ impl Temporary {
         // From the end: each page names the one behind it.
         let mut next = None;
         for piece in value.chunks(page_bytes).rev() {
-            if let Err(error) = self.pages.begin_step() {
+            if let Err(error) = self.pages.begin_growing() {
                 self.free_chain(next);
                 return Err(error);
             }
@@ -321,10 +323,10 @@ impl Temporary {
         }
     }
 
-    /// Sets a payload; the one that was there.
-    fn set(&mut self, key: &[u8], payload: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// Sets a payload in steps that `begin` begins; the one that was there.
+    fn set(&mut self, key: &[u8], payload: &[u8], begin: Begin) -> Result<Option<Vec<u8>>> {
         loop {
-            self.pages.begin_step()?;
+            begin(&mut self.pages)?;
             let (way, leaf) = self.descend(Toward::Key(key))?;
             let node = self.leaf(leaf)?;
             let at = node.search_inside(key)?;
@@ -488,7 +490,7 @@ impl Temporary {
         while self.notes.len() > keep {
             let Note { key, old } = self.notes.pop().expect("there are more");
             let undone = match &old {
-                Some(payload) => self.set(&key, payload),
+                Some(payload) => self.set(&key, payload, Spill::begin_step),
                 None => self.remove(&key),
             };
             match undone {

@@ -7,7 +7,8 @@
 //!    opening removes it ([`remove_leftovers`]).
 //! 3. *Steps.* Pages leave memory only in [`Spill::begin_step`]. Until the next step, a page that was looked at or made
 //!    stays in memory, so only the first look at a page can fail. A step loads the pages that it needs before it
-//!    changes the first of them; then nothing fails. Memory exceeds its limit by the pages of one step.
+//!    changes the first of them; then nothing fails. Memory exceeds its limit by the pages of one step, and on a full
+//!    disk by the pages that are read and taken back meanwhile: what is there can be read, and rolled back.
 //! 4. A page that is read back must have the checksum that it had when it was written. The checksums are in memory.
 //! 5. A page that has not changed since it was written is not written again. Adjacent pages that leave together are one
 //!    write.
@@ -133,11 +134,23 @@ impl Spill {
         (self.frames, self.pages, self.free, self.file) = (Vec::new(), vec![NO_PAGE], Vec::new(), None);
     }
 
-    /// Begins a step (3): pages of earlier steps may leave memory.
+    /// Begins a step (3): pages of earlier steps may leave memory. For a step that reads or takes back: on a full disk
+    /// changed pages stay in memory, beyond its limit.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; the disk's refusal. The pages are where they were.
+    /// The disk's refusal. The pages are where they were.
     pub fn begin_step(&mut self) -> Result<()> {
+        match self.begin_growing() {
+            Err(Error::NoSpace { .. }) => Ok(()),
+            begun => begun,
+        }
+    }
+
+    /// Begins a step that adds something.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; as [`Spill::begin_step`].
+    pub fn begin_growing(&mut self) -> Result<()> {
         self.step += 1;
         if self.frames.len() <= self.frames_max {
             return Ok(());
@@ -146,7 +159,10 @@ impl Spill {
         let wanted = (self.frames.len() - self.frames_max + self.frames_max / 16).min(LEAVING_MAX);
         let mut leaving = self.choose(wanted);
         leaving.sort_unstable_by_key(|&frame| self.frames[frame].page);
-        self.write_changed(&leaving)?;
+        let written = self.write_changed(&leaving);
+        if written.is_err() {
+            leaving.retain(|&frame| !self.frames[frame].changed);
+        }
         leaving.sort_unstable();
         for frame in leaving.into_iter().rev() {
             let left = self.frames.swap_remove(frame);
@@ -155,7 +171,7 @@ impl Spill {
                 self.pages[moved.page as usize].frame = frame as u32;
             }
         }
-        Ok(())
+        written
     }
 
     /// Frames whose pages were not used of late.

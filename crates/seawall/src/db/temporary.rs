@@ -260,8 +260,8 @@ impl TemporaryTree {
     /// Undoes the changes made after the savepoint. The savepoint stays valid; later ones become invalid.
     ///
     /// # Errors
-    /// [`Error::Unknown`] if it is invalid; [`Error::Usage`] if it belongs to another tree. [`Error::Io`],
-    /// [`Error::NoSpace`]: a part is undone; another call undoes the rest.
+    /// [`Error::Unknown`] if it is invalid; [`Error::Usage`] if it belongs to another tree. [`Error::Io`]: a
+    /// part is undone; another call undoes the rest.
     pub fn rollback_to(&mut self, savepoint: &TemporarySavepoint) -> Result<()> {
         let number = self.number(savepoint)?;
         self.here()?.rollback_to(number)
