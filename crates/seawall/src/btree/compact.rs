@@ -369,7 +369,7 @@ impl Tree {
             above.prefix_len()
         };
 
-        space.ready_to_free(&mut mtr, &olds)?;
+        space.ready_to_free(&mut mtr, self.id, &olds)?;
         let news = if count > 0 { run.take_many(&mut mtr, count)? } else { Vec::new() };
         if let (Some((piece, packed)), Some((_, held))) = (&layout.tail, before) {
             mtr.run(held, &Append { upper: piece.upper.as_deref(), count: packed.count, entries: &packed.bytes });

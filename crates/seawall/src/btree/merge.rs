@@ -118,7 +118,7 @@ impl Tree {
             let packed = Packed::of(&b, 0..b.count(), prefix_len, false)?;
             Node::open(mtr.page(parent))?.check_heap()?;
 
-            space.ready_to_free(&mut mtr, &[right_id])?;
+            space.ready_to_free(&mut mtr, self.id, &[right_id])?;
             let append = Append { upper: upper.as_deref(), count: packed.count, entries: &packed.bytes };
             mtr.run(left, &append);
             mtr.run(parent, &Remove::new(left_slot + 1));
@@ -154,7 +154,7 @@ impl Tree {
         node.validate()?;
         let packed = Packed::of(&node, 0..node.count(), 0, level > 0)?;
 
-        space.ready_to_free(&mut mtr, &[child_id])?;
+        space.ready_to_free(&mut mtr, self.id, &[child_id])?;
         self.build_whole(&mut mtr, root, level, packed.count, &packed.bytes);
         space.free(&mut mtr, child)?;
         mtr.commit();

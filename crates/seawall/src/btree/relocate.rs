@@ -87,7 +87,7 @@ impl Tree {
         node.validate()?;
         let (lower, upper) = (node.lower().to_vec(), node.upper().map(<[u8]>::to_vec));
         let packed = Packed::of(&node, 0..node.count(), prefix_between(&lower, upper.as_deref()), level > 0)?;
-        space.ready_to_free(&mut mtr, &[old])?;
+        space.ready_to_free(&mut mtr, self.id, &[old])?;
         let (id, new) = reserved.take(&mut mtr)?;
         let (count, entries) = (packed.count, &packed.bytes[..]);
         mtr.run(new, &Build { id, tree: self.id, level, lower: &lower, upper: upper.as_deref(), count, entries });

@@ -22,14 +22,15 @@ const SWEPT_GROUPS_MAX: u32 = 64;
 const SWEPT_AT_ONCE_MAX: usize = 2048;
 
 impl Space {
-    /// Latches what [`Space::free`] and [`Space::free_many`] need for these pages: afterwards they do not
-    /// stop in this mini-transaction, so it may change other pages before it calls them. After all other
+    /// Latches what [`Space::free`] and [`Space::free_many`] need for these pages of `tree`: afterwards they do
+    /// not fail in this mini-transaction, so it may change other pages before it calls them. After all other
     /// latches.
     ///
     /// # Errors
-    /// [`Stop::Load`]; nothing is changed.
-    pub fn ready_to_free(&self, mtr: &mut Mtr<'_>, pages: &[PageId]) -> Result<(), Stop> {
-        self.latch_maps(mtr, pages.iter().copied())
+    /// [`Stop::Load`], or [`Error::Corrupt`] when one of them is not the tree's; nothing is changed.
+    pub fn ready_to_free(&self, mtr: &mut Mtr<'_>, tree: TreeId, pages: &[PageId]) -> Result<(), Stop> {
+        self.latch_maps(mtr, pages.iter().copied())?;
+        pages.iter().try_for_each(|&page| self.owner_to_free(mtr, page, Some(tree)).map(drop))
     }
 
     /// Frees a page latched by `mtr`: makes it [`crate::format::page::PageKind::Freed`], latches the space
@@ -75,14 +76,10 @@ impl Space {
     fn disown(&self, mtr: &mut Mtr<'_>, pages: &[PageId], expected: Option<TreeId>) -> Result<(), Stop> {
         let mut owners = Vec::with_capacity(pages.len());
         for (i, &page) in pages.iter().enumerate() {
-            let map = self.latch_map(mtr, page)?;
-            let owner = map::owner(mtr.page(map), self.shape.index_of(page));
-            let wrong = owner == TreeId::FREE || owner == TreeId::SYSTEM || expected.is_some_and(|tree| tree != owner);
-            if wrong || (i > 0 && pages[i - 1] == page) {
-                let whose = expected.map_or_else(String::new, |tree| format!("tree {tree} "));
-                return Err(Error::bad_page(page, format!("{whose}frees it, but its owner is {owner}")).into());
+            if i > 0 && pages[i - 1] == page {
+                return Err(Error::bad_page(page, "it is freed twice at once").into());
             }
-            owners.push(owner);
+            owners.push(self.owner_to_free(mtr, page, expected)?);
         }
         let mut done = 0;
         while done < pages.len() {
@@ -103,6 +100,17 @@ impl Space {
             done += count;
         }
         Ok(())
+    }
+
+    /// The owner of a page whose map is latched, if the page can be freed: by `expected`.
+    fn owner_to_free(&self, mtr: &mut Mtr<'_>, page: PageId, expected: Option<TreeId>) -> Result<TreeId, Stop> {
+        let map = self.latch_map(mtr, page)?;
+        let owner = map::owner(mtr.page(map), self.shape.index_of(page));
+        if owner == TreeId::FREE || owner == TreeId::SYSTEM || expected.is_some_and(|tree| tree != owner) {
+            let whose = expected.map_or_else(String::new, |tree| format!("tree {tree} "));
+            return Err(Error::bad_page(page, format!("{whose}frees it, but its owner is {owner}")).into());
+        }
+        Ok(owner)
     }
 
     /// Frees up to `upto` pages that a damaged tree still owns, except `spare`, in one mini-transaction of

@@ -165,7 +165,6 @@ impl Engine {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
             mtr.latch(record.ptr.page())?;
             if there {
-                self.space.ready_to_free(&mut mtr, &[tree.root])?;
                 self.space.free_many(&mut mtr, tree.id, &[tree.root])?;
             }
             self.undo.advance(&mut mtr, record)?;

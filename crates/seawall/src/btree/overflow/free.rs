@@ -66,7 +66,7 @@ fn free_step(space: &Space, tree: TreeId, head: PageId) -> Result<bool, Stop> {
         if next.is_none() {
             return Ok(true);
         }
-        space.ready_to_free(&mut mtr, &[id])?;
+        space.ready_to_free(&mut mtr, tree, &[id])?;
         mtr.run(head_held, &SetNext { next: behind.unwrap_or(PageId::NONE) });
         space.free(&mut mtr, held)?;
     } else {

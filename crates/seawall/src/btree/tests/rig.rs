@@ -142,6 +142,11 @@ impl Rig {
 
     /// Removes and merges; returns whether the key existed.
     pub(super) fn delete(&self, key: &[u8]) -> bool {
+        self.try_delete(key).unwrap()
+    }
+
+    /// The same; only the merge can fail.
+    pub(super) fn try_delete(&self, key: &[u8]) -> Result<bool> {
         let found = self.pool.retry(|| {
             let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
             let leaf = self.tree.leaf_for_change(&self.pool, &mut mtr, key)?;
@@ -153,8 +158,8 @@ impl Rig {
             }
             Ok(at.found)
         });
-        self.tree.tidy(&self.space, key).unwrap();
-        found.unwrap()
+        self.tree.tidy(&self.space, key)?;
+        found
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {

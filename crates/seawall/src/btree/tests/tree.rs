@@ -2,7 +2,7 @@
 
 use super::long::{begin_long_for, free_long, write_long};
 use super::rig::{Model, Rig, log_config, new_tree, plain};
-use crate::btree::{Cursor, Entry, Node, OverflowRef, Seek, check, entry_bytes_max, key_bytes_max, redo};
+use crate::btree::{Compaction, Cursor, Entry, Node, OverflowRef, Seek, check, entry_bytes_max, key_bytes_max, redo};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::Error;
 use crate::format::tag::{Layer, layer};
@@ -478,4 +478,38 @@ fn a_page_that_cannot_be_read_is_an_error_and_can_be_read_later() {
     assert!(failures > 0);
     rig.disk.clear_faults();
     rig.verify(&model);
+}
+
+/// The maps say that some leaves are not the tree's: what would free them changes nothing, and the database lives.
+#[test]
+fn what_another_owns_is_not_freed() {
+    let rig = Rig::new(4096, 256);
+    for i in 0..2000u32 {
+        rig.put(&(i * 7919 % 2000).to_be_bytes(), &plain(&[1; 60]));
+    }
+    let rows = rig.forward();
+    let refused = |error: &Error| matches!(error, Error::Corrupt(_)) && error.to_string().contains("owner");
+    for i in (0..2000u32).step_by(100) {
+        rig.pool
+            .retry(|| {
+                let id = Node::open(&rig.tree.leaf_shared(&rig.pool, &i.to_be_bytes())?)?.id();
+                let mut mtr = Mtr::begin(&rig.pool, MtrSize::Small)?;
+                rig.space.free_many(&mut mtr, rig.tree.id, &[id])?;
+                mtr.commit();
+                Ok(())
+            })
+            .unwrap();
+    }
+    let mut compaction = Compaction::new(rig.tree, &rig.space, 70);
+    let compacted = loop {
+        match compaction.step(TxnId(u64::MAX)) {
+            Ok(true) => {}
+            done => break done,
+        }
+    };
+    assert!(compacted.as_ref().is_err_and(refused), "{compacted:?}");
+    assert_eq!(rig.forward(), rows);
+    let merged = (0..2000u32).find_map(|i| rig.try_delete(&i.to_be_bytes()).err());
+    assert!(merged.as_ref().is_some_and(refused), "{merged:?}");
+    rig.pool.health().check().unwrap();
 }
