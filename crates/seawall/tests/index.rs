@@ -344,6 +344,10 @@ fn a_unique_index_has_no_two_entries_with_the_same_unique_part() {
         assert_eq!(contents(&db, &index).len(), 1002);
         db.transact(|tx| tx.drop_tree("i")).unwrap();
         db.transact(|tx| tx.delete(&base, b"one").and_then(|_| tx.delete(&base, b"two")).map(drop)).unwrap();
+        // Two entries with the same key, next to each other in one sort.
+        let same = |key: &[u8], _: &[u8], index: &mut IndexEntries| index.push(&key[..3], key);
+        let error = db.build_index(&base, "i", options, same, none).unwrap_err();
+        assert!(matches!(&error, Error::KeyExists { on } if on.key == [0; 3]), "{error}");
     }
 }
 

@@ -155,7 +155,7 @@ impl Tree {
 
     /// The leaves of a few level-1 branches spread over these slots of a higher branch.
     fn branches_between(&self, pool: &Pool, branch: PageId, slots: std::ops::Range<usize>) -> Result<Vec<Vec<PageId>>> {
-        let keys: Vec<Vec<u8>> = pool.retry(|| -> Result<_, Stop> {
+        let keys = pool.retry(|| -> Result<Vec<Vec<u8>>, Stop> {
             let page = pool.shared(branch)?;
             let Ok(node) = Node::open(&page) else { return Ok(Vec::new()) };
             let (n, len) = (slots.len().min(BRANCHES_MAX), slots.len());
@@ -164,7 +164,8 @@ impl Tree {
             let ours = node.tree() == self.id && node.level() > 1;
             let picked = picked.filter(|&slot| ours && slot < node.count());
             Ok(picked.map(|slot| node.key(slot)).collect::<Result<_, _>>()?)
-        })?;
+        });
+        let keys = still_in_file(pool, branch, keys)?.unwrap_or_default();
         keys.iter().map(|key| Ok(self.level1_children(pool, key, Bound::Unbounded, false)?.children)).collect()
     }
 

@@ -18,10 +18,13 @@
 //!    holds back the checkpoint until it is written. "Nothing before that" is known when the checkpoint lies
 //!    in this opening and the page was not in memory before in this opening.
 //! 6. The cleaner holds no latch, and may wait for one: threads that hold latches never wait for the cleaner.
+//! 7. A batch is small, because the log's writes wait behind it in the disk's queue, but where a flush takes so long
+//!    that the batch is short beside it ([`super::doublewrite::Doublewrite::batch`]). A checkpoint that is asked for
+//!    takes the largest.
 
 use super::cleaner::Old;
 use super::dirty::Ordered;
-use super::doublewrite::{BATCH, Home};
+use super::doublewrite::{BATCH, BATCH_QUICK, Doublewrite, Home};
 use super::frame::{REMADE, RETIRED, WHOLE};
 use super::pool::Pool;
 use super::read::Loading;
@@ -126,6 +129,11 @@ impl Pool {
         Duration::from_secs_f64(written as f64 / pages_a_second)
     }
 
+    /// Pages that cleaning writes at a time.
+    pub(super) fn batch(&self) -> usize {
+        self.doublewrite.as_ref().filter(|_| self.protects()).map_or(BATCH_QUICK, Doublewrite::batch)
+    }
+
     /// Frames that should be free, so that a thread that reads a page finds one.
     fn free_wanted(&self) -> usize {
         (self.frames.limit() as usize / 16).clamp(1, 1024)
@@ -168,7 +176,7 @@ impl Pool {
             }
         }
         loop {
-            let (batch, away) = self.cleaner.round.lock().take_some(BATCH);
+            let (batch, away) = self.cleaner.round.lock().take_some(self.batch());
             let written = match (batch.is_empty(), away.is_empty()) {
                 (true, true) => return Ok(0),
                 (true, false) => self.merge(&away, Cause::Clean)?,
@@ -184,10 +192,11 @@ impl Pool {
     /// Writes home a batch of the pages that left memory first; if none is away, of those in frames with lists.
     fn shorten_lists(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
-        let mut pages = self.deferred.away().older_than(u64::MAX, BATCH);
+        let most = self.batch();
+        let mut pages = self.deferred.away().older_than(u64::MAX, most);
         pages.sort_unstable();
         if pages.is_empty() {
-            return self.write_batch(&self.some_listed(BATCH), false, Cause::Clean);
+            return self.write_batch(&self.some_listed(most), false, Cause::Clean);
         }
         let before = self.counters.pages_merged.load(Ordering::Relaxed);
         // A page that cannot be read must not stop the rest of cleaning.
@@ -303,7 +312,8 @@ impl Pool {
         }
         let span = u64::from(self.frames.span());
         let hand = self.cleaner.hand.load(Ordering::Relaxed);
-        let mut batch: Vec<(u32, u32)> = Vec::with_capacity(BATCH);
+        let most = self.batch();
+        let mut batch: Vec<(u32, u32)> = Vec::with_capacity(most);
         let mut take = |frame: u32| {
             let known = self.frames.get(frame);
             let dirty = self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0;
@@ -315,7 +325,7 @@ impl Pool {
         let mut found = 0;
         let looks = span.min(NEAR_HAND);
         for step in 0..looks {
-            if found == BATCH {
+            if found == most {
                 break;
             }
             found = take(((hand + step) % span) as u32);
@@ -324,7 +334,7 @@ impl Pool {
         if found == 0 && self.dirty_count() > self.deferred.listed_frames() {
             // None near the hand: any will do.
             self.ordered(|ordered| {
-                ordered.dirty_before(u64::MAX, |frame| self.frames.dirt(frame), |frame| take(frame) < BATCH)
+                ordered.dirty_before(u64::MAX, |frame| self.frames.dirt(frame), |frame| take(frame) < most)
             });
         }
         batch.sort_unstable();
@@ -385,7 +395,8 @@ impl Pool {
             count(&self.counters.pages_written_bare, batch.len() - protected.len());
             if !protected.is_empty() {
                 let database = self.control.current().database;
-                let home = Home { data: &self.data, database, health: self.health() };
+                let (health, clock) = (self.health(), &*self.config.clock);
+                let home = Home { data: &self.data, database, health, clock };
                 doublewrite.write(home, &protected).map_err(|e| self.failed(e))?;
                 count(&self.counters.doublewrite_flushes, 1);
             }

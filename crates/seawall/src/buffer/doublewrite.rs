@@ -21,13 +21,19 @@ use crate::format::PageId;
 use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
 use crate::mutants::Mutant;
-use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, IoErrorKind};
+use seawall_io::{AlignedBuf, Allocate, Cause, Clock, Create, Disk, File, FileClass, FileOptions, IoErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Name of the doublewrite file.
 pub const DOUBLEWRITE_FILE: &str = "doublewrite";
-/// Pages of a batch.
+/// Most pages of a batch.
 pub(super) const BATCH: usize = 128;
+/// Pages of a batch where a flush takes little time: commits wait for what the disk has to do first, and larger
+/// batches spare few flushes.
+pub(super) const BATCH_QUICK: usize = 32;
+/// What a fast device writes in a microsecond, bytes: a batch takes about as long as the flush before it.
+const BYTES_A_MICROSECOND: usize = 2048;
 const AREAS: usize = 2;
 
 const MAGIC: [u8; 8] = *b"SWDOUBLE";
@@ -56,6 +62,8 @@ struct Areas {
     sequence: u64,
     /// Home writes of the area's last batch may not have been flushed.
     unflushed: [bool; AREAS],
+    /// How long a flush of the data file takes: the mean of the last few.
+    flush: Duration,
 }
 
 fn area_bytes(page_bytes: usize) -> u64 {
@@ -73,6 +81,7 @@ pub(super) struct Home<'p> {
     pub(super) data: &'p File,
     pub(super) database: [u8; 16],
     pub(super) health: &'p Health,
+    pub(super) clock: &'p dyn Clock,
 }
 
 impl Doublewrite {
@@ -117,6 +126,12 @@ impl Doublewrite {
         Ok(Some(Self { file, page_bytes: config.page_bytes, state: Mutex::default() }))
     }
 
+    /// Pages that a batch should have.
+    pub(super) fn batch(&self) -> usize {
+        let bytes = (self.state.lock().flush.as_micros() as usize).saturating_mul(BYTES_A_MICROSECOND);
+        (bytes / self.page_bytes).clamp(BATCH_QUICK, BATCH)
+    }
+
     /// Makes copies of pages durable; they may be written home when this returns. Only with the cleaner's
     /// role.
     pub(super) fn write(&self, home: Home<'_>, pages: &[(PageId, &[u8])]) -> Result<()> {
@@ -127,10 +142,14 @@ impl Doublewrite {
         };
         if unflushed && !home.health.has(Mutant::DoublewriteReused) {
             // All home writes so far have returned: one flush covers those of both areas (2).
+            let begun = home.clock.now();
             home.data.sync(Cause::Clean)?;
+            let took = home.clock.now().saturating_sub(begun);
             // As for a checkpoint: the failure of another thread's flush is reported there alone.
             home.health.check()?;
-            self.state.lock().unflushed = [false; AREAS];
+            let mut state = self.state.lock();
+            state.unflushed = [false; AREAS];
+            state.flush = (3 * state.flush + took) / 4;
         }
         let mut header = AlignedBuf::zeroed(HEADER_BYTES);
         header[..CRC].copy_from_slice(&MAGIC);

@@ -458,7 +458,11 @@ impl Sort {
             let value = entry.to_run();
             (entry.key, value)
         });
-        self.runs.push(scratch.build_tree(&name, BuildOptions { fill_percent: 100 }, rows)?);
+        let run = scratch.build_tree(&name, BuildOptions { fill_percent: 100 }, rows).map_err(|error| match error {
+            Error::DuplicateRow { on, .. } => Error::KeyExists { on },
+            error => error,
+        })?;
+        self.runs.push(run);
         self.bytes = 0;
         Ok(())
     }

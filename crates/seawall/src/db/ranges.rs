@@ -30,7 +30,8 @@ impl Transaction {
 
     /// The entries of many ranges, each with the number of its range in `ranges`. Pages that are not in
     /// memory are read in parallel: while one range is scanned, the leaves of the next ranges are prefetched.
-    /// All entries of a range come, from first to last, before another range begins.
+    /// All entries of a range come, from first to last, before another range begins. At read committed each range
+    /// is a read of its own; [`Transaction::begin_statement`] gives all of them one view.
     pub fn scan_ranges<'t, K: AsRef<[u8]>, R: RangeBounds<K>>(
         &'t self,
         tree: &Tree,
@@ -42,7 +43,8 @@ impl Transaction {
         MultiRangeIter::new(self, tree, ranges, order)
     }
 
-    /// Deletes the entries in `range`; returns their number.
+    /// Deletes the entries in `range`; returns their number. At read committed without an open statement, entries
+    /// that others commit meanwhile may be deleted too.
     ///
     /// # Errors
     /// As [`Transaction::put`]. Entries deleted before the error are deleted in this transaction: use a

@@ -4,7 +4,7 @@ use super::hook::Hook;
 use super::*;
 use crate::error::{Corruption, Error};
 use seawall_io::{Create, Op, OpenHow, SyncHow, WriteHow};
-use seawall_sim::{Call, Fault};
+use seawall_sim::{Call, Fault, Latency};
 use std::io::IoSlice;
 use std::path::PathBuf;
 
@@ -210,4 +210,40 @@ fn contiguous_pages_are_written_together() {
     assert_eq!(after.pages_written - before.pages_written, 7);
     assert_eq!(after.home_writes - before.home_writes, 3);
     assert_eq!((after.batches - before.batches, after.doublewrite_flushes - before.doublewrite_flushes), (1, 1));
+}
+
+/// A batch is small, so that commits do not wait for it, but where flushes are so slow that it is lost among them.
+#[test]
+fn a_batch_is_as_large_as_a_flush_is_slow() {
+    let latency = Latency { sync: Duration::from_micros(60), spikes_per_million: 0, ..Latency::default() };
+    let mut machine = Machine::with(SimOptions { seed: 9, latency, ..SimOptions::default() });
+    machine.clock = Arc::new(DiskClock(machine.disk.clone()));
+    let db = twenty_pages(&machine);
+    let clean = |rounds: std::ops::Range<u64>| {
+        for round in rounds {
+            db.set(7, 0, round);
+            assert_eq!(db.clean_frames(0..64, usize::MAX).unwrap(), 1);
+        }
+    };
+    clean(0..10);
+    assert_eq!(db.batch(), 32);
+    machine.disk.inject(Fault::slow(Duration::from_millis(8)).on(Op::Sync).path(data()));
+    clean(10..20);
+    assert_eq!(db.batch(), 128);
+    machine.disk.clear_faults();
+    clean(20..60);
+    assert_eq!(db.batch(), 32);
+}
+
+/// The time of the simulated disk.
+#[derive(Debug)]
+struct DiskClock(Arc<SimDisk>);
+
+impl Clock for DiskClock {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.advance(duration);
+    }
 }
