@@ -231,7 +231,7 @@ fn a_batch_is_as_large_as_a_flush_is_slow() {
     clean(10..20);
     assert_eq!(db.batch(), 128);
     machine.disk.clear_faults();
-    clean(20..60);
+    clean(20..120);
     assert_eq!(db.batch(), 32);
 }
 
