@@ -435,7 +435,12 @@ impl State {
             }
             return Err(Errno(errno));
         }
-        let len = if how.atomic { bytes.len() } else { self.short(bytes.len(), open.direct, fault) };
+        let mut len = if how.atomic { bytes.len() } else { self.short(bytes.len(), open.direct, fault) };
+        if open.direct && len < bytes.len() {
+            let physical = u64::from(self.options.physical_sector_bytes);
+            let end = (offset + len as u64) / physical * physical;
+            len = if end > offset { (end - offset) as usize } else { len };
+        }
         self.write_inode(inode, offset, &bytes[..len], how, open, fault)
     }
 

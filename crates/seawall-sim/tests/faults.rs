@@ -139,6 +139,20 @@ fn short_transfers_are_short_and_aligned() {
 }
 
 #[test]
+fn a_short_direct_write_cuts_no_physical_sector_that_it_covers() {
+    let disk = SimDisk::new(SimOptions { seed: 6, physical_sector_bytes: 4096, ..SimOptions::default() });
+    let file = settled(&disk, "/f", DIRECT, 1, 32768);
+    disk.inject(Fault::short().on(Op::Write));
+    let mut within = 0;
+    for _ in 0..200 {
+        let moved = try_write(&disk, &file, 1024, &[2; 16384], PLAIN).unwrap();
+        assert!(moved < 3072 || (1024 + moved) % 4096 == 0, "{moved}");
+        within += u32::from(moved < 3072);
+    }
+    assert!(within > 0, "the first one is not covered, and may be cut");
+}
+
+#[test]
 fn slow_operations_take_virtual_time_only() {
     let disk = disk(1);
     disk.inject(Fault::slow(Duration::from_secs(3600)).on(Op::Open).once());

@@ -215,7 +215,7 @@ fn contiguous_pages_are_written_together() {
 /// A batch is small, so that commits do not wait for it, but where flushes are so slow that it is lost among them.
 #[test]
 fn a_batch_is_as_large_as_a_flush_is_slow() {
-    let latency = Latency { sync: Duration::from_micros(60), spikes_per_million: 0, ..Latency::default() };
+    let latency = Latency { sync: Duration::from_micros(20), spikes_per_million: 0, ..Latency::default() };
     let mut machine = Machine::with(SimOptions { seed: 9, latency, ..SimOptions::default() });
     machine.clock = Arc::new(DiskClock(machine.disk.clone()));
     let db = twenty_pages(&machine);
