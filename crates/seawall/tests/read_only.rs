@@ -298,7 +298,7 @@ fn after_a_crash_anywhere_it_is_refused_or_what_was_closed() {
 fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     let sim = SimDisk::new(SimOptions::default());
     let (process, db) = open(&sim);
-    let tree = db.create_tree("t").unwrap();
+    let (tree, other) = (db.create_tree("t").unwrap(), db.create_tree("other").unwrap());
     db.transact(|tx| (0..50u32).try_for_each(|i| tx.put(&tree, &i.to_be_bytes(), b"old"))).unwrap();
     let mut prepared = db.begin().unwrap();
     prepared.put(&tree, &1u32.to_be_bytes(), b"prepared").unwrap();
@@ -308,7 +308,7 @@ fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     loser.delete(&tree, &3u32.to_be_bytes()).unwrap();
     db.flush_log().unwrap();
     process.crash_by(SimDisk::power_cut);
-    drop((loser, tree, db));
+    drop((loser, tree, other, db));
     // The next opening closes before it rolls the loser back.
     open(&sim).1.close().unwrap();
 
@@ -322,6 +322,8 @@ fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     let tx = db.begin().unwrap();
     assert!(matches!(tx.get_for_update(&tree, &2u32.to_be_bytes()), Err(Error::LockTimeout { .. })));
     drop(tx);
+    // What they have changed is not asked for: they would be waited for in vain.
+    db.begin().unwrap().lock_tree(&db.open_tree("other").unwrap()).unwrap();
     assert!(db.check().unwrap().is_empty());
     drop(tree);
     db.close().unwrap();

@@ -24,7 +24,7 @@
 
 use super::cleaner::Old;
 use super::dirty::Ordered;
-use super::doublewrite::{BATCH, BATCH_QUICK, Doublewrite, Home};
+use super::doublewrite::{BATCH, Doublewrite, Home};
 use super::frame::{REMADE, RETIRED, WHOLE};
 use super::pool::Pool;
 use super::read::Loading;
@@ -129,9 +129,9 @@ impl Pool {
         Duration::from_secs_f64(written as f64 / pages_a_second)
     }
 
-    /// Pages that cleaning writes at a time.
+    /// Pages that cleaning writes at a time. Written once, they are half as many bytes, and no flush is measured.
     pub(super) fn batch(&self) -> usize {
-        self.doublewrite.as_ref().filter(|_| self.protects()).map_or(BATCH_QUICK, Doublewrite::batch)
+        self.doublewrite.as_ref().filter(|_| self.protects()).map_or(BATCH, Doublewrite::batch)
     }
 
     /// Frames that should be free, so that a thread that reads a page finds one.

@@ -31,7 +31,7 @@ pub const DOUBLEWRITE_FILE: &str = "doublewrite";
 pub(super) const BATCH: usize = 128;
 /// Pages of a batch where a flush takes little time: commits wait for what the disk has to do first, and larger
 /// batches spare few flushes.
-pub(super) const BATCH_QUICK: usize = 32;
+const BATCH_QUICK: usize = 32;
 /// What a fast device writes in a microsecond, bytes: a batch takes about as long as the flush before it.
 const BYTES_A_MICROSECOND: usize = 2048;
 const AREAS: usize = 2;

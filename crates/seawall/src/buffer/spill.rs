@@ -5,7 +5,7 @@
 //! 2. *The file.* It is created when memory does not suffice, and its name is removed before the first write: when the
 //!    owner or the process ends, the file system frees its blocks. A power cut can bring the name back; the next
 //!    opening removes it ([`remove_leftovers`]).
-//! 3. *Steps.* Pages leave memory only in [`Spill::begin_step`]. Until the next step, a page that was looked at or made
+//! 3. *Steps.* Pages leave memory only where a step begins. Until the next step, a page that was looked at or made
 //!    stays in memory, so only the first look at a page can fail. A step loads the pages that it needs before it
 //!    changes the first of them; then nothing fails. Memory exceeds its limit by the pages of one step, and on a full
 //!    disk by the pages that are read and taken back meanwhile: what is there can be read, and rolled back.
@@ -138,7 +138,7 @@ impl Spill {
     /// changed pages stay in memory, beyond its limit.
     ///
     /// # Errors
-    /// The disk's refusal. The pages are where they were.
+    /// The disk's refusal. Changed pages are where they were.
     pub fn begin_step(&mut self) -> Result<()> {
         match self.begin_growing() {
             Err(Error::NoSpace { .. }) => Ok(()),
@@ -171,7 +171,10 @@ impl Spill {
                 self.pages[moved.page as usize].frame = frame as u32;
             }
         }
-        written
+        match written {
+            Err(Error::NoSpace { .. }) if self.frames.len() <= self.frames_max => Ok(()),
+            written => written,
+        }
     }
 
     /// Frames whose pages were not used of late.
@@ -190,7 +193,8 @@ impl Spill {
         chosen
     }
 
-    /// Writes those of the frames, sorted by page, that were changed.
+    /// Writes those of the frames, sorted by page, that were changed. If the disk has no space for some, the others are
+    /// written: most have their place in the file.
     fn write_changed(&mut self, frames: &[usize]) -> Result<()> {
         let changed: Vec<usize> = frames.iter().copied().filter(|&frame| self.frames[frame].changed).collect();
         if changed.is_empty() {
@@ -198,7 +202,7 @@ impl Spill {
         }
         self.open()?;
         let file = self.file.as_ref().expect("it is open");
-        let mut rest = &changed[..];
+        let (mut rest, mut full) = (&changed[..], None);
         while let Some(&first) = rest.first() {
             let page = self.frames[first].page;
             let most = (WRITE_BYTES_MAX / self.page_bytes).max(1);
@@ -211,15 +215,22 @@ impl Spill {
             let (run, behind) = rest.split_at(together);
             let parts: Vec<&[u8]> = run.iter().map(|&frame| &self.frames[frame].bytes[..]).collect();
             let at = u64::from(page) * self.page_bytes as u64;
-            file.write_vectored_at(at, &parts, Cause::Clean).map_err(|e| self.refused(e, run.len()))?;
+            rest = behind;
+            match file.write_vectored_at(at, &parts, Cause::Clean).map_err(|e| self.refused(e, run.len())) {
+                Ok(()) => {}
+                Err(error @ Error::NoSpace { .. }) => {
+                    full = full.or(Some(error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             for &frame in run {
                 let Frame { page, bytes, changed, .. } = &mut self.frames[frame];
                 self.pages[*page as usize].checksum = crc32c::crc32c(bytes);
                 *changed = false;
             }
-            rest = behind;
         }
-        Ok(())
+        full.map_or(Ok(()), Err)
     }
 
     fn refused(&self, error: IoError, pages: usize) -> Error {

@@ -159,17 +159,18 @@ impl Work {
         let unfinished = std::mem::take(&mut *self.engine.unfinished.lock());
         losers.extend(unfinished.into_iter().map(|one| Txn::take_up(self.engine.clone(), one)));
         if self.engine.resumed_asked.load(Ordering::SeqCst) {
-            // A loser whose undo cannot be read does not stop the others; its rollback reports the error.
-            let learned = losers.iter_mut().try_fold(false, |any, loser| match any {
-                true => Ok(true),
-                false => loser.learn_trees(RECORDS_A_STEP),
-            });
-            match learned {
-                Ok(true) => return Ok(true),
-                all => {
-                    self.engine.resumed_asked.store(false, Ordering::SeqCst);
-                    all?;
+            // A loser whose undo cannot be read does not stop the others.
+            let mut failed = None;
+            for loser in losers.iter_mut() {
+                match loser.learn_trees(RECORDS_A_STEP) {
+                    Ok(true) => return Ok(true),
+                    Ok(false) => {}
+                    Err(error) => failed = failed.or(Some(error)),
                 }
+            }
+            self.engine.resumed_asked.store(false, Ordering::SeqCst);
+            if let Some(error) = failed {
+                return Err(error);
             }
         }
         let Some(loser) = losers.last_mut() else { return Ok(false) };

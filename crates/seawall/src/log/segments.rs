@@ -465,10 +465,15 @@ impl Segments {
             let checkpoint = |lsn: u64| NoRoom::Checkpoint(Lsn(lsn.min(head)));
             let ring = state.checkpoint + state.capacity() - self.bytes;
             if after > ring {
+                let mut state = state;
+                // The disk was found full before the hold had any files: they are used now.
+                if state.full_since.is_some() && state.break_hold(Broken::NoSpace) {
+                    self.set_limit(&state);
+                    continue;
+                }
                 // Not even a checkpoint at the head would do, when nothing else is admitted: the existing files cannot
                 // hold such a mini-transaction. (What is admitted before it ends without its help.)
                 if need > state.capacity() - self.bytes {
-                    let mut state = state;
                     if state.is_full_no_longer(self.clock.now()) {
                         state.full_since = None;
                         self.set_limit(&state);

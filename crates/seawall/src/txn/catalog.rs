@@ -124,7 +124,8 @@ impl Txn {
         let row = self.lock_row(&catalog, name.as_bytes(), Mode::Exclusive)?;
         let row = self.row(&row.ok_or_else(|| Error::NoSuchTree { name: name.into() })?)?;
         let tree = self.engine.trees.state(row);
-        self.lock_tree(&tree)?;
+        self.wait_for_resumed(&tree)?;
+        self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)?;
         self.log_undo(UndoRecord::DropTree { tree: row.tree, root: row.root })?;
         // The record is logged: its rollback opens the tree again.
         tree.dropped_by(self.id());
@@ -137,10 +138,13 @@ impl Txn {
     /// user of the tree.
     pub(super) fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
         let (engine, begun) = (&self.engine, self.engine.clock.now());
-        if engine.resumed.load(Ordering::SeqCst) > 0 {
+        // A database that is only read rolls nothing back: what losers have changed stays locked row by row.
+        let are_there = || engine.resumed.load(Ordering::SeqCst) > 0 && !engine.health().is_read_only();
+        if are_there() {
             engine.resumed_asked.store(true, Ordering::SeqCst);
         }
-        while engine.resumed.load(Ordering::SeqCst) > 0 {
+        while are_there() {
+            engine.health().check()?;
             let waited = engine.clock.now().saturating_sub(begun);
             if waited >= self.longest_wait(self.options.wait) {
                 let holder = engine.active.active().first().copied().unwrap_or(TxnId::NONE);

@@ -46,6 +46,8 @@ impl Txn {
     pub fn watch(&self, tree: &Arc<TreeState>) -> Result<Watching> {
         let engine = &self.engine;
         engine.admit(tree)?;
+        // The last step of a build locks the whole tree: better to wait now.
+        self.wait_for_resumed(tree)?;
         // With the whole tree locked, every change in it has ended.
         let alone = Self::begin(engine.clone(), TxOptions::default());
         let locked = alone.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, LockWait::NoWait);
