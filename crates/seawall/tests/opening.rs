@@ -1,6 +1,6 @@
 //! Creating and opening a database, by several processes at once and with damage.
 
-use seawall::{Background, Database, Durability, Env, Error, FlushChoice, Options, Task};
+use seawall::{Background, BackupOptions, Database, Durability, Env, Error, FlushChoice, Options, Task};
 use seawall_io::{Create, Disk as _, FlushMethod, Op, OpenHow, WriteHow};
 use seawall_sim::{Fault, FaultKind, Process, SimDisk, SimOptions};
 use std::path::Path;
@@ -152,6 +152,70 @@ fn an_interrupted_creation_is_cleared_without_touching_another_database() {
     let other = Database::open_in(env(), "/other", small()).unwrap();
     let tree = other.open_tree("t").unwrap();
     assert_eq!(other.begin().unwrap().get(&tree, b"k").unwrap().unwrap(), b"v");
+}
+
+/// Arguments that are swapped or mistyped name the files of another database: nothing of it is removed, not even by
+/// the tries after the one that was refused.
+#[test]
+fn a_creation_removes_nothing_of_another_database() {
+    let sim = SimDisk::new(SimOptions::default());
+    let process = Arc::new(Process::new(&sim));
+    let open = |dir: &str, log_dir: &str| {
+        let env = Env {
+            disk: process.clone(),
+            clock: Arc::new(seawall_io::SystemClock::default()),
+            seed: 1,
+            background: Background::Steps,
+        };
+        Database::open_in(env, dir, small().with_log_dir(log_dir.into()))
+    };
+    let make = |dir: &str, log_dir: &str| {
+        let db = open(dir, log_dir).unwrap();
+        let tree = db.create_tree("t").unwrap();
+        db.transact(|tx| tx.put(&tree, b"k", b"v")).unwrap();
+        drop(tree);
+        db.close().unwrap();
+    };
+    make("/data", "/log");
+    make("/whole", "/whole");
+    // The directories swapped.
+    let refused = |dir: &str, log_dir: &str| {
+        let opened = open(dir, log_dir).map(drop);
+        assert!(matches!(opened, Err(Error::NotADatabase { .. })), "{dir} with its log in {log_dir}: {opened:?}");
+    };
+    refused("/log", "/data");
+    refused("/log", "/nowhere");
+    // A creation that failed once, then with the directory of another log, then again with its own.
+    sim.inject(Fault::enospc().on(Op::Grow).path("/new/data"));
+    assert!(matches!(open("/new", "/new-log"), Err(Error::NoSpace { .. })));
+    sim.clear_faults();
+    for foreign in ["/log", "/whole", "/data"] {
+        refused("/new", foreign);
+        refused("/new", foreign);
+        refused("/another", foreign);
+    }
+    make("/new", "/new-log");
+    make("/another", "/another");
+    for (dir, log_dir) in [("/data", "/log"), ("/whole", "/whole"), ("/new", "/new-log")] {
+        let db = open(dir, log_dir).unwrap();
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.get(&tree, b"k").unwrap().unwrap(), b"v", "{dir}");
+    }
+}
+
+/// A file or directory called `backup` makes no backup of a database.
+#[test]
+fn a_database_may_have_something_called_backup_in_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open_with(dir.path(), small()).unwrap();
+    db.backup_to(dir.path().join("backup"), &BackupOptions::default()).unwrap();
+    db.close().unwrap();
+    Database::open_with(dir.path(), small()).unwrap().close().unwrap();
+    Database::open_read_only(dir.path()).unwrap().close().unwrap();
+    assert!(matches!(Database::open_with(dir.path().join("backup"), small()), Err(Error::IsABackup { .. })));
+    std::fs::remove_dir_all(dir.path().join("backup")).unwrap();
+    std::fs::write(dir.path().join("backup"), "a list of things to do").unwrap();
+    Database::open_with(dir.path(), small()).unwrap().close().unwrap();
 }
 
 /// The kernel writes a cached page while it may be changed again: no sector size makes that whole.

@@ -4,9 +4,10 @@
 //!    locked while its owner lives: of two openings that create a database in one directory, one is refused.
 //! 2. A database is complete when its control block has a checkpoint, the last step of its creation. Before
 //!    that no caller has had it open, and it contains no user data.
-//! 3. Files are removed only beside a marker whose lock is held, if there is no complete control block, and
-//!    only files with the names of a database's files; in a separate log directory, only log segments, in the one
-//!    that the marker names, and only if no control file is there.
+//! 3. Files are removed only beside a marker whose lock is held and that names a log directory (so that an earlier
+//!    creation may have made them), if there is no complete control block, and only files with the names of a
+//!    database's files; in a separate log directory, only log segments, in the one that the marker names, and only if
+//!    no control file is there. A marker names only a directory that was found to have no database's log or files.
 //! 4. The names of the database's directory and of the log's directory, and of the directories above them,
 //!    are durable before the database is complete.
 //! 5. A marker beside a complete database is left from a crash between the last two steps; the next opening
@@ -45,7 +46,7 @@ pub(super) enum Found {
 pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
-    manifest::refuse(dir, has)?;
+    manifest::refuse(&**disk, dir, has)?;
     let whole = || Found::Whole { leftovers: names.iter().filter(|path| is_spilled(path)).cloned().collect() };
     match (has(CONTROL_FILE), has(MARKER)) {
         (true, false) => Ok(whole()),
@@ -69,7 +70,7 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
 pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
-    manifest::refuse(dir, has)?;
+    manifest::refuse(disk, dir, has)?;
     match (has(CONTROL_FILE), has(MARKER)) {
         (true, false) => Ok(()),
         (_, true) => Err(Error::NeedsRecovery { path: dir.into() }),
@@ -108,13 +109,12 @@ impl Marker {
     /// database meanwhile: look again.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another process creates it; [`Error::NotADatabase`] if `log_dir` has another
-    /// database's log.
+    /// [`Error::Locked`] while another process creates it; [`Error::NotADatabase`] if `dir` or `log_dir` has
+    /// another database's log.
     pub(super) fn take(disk: &Arc<dyn Disk>, dir: &Path, log_dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(MARKER);
-        let found = disk.list(dir)?.contains(&path);
-        if !found {
-            if let Err(foreign) = refuse_foreign_log(&**disk, log_dir) {
+        if !disk.list(dir)?.contains(&path) {
+            if let Err(foreign) = refuse_foreign(&**disk, dir, log_dir) {
                 // The log may belong to another opening, which has begun or completed the creation since the
                 // listing: look again.
                 let now = disk.list(dir)?;
@@ -128,16 +128,19 @@ impl Marker {
             IoErrorKind::Locked => Error::Locked { path: dir.into(), in_this_process: false },
             _ => Error::Io(error),
         })?;
-        // Between the first look and the lock, another process may have completed the creation.
-        if matches!(look(disk, dir)?, Found::Whole { .. }) || !disk.list(dir)?.contains(&path) {
-            return Ok(None);
-        }
         let mut named = [0; PATH_BYTES_MAX];
         let len = disk.read_at(&marker, 0, &mut named)?;
-        let old_log_dir = Path::new(OsStr::from_bytes(&named[..len]));
-        clear(&**disk, dir)?;
-        if len > 0 && old_log_dir != dir {
-            clear_log(&**disk, old_log_dir)?;
+        let named = Path::new(OsStr::from_bytes(&named[..len]));
+        let cleared = Self::clear(&**disk, (dir, log_dir), named, || {
+            // Between the first look and the lock, another process may have completed the creation.
+            Ok(matches!(look(disk, dir)?, Found::Unmade) && disk.list(dir)?.contains(&path))
+        });
+        if !matches!(cleared, Ok(true)) {
+            // Without a name it marks nothing. (It may have none in the directory by now.)
+            if len == 0 && disk.identity(&marker).is_ok_and(|file| file.names > 0) {
+                disk.remove(&path)?;
+            }
+            return cleared.map(|_| None);
         }
         let name = log_dir.as_os_str().as_bytes();
         disk.set_len(&marker, 0)?;
@@ -148,6 +151,27 @@ impl Marker {
         disk.sync(&marker, SyncHow::All)?;
         disk.sync_dir(dir)?;
         Ok(Some(Self { disk: disk.clone(), dir: dir.into(), _locked: marker }))
+    }
+
+    /// Removes what an earlier creation left, if the marker names its log directory, and the database is still
+    /// `unmade`; false if it is not.
+    fn clear(
+        disk: &dyn Disk,
+        (dir, log_dir): (&Path, &Path),
+        named: &Path,
+        unmade: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        if !unmade()? {
+            return Ok(false);
+        }
+        if !named.as_os_str().is_empty() {
+            clear(disk, dir)?;
+            if named != dir {
+                clear_log(disk, named)?;
+            }
+        }
+        refuse_foreign(disk, dir, log_dir)?;
+        Ok(true)
     }
 
     /// Makes the names of the directory and of `log_dir` durable, before the database is complete.
@@ -173,14 +197,26 @@ fn is_redo(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo."))
 }
 
-fn refuse_foreign_log(disk: &dyn Disk, log_dir: &Path) -> Result<()> {
-    match disk.list(log_dir)?.iter().find(|file| is_redo(file)) {
-        None => Ok(()),
-        Some(found) => {
-            let why = format!("{} is the log of another database: give this one a log_dir of its own", found.display());
-            Err(Error::NotADatabase { path: log_dir.into(), why })
-        }
+/// Refuses to create a database beside another one's log, or with its log in another one's directory.
+fn refuse_foreign(disk: &dyn Disk, dir: &Path, log_dir: &Path) -> Result<()> {
+    let refuse = |path: &Path, why: String| Err(Error::NotADatabase { path: path.into(), why });
+    if let Some(found) = disk.list(log_dir)?.iter().find(|file| is_redo(file)) {
+        let found = found.display();
+        return refuse(log_dir, format!("{found} is the log of another database: give this one a log_dir of its own"));
     }
+    if log_dir == dir {
+        return Ok(());
+    }
+    if let Some(found) = disk.list(dir)?.iter().find(|file| is_redo(file)) {
+        return refuse(dir, format!("it has a log, {}, but no {CONTROL_FILE:?}", found.display()));
+    }
+    if let Some(found) =
+        disk.list(log_dir)?.iter().find(|file| is_named(file, CONTROL_FILE) || is_named(file, DATA_FILE))
+    {
+        let found = found.display();
+        return refuse(log_dir, format!("{found} is another database: give this one a log_dir of its own"));
+    }
+    Ok(())
 }
 
 /// Removes the files of an interrupted creation from a directory.

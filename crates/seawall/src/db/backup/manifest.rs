@@ -29,6 +29,7 @@ pub(super) const PAGES_FILE: &str = "pages";
 /// The history that a restored database began.
 pub(super) const RESTORED: &str = "restored";
 
+const EISDIR: i32 = 21;
 const TITLE: &str = "seawall-backup";
 const VERSION: u32 = 1;
 /// No manifest is longer, bytes.
@@ -212,13 +213,19 @@ pub(super) fn write_small(disk: &dyn Disk, path: &Path, text: &[u8]) -> Result<(
     Ok(disk.sync(&file, SyncHow::All)?)
 }
 
-/// Refuses a directory that is no database.
+/// Refuses a directory that is no database. Another file or directory with the manifest's name is none of ours.
 ///
 /// # Errors
-/// [`Error::IsABackup`], [`Error::UnfinishedBackup`].
-pub(in crate::db) fn refuse(dir: &Path, has: impl Fn(&str) -> bool) -> Result<()> {
+/// [`Error::IsABackup`], [`Error::UnfinishedBackup`]; the disk's refusal.
+pub(in crate::db) fn refuse(disk: &dyn Disk, dir: &Path, has: impl Fn(&str) -> bool) -> Result<()> {
     if has(MANIFEST) {
-        return Err(Error::IsABackup { path: dir.into() });
+        match read_small(disk, &dir.join(MANIFEST)) {
+            Ok(Some(text)) if text.starts_with(TITLE.as_bytes()) => {
+                return Err(Error::IsABackup { path: dir.into() });
+            }
+            Err(Error::Io(error)) if error.errno() != Some(EISDIR) => return Err(error.into()),
+            _ => {}
+        }
     }
     if has(UNFINISHED) {
         return Err(Error::UnfinishedBackup { path: dir.into() });
