@@ -446,6 +446,43 @@ fn a_damaged_page_is_named_and_a_free_one_is_not_needed() {
     assert!(error.to_string().contains(&format!("page {used} ")), "{error}");
 }
 
+/// Zeroes where a page is in use are damage, as for `check`; pages that are new since the backup began are none.
+#[test]
+fn a_page_that_is_lost_is_named() {
+    let sim = sim(4);
+    let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
+    let db = filled(&disk, 3000);
+    let tree = db.open_tree("t").unwrap();
+    db.checkpoint().unwrap();
+    db.backup_to("/full", &unlimited()).unwrap();
+    let data = sim.seen("/db/data").unwrap();
+    let of = |page: usize| u32::from_le_bytes(data[page * 4096 + 16..page * 4096 + 20].try_into().unwrap());
+    let used = (0..data.len() / 4096).rev().find(|&page| of(page) == tree.id().0).unwrap();
+    let file = disk.open(Path::new("/db/data"), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+    let at = used as u64 * 4096;
+    disk.write_at(&file, at, &[IoSlice::new(&[0; 4096])], WriteHow::default()).unwrap();
+    disk.sync(&file, SyncHow::All).unwrap();
+    for (to, options) in [("/lost", unlimited()), ("/lost-since", since("/full"))] {
+        let error = db.backup_to(to, &options).unwrap_err();
+        assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(&format!("page {used} ")), "{error}");
+    }
+    disk.write_at(&file, at, &[IoSlice::new(&data[used * 4096..][..4096])], WriteHow::default()).unwrap();
+    // New pages that are not home, and some that come while it is copied.
+    let more = db.create_tree("more").unwrap();
+    let rows = |from: u32| (from..from + 500).map(|key| (key.to_be_bytes(), [9; 300]));
+    db.transact(|tx| tx.put_rows(&more, rows(0))).unwrap();
+    let mut backup = db.backup_begin("/new", &unlimited()).unwrap();
+    for round in 1.. {
+        db.transact(|tx| tx.put_rows(&more, rows(500 * round))).unwrap();
+        if backup.step(64 << 10).unwrap().done {
+            break;
+        }
+    }
+    let expected = contents(&db);
+    backup.end().unwrap();
+    restores(&disk, 4, &["/new".into()], "/restored", &expected, "pages are new");
+}
+
 // --- what is held ------------------------------------------------------------------------------------------
 
 fn write_much(db: &Database, rounds: u32) {

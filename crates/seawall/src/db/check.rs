@@ -201,8 +201,8 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     let unquiet = || engine.log().head() != head;
     // If the flush succeeds, the disk holds the current state. In a database stopped by a failed write it
     // does not: a page may be torn on the disk, or old because the device has lost a write that it could not
-    // flush. The next opening restores it.
-    let written = engine.health().is_read_only() || engine.pool().flush_all().is_ok();
+    // flush. The next opening restores it. One page that cannot be read does not keep the others from the disk.
+    let written = engine.health().is_read_only() || engine.pool().flush_all().map_or_else(|e| e.is_damage(), |_| true);
     engine.health().check_for_reads()?;
     let mut look =
         Look { engine, names: BTreeMap::new(), found: Vec::new(), values: HashSet::new(), unclear: HashSet::new() };

@@ -81,7 +81,13 @@ impl Database {
             self.inner.callback_thread.start(self.inner.engine(), &self.inner.path)?;
         }
         let call = Box::new(move |durable: Result<Lsn>| call(durable.map(LogPosition::from)));
-        self.inner.engine().log().on_durable(Lsn(position.0), call)
+        let log = self.inner.engine().log();
+        log.on_durable(Lsn(position.0), call)?;
+        if self.inner.engine().health().is_read_only() {
+            // No other thread would.
+            log.tell();
+        }
+        Ok(())
     }
 }
 

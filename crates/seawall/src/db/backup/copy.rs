@@ -126,6 +126,8 @@ pub(super) struct Copying {
     /// The copied page with the highest LSN, and that.
     newest: (Lsn, PageId),
     read_again: u64,
+    /// Pages that are in use and were zeroes at home: new ones that the log has, or lost ones.
+    blank: Vec<PageId>,
     /// All pages are copied, and the end is not yet told.
     waits: bool,
     log: LogCopy,
@@ -274,6 +276,7 @@ impl Copying {
             copied: 0,
             newest: (Lsn::ZERO, PageId::NONE),
             read_again: 0,
+            blank: Vec::new(),
             waits: false,
             log: copy,
             pace: Pace::new(rate),
@@ -447,7 +450,7 @@ impl Copying {
     /// Makes sure that `bytes` are the page; false when there is none.
     fn settle(&mut self, number: PageId, bytes: &mut [u8]) -> Result<bool> {
         if is_zero(bytes) {
-            return Ok(false);
+            return self.settle_zeroes(number);
         }
         let path = self.pool().data_path().to_owned();
         let Err(mut why) = page::verify(bytes, number, &path) else { return Ok(true) };
@@ -465,7 +468,7 @@ impl Copying {
                     read?;
                     refused = None;
                     if is_zero(bytes) {
-                        return Ok(false);
+                        return self.settle_zeroes(number);
                     }
                     match page::verify(bytes, number, &path) {
                         Ok(()) => return Ok(true),
@@ -481,6 +484,39 @@ impl Copying {
         Err(refused.map_or_else(|| why.into(), Error::from))
     }
 
+    /// There is no page at home. Whether there should be one turns out in the end.
+    fn settle_zeroes(&mut self, number: PageId) -> Result<bool> {
+        if !self.of.engine.space.is_free(number)? {
+            self.blank.push(number);
+        }
+        Ok(false)
+    }
+
+    /// Makes sure that the pages that were zeroes are new: they come home with the next checkpoint.
+    fn find_lost(&mut self) -> Result<()> {
+        let path = self.pool().data_path().to_owned();
+        let mut page = AlignedBuf::zeroed(self.block.page_bytes as usize);
+        for time in 1..=READ_AGAIN {
+            if self.blank.is_empty() {
+                return Ok(());
+            }
+            self.pool().flush_all()?;
+            let mut still = Vec::new();
+            for number in std::mem::take(&mut self.blank) {
+                self.source.read_at(u64::from(number.0) * page.len() as u64, &mut page, Cause::Other)?;
+                if is_zero(&page) && !self.of.engine.space.is_free(number)? {
+                    // Perhaps it was freed meanwhile, and is in use again.
+                    if time == READ_AGAIN {
+                        page::verify(&page, number, &path)?;
+                    }
+                    still.push(number);
+                }
+            }
+            self.blank = still;
+        }
+        Ok(())
+    }
+
     pub(super) fn end(self) -> Result<BackupReport> {
         let dir = self.target.dir.clone();
         self.finish().map_err(|error| or_no_space(error, &dir))
@@ -492,9 +528,13 @@ impl Copying {
             let why = format!("{} of {} pages are not copied: step until done", self.pages - self.next, self.pages);
             return Err(Error::Usage(why));
         }
+        self.find_lost()?;
         let log = self.live_log().clone();
         let end = match self.hold.end() {
             Some(told) => told,
+            None if self.options.ends_when_told => {
+                return Err(Error::Usage("the end of the backup is not told yet: step until it does not wait".into()));
+            }
             None => {
                 log.flush_to(log.head())?;
                 log.durable_whole()
