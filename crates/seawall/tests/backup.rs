@@ -486,7 +486,7 @@ fn a_page_that_is_lost_is_named() {
 // --- what is held ------------------------------------------------------------------------------------------
 
 fn write_much(db: &Database, rounds: u32) {
-    let tree = db.create_tree("much").unwrap();
+    let tree = db.open_tree("much").or_else(|_| db.create_tree("much")).unwrap();
     for round in 0..rounds {
         db.transact(|tx| (0..40u32).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &[round as u8; 900])))
             .unwrap();
@@ -542,6 +542,33 @@ fn on_a_full_disk_writers_come_before_the_backup() {
     let head = db.stats().log.head_lsn;
     while db.stats().log.head_lsn < head + (20 << 20) {
         write_much(&db, 40);
+    }
+    let error = backup.step(1).unwrap_err();
+    assert!(matches!(error, Error::BackupTooSlow { disk_full: true, .. }), "{error}");
+}
+
+/// The same where the data file has to grow: the log that the backup holds gives its space to the rows.
+#[test]
+fn on_a_full_disk_rows_come_before_the_log_that_a_backup_holds() {
+    let sim =
+        SimDisk::new(SimOptions { seed: 4, trace_entries_max: 0, capacity_bytes: 12 << 20, ..SimOptions::default() });
+    let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
+    let db = Database::open_in(env(disk.clone()), "/db", options(4).with_log_space_reserve(0)).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    db.transact(|tx| (0..500u32).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &[7; 300]))).unwrap();
+    let mut backup = db.backup_begin("/copy", &unlimited()).unwrap();
+    while disk.free_bytes(Path::new("/db")).unwrap() > 900 << 10 {
+        write_much(&db, 1);
+        db.checkpoint().unwrap();
+    }
+    let before = db.stats().space.data_bytes;
+    for i in 0.. {
+        if db.stats().space.data_bytes > before {
+            break;
+        }
+        let key = |key: u32| [i + 1000, key].map(u32::to_be_bytes).concat();
+        db.transact(|tx| tx.put_rows(&tree, (0..20).map(|i| (key(i), [1; 900])))).unwrap();
+        db.checkpoint().unwrap();
     }
     let error = backup.step(1).unwrap_err();
     assert!(matches!(error, Error::BackupTooSlow { disk_full: true, .. }), "{error}");

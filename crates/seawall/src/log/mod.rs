@@ -654,6 +654,12 @@ impl Log {
         self.segments.tend(self.ring.promised(), &self.led.0.counters)
     }
 
+    /// Removes files that are not needed, also those that a backup holds, because the disk is full; false if there
+    /// are none.
+    pub fn give_way(&self) -> bool {
+        self.segments.give_way(self.ring.promised(), &self.led.0.counters)
+    }
+
     /// Counters since the opening.
     pub fn stats(&self) -> LogStats {
         self.led.0.counters.snapshot(self.ring.published())

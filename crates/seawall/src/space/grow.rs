@@ -113,8 +113,13 @@ impl Space {
         let needed = short.max(needed as u64) + u64::from(self.shape.extent_pages);
         let ample = needed.max(u64::from(self.step_pages_max(seen)));
         match self.grow_by(ample) {
-            Err(Error::NoSpace { .. }) if ample > needed => self.grow_by(needed),
-            other => other,
+            Err(Error::NoSpace { .. }) => {}
+            grown => return grown,
+        }
+        match self.grow_by(needed) {
+            // Writers come before a backup.
+            Err(Error::NoSpace { .. }) if self.pool.log().give_way() => self.grow_by(needed),
+            grown => grown,
         }
     }
 

@@ -247,6 +247,18 @@ impl Segments {
         Ok(true)
     }
 
+    /// Gives the space of files that are not needed back, for another file; breaks the hold. False if there are none.
+    pub(in crate::log) fn give_way(&self, promised: u64, counters: &Counters) -> bool {
+        let before = {
+            let mut state = self.state.lock();
+            state.break_hold(Broken::NoSpace);
+            state.total()
+        };
+        // Its errors come again where the log needs a file.
+        while self.tend(promised, counters).is_ok_and(|more| more) {}
+        self.state.lock().total() < before
+    }
+
     /// Makes the files that the log needs at least to go round.
     pub(in crate::log) fn make_least(&self, counters: &Counters) -> Result<()> {
         loop {
