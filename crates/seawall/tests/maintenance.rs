@@ -273,7 +273,7 @@ fn a_rollback_does_without_a_damaged_neighbour() {
     let tree = db.create_tree("t").unwrap();
     db.transact(|tx| tx.put_rows(&tree, (0..100u8).map(|i| ([i], [i; 300])))).unwrap();
     let mut leaves = BTreeMap::new();
-    db.sample_leaves(&tree, usize::MAX, |leaf| drop(leaves.insert(leaf.keys()[0][0], leaf.page().0))).unwrap();
+    db.sample_leaves(&tree, usize::MAX, |leaf| leaves.extend([(leaf.keys()[0][0], leaf.page().0)])).unwrap();
     let (second, damaged) = leaves.into_iter().nth(1).unwrap();
     // The first leaf keeps one row; the second is too full to take it.
     db.transact(|tx| tx.delete_range(&tree, &[1u8][..]..&[second][..]).map(drop)).unwrap();

@@ -400,9 +400,9 @@ fn a_full_disk_refuses_only_what_is_new() {
     let (_process, db) = open(&sim);
     let mut tree = db.temporary_tree(SMALL).unwrap();
     let put = |tree: &mut TemporaryTree, i: u32| tree.put(&i.wrapping_mul(7919).to_be_bytes(), &[1; 200]);
-    (0..1000).for_each(|i| drop(put(&mut tree, i).unwrap()));
+    assert!((0..1000).all(|i| !put(&mut tree, i).unwrap()));
     let savepoint = tree.savepoint().unwrap();
-    (1000..2000).for_each(|i| drop(put(&mut tree, i).unwrap()));
+    assert!((1000..2000).all(|i| !put(&mut tree, i).unwrap()));
     sim.inject(Fault::enospc().on(Op::Write).exactly(FILE));
     let refused = (2000..4000).find_map(|i| put(&mut tree, i).err());
     assert!(matches!(&refused, Some(Error::NoSpace { .. })), "{refused:?}");

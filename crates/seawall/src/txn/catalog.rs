@@ -133,9 +133,9 @@ impl Txn {
         Ok(())
     }
 
-    /// At first it is unknown which trees the transactions of an earlier opening have written to: a lock of a whole tree
-    /// requests the lookup, and waits for it. Then it waits for those that wrote to its tree as for any other
-    /// user of the tree.
+    /// At first it is unknown which trees the transactions of an earlier opening have written to: what locks a
+    /// whole tree requests the lookup, and waits for it. Then it waits for those that wrote to its tree as for any
+    /// other user of the tree.
     pub(super) fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
         let (engine, begun) = (&self.engine, self.engine.clock.now());
         // A database that is only read rolls nothing back: what losers have changed stays locked row by row.
