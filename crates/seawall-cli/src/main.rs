@@ -175,7 +175,17 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     log::set_logger(&Warnings).expect("no logger was set before");
     log::set_max_level(log::LevelFilter::Warn);
-    let outcome = Stop::on_signals().map_err(Into::into).and_then(|stop| match cli.command {
+    let looks = !matches!(
+        cli.command,
+        Command::Init(_)
+            | Command::Trees(_)
+            | Command::Get(_)
+            | Command::Del(_)
+            | Command::Grow(_)
+            | Command::Restore(_)
+            | Command::Check(_)
+    );
+    let outcome = Stop::on_signals(looks).map_err(Into::into).and_then(|stop| match cli.command {
         Command::Lab(args) => commands::lab::run(*args, &stop),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Cache(command) => commands::cache::run(&command, &stop),

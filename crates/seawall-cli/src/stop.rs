@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Is set by signals from now on.
-    pub(crate) fn on_signals() -> std::io::Result<Self> {
+    /// Is set by signals from now on; a command that never `looks` is ended by the first one, which harms nothing.
+    pub(crate) fn on_signals(looks: bool) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         // Without a handler `ulimit -f` kills the run silently; with one, the write fails with an error that
         // names the file.
         register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         let hang_up = (!hang_up_is_ignored()).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
-            register_conditional_shutdown(signal, 130, stop.clone())?;
+            let ends = if looks { stop.clone() } else { Arc::new(AtomicBool::new(true)) };
+            register_conditional_shutdown(signal, 130, ends)?;
             register(signal, stop.clone())?;
         }
         Ok(Self(stop))

@@ -15,7 +15,9 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         [("", 1.0), ("k", 1024.0), ("m", 1_048_576.0), ("g", 1_073_741_824.0), ("t", 1_099_511_627_776.0)];
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
-    let bytes = scaled(lower, &UNITS).filter(|bytes| (0.0..1e18).contains(bytes)).map(|bytes| bytes as u64);
+    // Less than a byte is a forgotten unit, and not 0, which can mean "no limit".
+    let is_size = |bytes: &f64| *bytes == 0.0 || (1.0..1e18).contains(bytes);
+    let bytes = scaled(lower, &UNITS).filter(is_size).map(|bytes| bytes as u64);
     bytes.ok_or_else(|| format!("{text:?} is no size: write a number with K, M, G or T, such as 512M"))
 }
 
@@ -47,6 +49,7 @@ mod tests {
         assert_eq!(size("1.5 GiB"), Ok(3 << 29));
         assert_eq!(size("4096"), Ok(4096));
         assert!(size("ten").is_err() && size("-1").is_err() && size("5X").is_err() && size("").is_err());
+        assert!(size("0.5").is_err() && size("0") == Ok(0));
         assert_eq!(duration("30m"), Ok(Duration::from_secs(1800)));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("5"), Ok(Duration::from_secs(5)));

@@ -164,6 +164,8 @@ fn bad_input_is_refused_with_a_reason() {
     seawall(dir, ["trees", "db", "--pool-size", "1"]).exits(2).says("option pool_size = 1");
     seawall(dir, ["trees", "db", "--pool-sise", "1"]).exits(2);
     seawall(dir, ["put", "db", "t", &"k".repeat(5000), "v", "--create"]).exits(2).says("too long");
+    seawall(dir, ["put", "db", "never", &"k".repeat(5000), "v", "--create"]).exits(2).says("too long");
+    seawall(dir, ["scan", "db", "never"]).exits(2).says("no tree");
     seawall(dir, ["dump", "db", "none"]).exits(2).says("no tree named");
     seawall(dir, ["grow", "db", "much"]).exits(2).says("no size");
     std::fs::write(dir.join("db/seawall.toml"), "pool_sise = 1\n").unwrap();
@@ -488,6 +490,8 @@ fn an_import_that_fails_changes_nothing() {
         ("--tsv", "a\t1\nc\t1\t2\n", "line 2 has 3 columns"),
         ("--tsv", "a\t1\nc\\q\t1\n", "backslash"),
         ("--csv", "a,1\nc,1,2\n", "line 2 has 3 columns"),
+        ("--csv", "a,\"1\nc,2\nd,3\n", "a quotation mark is not closed"),
+        ("--csv", "a,1\nc,\"cut o", "a quotation mark is not closed"),
         ("--jsonl", "{\"key\":\"a\",\"value\":\"1\"}\nnot JSON\n", "line 2"),
         ("--jsonl", "{\"key\":\"a\",\"valeu\":\"1\"}\n", "unknown field"),
     ] {
@@ -507,6 +511,9 @@ fn an_import_that_fails_changes_nothing() {
     std::fs::write(dir.join("rows"), "a\t1\nb\t2\n").unwrap();
     seawall(dir, ["import", "db", "t", "--tsv", "--merge", "--in", "rows"]).exits(0);
     assert_eq!(seawall(dir, ["scan", "db", "t"]).exits(0).out, "a\t1\nb\t2\n");
+    std::fs::write(dir.join("rows"), "c,\"said \"\"so\"\"\"\n").unwrap();
+    seawall(dir, ["import", "db", "t", "--csv", "--in", "rows"]).exits(0);
+    assert_eq!(seawall(dir, ["get", "db", "t", "c"]).exits(0).out, "said \"so\"\n");
     seawall(dir, ["import", "db", "t", "--in", "rows"]).exits(2).says("--tsv");
     seawall(dir, ["import", "nowhere", "t", "--tsv", "--in", "rows"]).exits(2).says("is not a Seawall database");
 }

@@ -57,6 +57,9 @@ pub unsafe extern "C" fn seawall_open(
     call(|| {
         // SAFETY: as the function requires.
         let path = unsafe { text(path) }?;
+        if db.is_null() || (count > 0 && options.is_null()) {
+            return Err(usage("seawall_open without a place for the handle, or without the options that it counts"));
+        }
         let mut set = Options::default();
         for at in 0..count {
             // SAFETY: there are `count` of them.

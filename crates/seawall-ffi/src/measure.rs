@@ -3,7 +3,7 @@
 use crate::cursor::Bound;
 use crate::database::Database;
 use crate::slice::{Slice, exclusive, shared, store, usage};
-use crate::status::{Status, call};
+use crate::status::{Status, call, remember};
 use crate::transaction::Transaction;
 use crate::tree::Tree;
 use seawall::CompactOptions;
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn seawall_sample(
         })?;
         // SAFETY: as the function requires.
         unsafe { store(rows, sample.rows) };
-        for (at, (changes, seen)) in changes.iter().zip(seen).enumerate() {
+        for (at, (changes, seen)) in changes.iter().zip(seen).enumerate().filter(|_| !distinct.is_null()) {
             // SAFETY: there is room for `parts` of them.
             unsafe { store(distinct.wrapping_add(at), changes.max(seen as f64).min(sample.rows)) };
         }
@@ -123,7 +123,11 @@ pub unsafe extern "C" fn seawall_check_tree(
             // SAFETY: as the function requires.
             unsafe { finding(context, text.as_ptr()) };
         }
-        Ok(if damage.is_empty() { Status::Ok } else { Status::Corrupt })
+        if damage.is_empty() {
+            return Ok(Status::Ok);
+        }
+        remember("the tree is damaged: the findings say where. Restore it from a backup, or dump what can be read");
+        Ok(Status::Corrupt)
     })
 }
 
@@ -154,7 +158,11 @@ pub unsafe extern "C" fn seawall_compact_tree(
                 false => ControlFlow::Break(()),
             }
         })?;
-        Ok(if compacted.broken_off { Status::Interrupted } else { Status::Ok })
+        if !compacted.broken_off {
+            return Ok(Status::Ok);
+        }
+        remember("the compaction was ended by its caller; what is done stays");
+        Ok(Status::Interrupted)
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::cursor::Bound;
 use crate::lock::{Lock, WaitMode};
 use crate::slice::{Enumeration, Slice, shared, store, usage};
-use crate::status::Status;
+use crate::status::{Status, remember};
 use crate::transaction::{Transaction, with};
 use crate::tree::Tree;
 use seawall::{LockOrCommitted, Readable, Result};
@@ -256,11 +256,13 @@ pub unsafe extern "C" fn seawall_may_read(tx: *mut Transaction, tree: *const Tre
     let may_read = |tx: &mut Transaction| {
         // SAFETY: as the function requires.
         let tree = unsafe { shared(tree)? };
-        Ok(match tx.tx.may_read(&tree.0)? {
-            Readable::Yes => Status::Ok,
-            Readable::CreatedLater => Status::TreeTooNew,
-            Readable::Dropped => Status::TreeDropped,
-        })
+        let (status, why) = match tx.tx.may_read(&tree.0)? {
+            Readable::Yes => return Ok(Status::Ok),
+            Readable::CreatedLater => (Status::TreeTooNew, "the tree was made after the snapshot: begin anew"),
+            Readable::Dropped => (Status::TreeDropped, "the tree is dropped"),
+        };
+        remember(why);
+        Ok(status)
     };
     // SAFETY: as the function requires.
     unsafe { with(tx, may_read) }
@@ -282,8 +284,12 @@ pub unsafe extern "C" fn seawall_prefetch(
     let prefetch = |tx: &mut Transaction| {
         // SAFETY: as the function requires.
         let tree = unsafe { shared(tree)? };
-        // SAFETY: as the function requires.
-        let keys = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(keys, count) } };
+        let keys = match count {
+            0 => &[][..],
+            _ if keys.is_null() => return Err(usage("seawall_prefetch without keys")),
+            // SAFETY: as the function requires.
+            _ => unsafe { std::slice::from_raw_parts(keys, count) },
+        };
         // SAFETY: as the function requires.
         let keys = keys.iter().map(|key| unsafe { key.bytes() }).collect::<Result<Vec<_>>>()?;
         let pages = tx.tx.prefetch(&tree.0, &keys)?;

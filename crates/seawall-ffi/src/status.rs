@@ -111,10 +111,11 @@ thread_local! {
     static KEY: RefCell<Vec<u8>> = RefCell::default();
 }
 
-fn remember(text: &str) {
+/// Keeps the text of a failure. (A thread that is ending has none.)
+pub(crate) fn remember(text: &str) {
     let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     let text = CString::new(bytes).unwrap_or_default();
-    TEXT.with(|last| last.replace(text));
+    drop(TEXT.try_with(|last| last.replace(text)));
 }
 
 /// Runs a call: no panic leaves it, and the text of its failure is kept.
@@ -124,7 +125,7 @@ pub(crate) fn call(f: impl FnOnce() -> Result<Status>) -> Status {
         Ok(Err(error)) => {
             remember(&error.to_string());
             if let Error::KeyExists { on } | Error::DuplicateRow { on, .. } = &error {
-                KEY.with(|last| last.replace(on.key.clone()));
+                drop(KEY.try_with(|last| last.replace(on.key.clone())));
             }
             Status::of(&error)
         }
@@ -141,14 +142,14 @@ pub(crate) fn call(f: impl FnOnce() -> Result<Status>) -> Status {
 /// the next failure of the thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn seawall_error() -> *const c_char {
-    TEXT.with(|last| last.borrow().as_ptr())
+    TEXT.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// The key of the last call of this thread that failed with `SEAWALL_STATUS_KEY_EXISTS`. It stays until the next
 /// such failure of the thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn seawall_error_key() -> Slice {
-    KEY.with(|last| Slice::of(&last.borrow()))
+    KEY.try_with(|last| Slice::of(&last.borrow())).unwrap_or_else(|_| Slice::of(&[]))
 }
 
 /// The version of the library, for example "0.1.0".

@@ -24,10 +24,10 @@ pub(crate) struct ImportArgs {
     /// A row a line: the key, a tab, the value
     #[arg(long)]
     tsv: bool,
-    /// Comma-separated values: the key, the value
+    /// Comma-separated values: the key, the value. As everywhere, a backslash begins an escape (\\ is one)
     #[arg(long)]
     csv: bool,
-    /// A JSON object a line, with "key" and "value"
+    /// A JSON object a line, with "key" and "value", in whose text a backslash begins an escape
     #[arg(long)]
     jsonl: bool,
     /// The first line holds names of columns
@@ -63,6 +63,21 @@ struct Row {
     value: String,
 }
 
+/// Notes whether a quoted value is open: the reader of CSV takes the end of the input for its end.
+struct Quotes<R> {
+    input: R,
+    open: bool,
+}
+
+impl<R: Read> Read for Quotes<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.input.read(buf)?;
+        // One within a quoted value is doubled.
+        self.open ^= buf[..read].iter().filter(|&&byte| byte == b'"').count() % 2 == 1;
+        Ok(read)
+    }
+}
+
 /// Changes the tree; returns the number of rows.
 fn rows(args: &ImportArgs, input: impl Read, stop: &Stop, tx: &mut Transaction) -> Result<u64, Failed> {
     let tree = match tx.open_tree(&args.tree) {
@@ -82,10 +97,14 @@ fn rows(args: &ImportArgs, input: impl Read, stop: &Stop, tx: &mut Transaction) 
         Ok(())
     };
     if args.csv {
+        let input = Quotes { input, open: false };
         let mut reader = csv::ReaderBuilder::new().has_headers(args.header).flexible(true).from_reader(input);
         for record in reader.records().take_while(|_| !stop.is_set()) {
             let record = record?;
             row(record.position().map_or(0, csv::Position::line), &record.iter().collect::<Vec<_>>())?;
+        }
+        if reader.get_ref().open && !stop.is_set() {
+            return Err("a quotation mark is not closed: is the file cut off? One within a value is written twice".into());
         }
         return Ok(done);
     }

@@ -116,12 +116,22 @@ fn lines(findings: &[seawall::Damage]) -> String {
 pub(crate) fn check(args: &CheckArgs) -> Outcome {
     let db = match args.database.open() {
         // Damage that prevents opening is the first finding; beyond that only the pages can be checked.
-        Err(error @ Error::Corrupt(_)) => {
-            let pages = seawall::check_pages(&args.database.dir).unwrap_or_default();
+        Err(error) if error.is_damage() => {
             let mut all = vec![json!({ "part": "opening", "what": error.to_string() })];
-            all.extend(pages.iter().map(|finding| json!(finding)));
-            print(if args.json { pretty(&all)? } else { format!("opening: {error}\n{}", lines(&pages)) })?;
-            note(format_args!("seawall: the database cannot be opened: trees, undo and space were not looked at"));
+            let (mut text, mut unseen) = (format!("opening: {error}\n"), "trees, undo and space");
+            match seawall::check_pages(&args.database.dir) {
+                Ok(pages) => {
+                    all.extend(pages.iter().map(|finding| json!(finding)));
+                    text += &lines(&pages);
+                }
+                Err(why) => {
+                    all.push(json!({ "part": "page", "what": format!("not checked: {why}") }));
+                    text += &format!("page: not checked: {why}\n");
+                    unseen = "pages, trees, undo and space";
+                }
+            }
+            print(if args.json { pretty(&all)? } else { text })?;
+            note(format_args!("seawall: the database cannot be opened: {unseen} were not looked at"));
             return Ok(Ended::Short);
         }
         Err(Error::Locked { path, .. }) => {

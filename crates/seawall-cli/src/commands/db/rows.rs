@@ -78,9 +78,13 @@ pub(crate) fn put(args: &PutArgs, stop: &Stop) -> Outcome {
         args.notation.read(&args.value)?
     };
     let db = args.database.open()?;
-    let tree = if args.create { db.create_tree(&args.tree)? } else { db.open_tree(&args.tree)? };
-    db.transact(|tx| if args.new { tx.insert(&tree, &key, &value) } else { tx.put(&tree, &key, &value) })?;
-    drop(tree);
+    db.transact(|tx| {
+        let tree = match tx.open_tree(&args.tree) {
+            Err(seawall::Error::NoSuchTree { .. }) if args.create => tx.create_tree(&args.tree)?,
+            opened => opened?,
+        };
+        if args.new { tx.insert(&tree, &key, &value) } else { tx.put(&tree, &key, &value) }
+    })?;
     db.close()?;
     Ok(Ended::Well)
 }
@@ -91,7 +95,7 @@ pub(crate) struct DelArgs {
     database: DatabaseArgs,
     /// The tree
     tree: String,
-    /// The key; without it the whole tree is dropped
+    /// The key; or --drop-tree
     #[arg(required_unless_present = "drop_tree")]
     key: Option<String>,
     /// Drop the tree with everything in it
