@@ -104,7 +104,9 @@ fn rows(args: &ImportArgs, input: impl Read, stop: &Stop, tx: &mut Transaction) 
             row(record.position().map_or(0, csv::Position::line), &record.iter().collect::<Vec<_>>())?;
         }
         if reader.get_ref().open && !stop.is_set() {
-            return Err("a quotation mark is not closed: is the file cut off? One within a value is written twice".into());
+            return Err(
+                "a quotation mark is not closed: is the file cut off? One within a value is written twice".into()
+            );
         }
         return Ok(done);
     }
