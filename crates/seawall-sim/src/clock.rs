@@ -3,8 +3,20 @@
 //! 1. No real clock is read and nothing sleeps: an hour of simulated time costs what its operations cost.
 //! 2. Latencies are drawn from the disk's own rng, so time is part of what a seed replays.
 
+use crate::disk::SimDisk;
 use crate::rng::SeededRng;
+use seawall_io::Clock;
 use std::time::Duration;
+
+/// The disk's own time: a program that sleeps lets it pass.
+impl Clock for SimDisk {
+    fn now(&self) -> Duration {
+        self.now()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.advance(duration);
+    }
+}
 
 /// How long operations take: a base, a random addition of up to the same length, and rare spikes.
 ///

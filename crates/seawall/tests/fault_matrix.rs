@@ -14,11 +14,6 @@
 //! `SEAWALL_WRITE_DOCS=1 cargo test -p seawall --test fault_matrix` writes the table; `CELL=log/flush/EIO`
 //! runs one cell with output.
 
-mod support {
-    #[allow(dead_code)]
-    pub(crate) mod dying_process;
-}
-
 use seawall::{Background, Database, Durability, Env, Error, Options, Task};
 use seawall_io::{
     Allocate, BackendInfo, Cached, Disk, Handle, Op, OpenHow, Request, RequestKind, Result as IoResult, SyncHow,
@@ -32,7 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::dying_process::DiskClock;
 
 const DIR: &str = "/db";
 const LOG_DIR: &str = "/log";
@@ -383,12 +377,7 @@ fn options() -> Options {
 }
 
 fn open(disk: &Arc<Saboteur>) -> Result<Database, Error> {
-    let env = Env {
-        disk: disk.clone(),
-        clock: Arc::new(DiskClock(disk.sim.clone())),
-        seed: 1,
-        background: Background::Steps,
-    };
+    let env = Env { disk: disk.clone(), clock: disk.sim.clone(), seed: 1, background: Background::Steps };
     Database::open_in(env, DIR, options())
 }
 

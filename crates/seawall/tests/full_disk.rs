@@ -10,7 +10,7 @@ use seawall::{Background, Database, Env, Error, Options, Task};
 use seawall_io::Disk;
 use seawall_sim::{SimDisk, SimOptions};
 use std::sync::Arc;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 const MIB: u64 = 1 << 20;
 
@@ -33,7 +33,7 @@ fn open(sim: &Arc<SimDisk>) -> (Arc<DyingProcess>, seawall::Result<Database>) {
 
 fn open_with(sim: &Arc<SimDisk>, options: Options) -> (Arc<DyingProcess>, seawall::Result<Database>) {
     let disk = DyingProcess::new(sim, End::PowerCut, None);
-    let clock = Arc::new(DiskClock(sim.clone()));
+    let clock = sim.clone();
     let env = Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps };
     let db = Database::open_in(env, "/db", options);
     (disk, db)

@@ -8,12 +8,11 @@ use seawall::{
 use seawall_sim::{SimDisk, SimOptions};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 #[path = "support/dying_process.rs"]
 #[allow(dead_code)] // shared with tests that need more of it
 mod dying_process;
-use dying_process::{DiskClock, DyingProcess, End};
+use dying_process::{DyingProcess, End};
 
 fn is_refused<T>(what: &str, result: Result<T, Error>) {
     let result = result.map(|_| "done");
@@ -166,7 +165,7 @@ fn a_prepared_transaction_is_known_to_its_database_only() {
 fn alone() -> (Database, Tree) {
     let sim = SimDisk::new(SimOptions { seed: 4, trace_entries_max: 0, ..SimOptions::default() });
     let disk = DyingProcess::new(&sim, End::PowerCut, None);
-    let env = Env { disk, clock: Arc::new(DiskClock(sim)), seed: 5, background: Background::Steps };
+    let env = Env { disk, clock: sim, seed: 5, background: Background::Steps };
     let options = Options::default()
         .with_page_size(4096)
         .with_pool_size(2 << 20)

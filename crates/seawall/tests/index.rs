@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -33,7 +33,7 @@ fn options() -> Options {
 
 fn open(sim: &Arc<SimDisk>) -> (Arc<DyingProcess>, Database) {
     let disk = DyingProcess::new(sim, End::PowerCut, None);
-    let clock = Arc::new(DiskClock(sim.clone()));
+    let clock = sim.clone();
     let env = Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps };
     (disk, Database::open_in(env, "/db", options()).unwrap())
 }

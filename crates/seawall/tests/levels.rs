@@ -19,7 +19,7 @@ mod support {
     pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 const INTERVAL: Duration = Duration::from_millis(1000);
 /// A background thread checks this often, and the disk takes some time itself.
@@ -49,8 +49,7 @@ fn disk(seed: u64) -> Arc<SimDisk> {
 
 fn open(sim: &Arc<SimDisk>, how: End) -> (Arc<DyingProcess>, Database) {
     let process = DyingProcess::new(sim, how, None);
-    let env =
-        Env { disk: process.clone(), clock: Arc::new(DiskClock(sim.clone())), seed: 1, background: Background::Steps };
+    let env = Env { disk: process.clone(), clock: sim.clone(), seed: 1, background: Background::Steps };
     (process.clone(), Database::open_in(env, "/db", options()).unwrap())
 }
 

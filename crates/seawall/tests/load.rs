@@ -17,7 +17,7 @@ use seawall_io::SystemClock;
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -270,7 +270,7 @@ fn a_crash_leaves_the_whole_tree_or_nothing() {
         let sim = base.fork(at);
         let how = if at % 3 == 0 { End::Killed } else { End::PowerCut };
         let disk = DyingProcess::tearing(&sim, how, None, at % 2 == 0);
-        let clock = Arc::new(DiskClock(sim.clone()));
+        let clock = sim.clone();
         let env = Env { disk: disk.clone(), clock, seed: at, background: Background::Steps };
         let db = Database::open_in(env, "/db", options()).unwrap();
         disk.dies_after(after);

@@ -10,13 +10,12 @@ use seawall::{Background, Database, Env, FlushChoice, Options, Task, TornPages};
 use seawall_io::FlushMethod;
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
     pub(crate) mod dying_process;
 }
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 /// Fewer where a simulated disk is slow.
 const ROUNDS: u32 = if cfg!(debug_assertions) { 20 } else { 60 };
@@ -99,12 +98,7 @@ fn all_methods_leave_the_same_on_a_simulated_disk() {
         });
         let open = |how: End| {
             let process = DyingProcess::new(&sim, how, None);
-            let env = Env {
-                disk: process.clone(),
-                clock: Arc::new(DiskClock(sim.clone())),
-                seed: number,
-                background: Background::Steps,
-            };
+            let env = Env { disk: process.clone(), clock: sim.clone(), seed: number, background: Background::Steps };
             let db = Database::open_in(env, "/db", options(data, log, torn));
             (process, db.unwrap_or_else(|error| panic!("{what}: {error}")))
         };

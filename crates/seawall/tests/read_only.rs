@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 const DIR: &str = "/db";
 const EROFS: i32 = 30;
@@ -203,7 +203,7 @@ fn where_no_database_is_none_is_made() {
 }
 
 fn env(process: &Arc<Process>, sim: &Arc<SimDisk>) -> Env {
-    Env { disk: process.clone(), clock: Arc::new(DiskClock(sim.clone())), seed: 1, background: Background::Steps }
+    Env { disk: process.clone(), clock: sim.clone(), seed: 1, background: Background::Steps }
 }
 
 fn open(sim: &Arc<SimDisk>) -> (Arc<Process>, Database) {
@@ -265,7 +265,7 @@ fn after_a_crash_anywhere_it_is_refused_or_what_was_closed() {
             let sim = base.fork(1000 + n);
             let dying = DyingProcess::tearing(&sim, how, Some(n), true);
             let run = || -> seawall::Result<()> {
-                let clock = Arc::new(DiskClock(sim.clone()));
+                let clock = sim.clone();
                 let env = Env { disk: dying.clone(), clock, seed: 1, background: Background::Steps };
                 let db = Database::open_in(env, DIR, options())?;
                 let tree = db.open_tree("t")?;

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 const DIR: &str = "/db";
 const SLOT_STRIDE: u64 = 16 << 10;
@@ -36,7 +36,7 @@ fn small() -> Options {
 }
 
 fn try_open(sim: &Arc<SimDisk>, disk: Arc<dyn Disk>, options: Options) -> seawall::Result<Database> {
-    let env = Env { disk, clock: Arc::new(DiskClock(sim.clone())), seed: 1, background: Background::Steps };
+    let env = Env { disk, clock: sim.clone(), seed: 1, background: Background::Steps };
     Database::open_in(env, DIR, options)
 }
 
@@ -513,7 +513,7 @@ fn the_name_of_a_new_database_and_of_its_log_is_durable() {
     for seed in 0..60 {
         let sim = SimDisk::new(SimOptions { seed, lose_directories: true, ..SimOptions::default() });
         let open = |process: &Arc<Process>| {
-            let clock = Arc::new(DiskClock(sim.clone()));
+            let clock = sim.clone();
             let env = Env { disk: process.clone(), clock, seed: 1, background: Background::Steps };
             Database::open_in(env, "/srv/of/db", small().with_log_dir("/srv/log/of/db".into()))
         };

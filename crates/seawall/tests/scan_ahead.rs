@@ -22,7 +22,7 @@ mod support {
     pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -42,7 +42,7 @@ fn filled(seed: u64) -> (Arc<SimDisk>, Database, Tree, Model) {
     let sim = SimDisk::new(SimOptions { seed, trace_entries_max: 0, ..SimOptions::default() });
     let env = Env {
         disk: DyingProcess::new(&sim, End::PowerCut, None),
-        clock: Arc::new(DiskClock(sim.clone())),
+        clock: sim.clone(),
         seed,
         background: Background::Steps,
     };

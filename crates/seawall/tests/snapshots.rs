@@ -9,7 +9,6 @@
 use seawall::{Background, Database, Env, Options, Task, Transaction, Tree, TxOptions};
 use seawall_sim::{SimDisk, SimOptions};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[allow(dead_code)] // each test uses a part of it
@@ -18,7 +17,7 @@ mod support {
     pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -79,7 +78,7 @@ fn snapshots_show_their_moment_and_purge_catches_up() {
     let sim = SimDisk::new(SimOptions { seed: 3, trace_entries_max: 0, ..SimOptions::default() });
     let env = Env {
         disk: DyingProcess::new(&sim, End::PowerCut, None),
-        clock: Arc::new(DiskClock(sim.clone())),
+        clock: sim.clone(),
         seed: 5,
         background: Background::Steps,
     };

@@ -1,15 +1,9 @@
 //! What an opening does with missing, truncated or unwritable files: the rows of docs/recovery.md.
 
-mod support {
-    #[allow(dead_code)]
-    pub(crate) mod dying_process;
-}
-
 use seawall::{Background, Corruption, Database, Env, Error, Options, Task};
 use seawall_io::{Create, Disk, Op, OpenHow, SyncHow};
 use seawall_sim::{Fault, FaultKind, Process, SimDisk, SimOptions};
 use std::sync::Arc;
-use support::dying_process::DiskClock;
 
 const DIR: &str = "/db";
 const ENOENT: i32 = 2;
@@ -27,7 +21,7 @@ fn options() -> Options {
 }
 
 fn open(disk: &Arc<Process>, sim: &Arc<SimDisk>) -> seawall::Result<Database> {
-    let clock = Arc::new(DiskClock(sim.clone()));
+    let clock = sim.clone();
     let env = Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps };
     Database::open_in(env, DIR, options())
 }

@@ -9,13 +9,12 @@ use seawall::{Background, Database, Env, FlushChoice, Options, Task};
 use seawall_io::FlushMethod;
 use seawall_sim::{Call, SimDisk, SimOptions};
 use std::path::Path;
-use std::sync::Arc;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
     pub(crate) mod dying_process;
 }
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 fn options(method: FlushMethod) -> Options {
     Options::default()
@@ -56,7 +55,7 @@ fn steady(method: FlushMethod, sector_bytes: u32) {
     });
     let env = Env {
         disk: DyingProcess::new(&sim, End::PowerCut, None),
-        clock: Arc::new(DiskClock(sim.clone())),
+        clock: sim.clone(),
         seed: 5,
         background: Background::Steps,
     };
@@ -123,7 +122,7 @@ fn no_commit_extends_a_file_while_the_database_grows() {
     let sim = SimDisk::new(SimOptions { seed: 12, trace_entries_max: 300, ..SimOptions::default() });
     let env = Env {
         disk: DyingProcess::new(&sim, End::PowerCut, None),
-        clock: Arc::new(DiskClock(sim.clone())),
+        clock: sim.clone(),
         seed: 5,
         background: Background::Steps,
     };

@@ -1,11 +1,6 @@
 //! Temporary trees: what a plain map says, with savepoints, larger than memory, on a disk that fails; and
 //! that nothing of them is left.
 
-mod support {
-    #[allow(dead_code)]
-    pub(crate) mod dying_process;
-}
-
 use seawall::{Background, Database, Env, Error, Options, TemporaryOptions, TemporarySavepoint, TemporaryTree};
 use seawall_io::{Clock, Disk, Op};
 use seawall_sim::{Fault, FaultKind, Process, SimDisk, SimOptions};
@@ -13,7 +8,6 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use support::dying_process::DiskClock;
 
 const DIR: &str = "/db";
 /// The file of a database's first temporary tree.
@@ -33,7 +27,7 @@ fn options() -> Options {
 
 fn env(sim: &Arc<SimDisk>) -> (Arc<Process>, Env) {
     let process = Arc::new(Process::new(sim));
-    let clock: Arc<dyn Clock> = Arc::new(DiskClock(sim.clone()));
+    let clock: Arc<dyn Clock> = sim.clone();
     (process.clone(), Env { disk: process, clock, seed: 1, background: Background::Steps })
 }
 

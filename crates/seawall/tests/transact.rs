@@ -8,16 +8,15 @@
 use seawall::{
     Background, CursorOptions, Database, Durability, Env, Error, LockMode, OnConflict, Options, Seek, Tree, TxOptions,
 };
-use seawall_io::Clock;
 use seawall_sim::{SimDisk, SimOptions};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 #[path = "support/dying_process.rs"]
 #[allow(dead_code)] // shared with tests that need more of it
 mod dying_process;
-use dying_process::{DiskClock, DyingProcess, End};
+use dying_process::{DyingProcess, End};
 
 fn with_row() -> (Database, Tree) {
     let db = Database::in_memory().unwrap();
@@ -197,7 +196,7 @@ fn transact_with_retries_whatever_the_error_type() {
 fn transact_gives_up_at_last() {
     // Its clock moves only by sleeping: the test waits for nothing, and the waited time is known.
     let sim = SimDisk::new(SimOptions { seed: 2, ..SimOptions::default() });
-    let clock = Arc::new(DiskClock(sim.clone()));
+    let clock = sim.clone();
     let disk = DyingProcess::new(&sim, End::PowerCut, None);
     let env = Env { disk, clock: clock.clone(), seed: 5, background: Background::Steps };
     let small = Options::default().with_pool_size(1 << 20).with_data_initial_size(1 << 20);

@@ -10,7 +10,7 @@ use seawall_io::{Disk, Op};
 use seawall_sim::{Call, Fault, FaultKind, SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 const DIR: &str = "/db";
 const EOPNOTSUPP: i32 = 95;
@@ -29,7 +29,7 @@ fn options() -> Options {
 }
 
 fn open_with(disk: &Arc<DyingProcess>, sim: &Arc<SimDisk>, options: Options) -> seawall::Result<Database> {
-    let clock = Arc::new(DiskClock(sim.clone()));
+    let clock = sim.clone();
     Database::open_in(Env { disk: disk.clone(), clock, seed: 1, background: Background::Steps }, DIR, options)
 }
 

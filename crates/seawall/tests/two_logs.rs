@@ -27,7 +27,7 @@ mod support {
     pub(crate) mod dying_process;
 }
 use support::dice::Dice;
-use support::dying_process::{DiskClock, DyingProcess, End};
+use support::dying_process::{DyingProcess, End};
 
 const INTERVAL: Duration = Duration::from_millis(1000);
 /// A background thread checks this often, and the disk takes some time itself.
@@ -55,7 +55,7 @@ fn sim(seed: u64) -> Arc<SimDisk> {
 /// The disk's time, which remembers when the process died: later drops wait for a disk that does not answer.
 #[derive(Debug)]
 struct MortalClock {
-    clock: DiskClock,
+    clock: Arc<SimDisk>,
     process: Arc<DyingProcess>,
     restarted_at: OnceLock<Duration>,
 }
@@ -85,7 +85,7 @@ fn open(clock: &Arc<MortalClock>) -> seawall::Result<Database> {
 }
 
 fn clock(sim: &Arc<SimDisk>, process: Arc<DyingProcess>) -> Arc<MortalClock> {
-    Arc::new(MortalClock { clock: DiskClock(sim.clone()), process, restarted_at: OnceLock::new() })
+    Arc::new(MortalClock { clock: sim.clone(), process, restarted_at: OnceLock::new() })
 }
 
 /// The outside log: names of transactions, each with a checksum.

@@ -18,9 +18,8 @@
 //!    holds back the checkpoint until it is written. "Nothing before that" is known when the checkpoint lies
 //!    in this opening and the page was not in memory before in this opening.
 //! 6. The cleaner holds no latch, and may wait for one: threads that hold latches never wait for the cleaner.
-//! 7. A batch is small, because the log's writes wait behind it in the disk's queue, but where a flush takes so long
-//!    that the batch is short beside it ([`super::doublewrite::Doublewrite::batch`]). A checkpoint that is asked for
-//!    takes the largest.
+//! 7. A batch is small, because the log's writes wait behind it in the disk's queue. Where a flush takes long, it is
+//!    larger ([`super::doublewrite::Doublewrite::batch`]). An explicit checkpoint takes the largest.
 
 use super::cleaner::Old;
 use super::dirty::Ordered;
@@ -129,7 +128,7 @@ impl Pool {
         Duration::from_secs_f64(written as f64 / pages_a_second)
     }
 
-    /// Pages that cleaning writes at a time. Written once, they are half as many bytes, and no flush is measured.
+    /// Pages that cleaning writes at a time. Without a doublewrite file no flush is measured, and they are the most.
     pub(super) fn batch(&self) -> usize {
         self.doublewrite.as_ref().filter(|_| self.protects()).map_or(BATCH, Doublewrite::batch)
     }

@@ -131,7 +131,7 @@ impl Marker {
         let mut named = [0; PATH_BYTES_MAX];
         let len = disk.read_at(&marker, 0, &mut named)?;
         let named = Path::new(OsStr::from_bytes(&named[..len]));
-        let cleared = Self::clear(&**disk, (dir, log_dir), named, || {
+        let cleared = Self::clear_earlier(&**disk, (dir, log_dir), named, || {
             // Between the first look and the lock, another process may have completed the creation.
             Ok(matches!(look(disk, dir)?, Found::Unmade) && disk.list(dir)?.contains(&path))
         });
@@ -155,7 +155,7 @@ impl Marker {
 
     /// Removes what an earlier creation left, if the marker names its log directory, and the database is still
     /// `unmade`; false if it is not.
-    fn clear(
+    fn clear_earlier(
         disk: &dyn Disk,
         (dir, log_dir): (&Path, &Path),
         named: &Path,

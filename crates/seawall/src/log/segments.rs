@@ -474,7 +474,7 @@ impl Segments {
                 // Not even a checkpoint at the head would do, when nothing else is admitted: the existing files cannot
                 // hold such a mini-transaction. (What is admitted before it ends without its help.)
                 if need > state.capacity() - self.bytes {
-                    if state.is_full_no_longer(self.clock.now()) {
+                    if state.may_have_space(self.clock.now()) {
                         state.full_since = None;
                         self.set_limit(&state);
                         continue;

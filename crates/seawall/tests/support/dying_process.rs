@@ -8,15 +8,14 @@
 
 use seawall_io::probe::Finding;
 use seawall_io::{
-    AlignedBuf, Allocate, BackendInfo, Cached, Clock, Disk, FileIdentity, Handle, OpenHow, Request, Result,
-    SharedMemory, SyncHow, Ticket, WriteHow,
+    AlignedBuf, Allocate, BackendInfo, Cached, Disk, FileIdentity, Handle, OpenHow, Request, Result, SharedMemory,
+    SyncHow, Ticket, WriteHow,
 };
 use seawall_sim::{Process, SimDisk};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,18 +174,5 @@ impl Disk for DyingProcess {
     }
     fn drive(&self, block: bool) -> usize {
         self.process.drive(block)
-    }
-}
-
-/// The disk's virtual time: sleeping advances it.
-#[derive(Debug)]
-pub(crate) struct DiskClock(pub(crate) Arc<SimDisk>);
-
-impl Clock for DiskClock {
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
-    fn sleep(&self, duration: Duration) {
-        self.0.advance(duration);
     }
 }

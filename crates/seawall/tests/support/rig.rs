@@ -23,7 +23,7 @@ use crate::api::{
     TxOptions,
 };
 use crate::support::dice::Dice;
-use crate::support::dying_process::{DiskClock, DyingProcess, End};
+use crate::support::dying_process::{DyingProcess, End};
 use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid, Value, show};
 use crate::support::tally::Tally;
 use crate::support::workload::outside::{Copied, InPlace};

@@ -15,12 +15,11 @@ use seawall::internals::log::{LogConfig, LogReader, Record, Records, push_record
 use seawall::internals::{space, undo};
 use seawall::keys::{DecodeKey, Key};
 use seawall::{Background, Database, Env, FlushChoice, Options, PageId, Task, TxOptions};
-use seawall_io::{Clock, Create, Disk, FlushMethod, OpenHow};
+use seawall_io::{Create, Disk, FlushMethod, OpenHow};
 use seawall_sim::{Latency, SimDisk, SimOptions};
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// A name, and the function that takes the bytes.
 pub(crate) type Target = (&'static str, fn(&[u8]));
@@ -228,19 +227,6 @@ pub(crate) fn keys(data: &[u8]) {
     key::<[Option<u16>; 3]>(data);
 }
 
-/// The disk's virtual time.
-#[derive(Debug)]
-struct DiskClock(Arc<SimDisk>);
-
-impl Clock for DiskClock {
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
-    fn sleep(&self, duration: Duration) {
-        self.0.advance(duration);
-    }
-}
-
 fn quiet_disk(seed: u64) -> Arc<SimDisk> {
     let latency = Latency { spikes_per_million: 0, ..Latency::default() };
     SimDisk::new(SimOptions { seed, latency, trace_entries_max: 0, ..SimOptions::default() })
@@ -260,7 +246,7 @@ fn options() -> Options {
 }
 
 fn open(disk: Arc<SimDisk>) -> seawall::Result<Database> {
-    let clock = Arc::new(DiskClock(disk.clone()));
+    let clock = disk.clone();
     let env = Env { disk, clock, seed: 1, background: Background::Steps };
     Database::open_in(env, "/db", options())
 }

@@ -212,12 +212,12 @@ fn contiguous_pages_are_written_together() {
     assert_eq!((after.batches - before.batches, after.doublewrite_flushes - before.doublewrite_flushes), (1, 1));
 }
 
-/// A batch is small, so that commits do not wait for it, but where flushes are so slow that it is lost among them.
+/// A batch is small where a flush is short, so that commits do not wait for it, and large where a flush takes long.
 #[test]
 fn a_batch_is_as_large_as_a_flush_is_slow() {
     let latency = Latency { sync: Duration::from_micros(20), spikes_per_million: 0, ..Latency::default() };
     let mut machine = Machine::with(SimOptions { seed: 9, latency, ..SimOptions::default() });
-    machine.clock = Arc::new(DiskClock(machine.disk.clone()));
+    machine.clock = machine.disk.clone();
     let db = twenty_pages(&machine);
     let clean = |rounds: std::ops::Range<u64>| {
         for round in rounds {
@@ -233,17 +233,4 @@ fn a_batch_is_as_large_as_a_flush_is_slow() {
     machine.disk.clear_faults();
     clean(20..120);
     assert_eq!(db.batch(), 32);
-}
-
-/// The time of the simulated disk.
-#[derive(Debug)]
-struct DiskClock(Arc<SimDisk>);
-
-impl Clock for DiskClock {
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
-    fn sleep(&self, duration: Duration) {
-        self.0.advance(duration);
-    }
 }

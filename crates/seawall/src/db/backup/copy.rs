@@ -528,13 +528,13 @@ impl Copying {
             let why = format!("{} of {} pages are not copied: step until done", self.pages - self.next, self.pages);
             return Err(Error::Usage(why));
         }
+        if self.options.ends_when_told && self.hold.end().is_none() {
+            return Err(Error::Usage("the end of the backup is not told yet: step until it does not wait".into()));
+        }
         self.find_lost()?;
         let log = self.live_log().clone();
         let end = match self.hold.end() {
             Some(told) => told,
-            None if self.options.ends_when_told => {
-                return Err(Error::Usage("the end of the backup is not told yet: step until it does not wait".into()));
-            }
             None => {
                 log.flush_to(log.head())?;
                 log.durable_whole()

@@ -28,8 +28,8 @@ mod errno {
 }
 
 impl State {
-    /// Whether the disk was full, and it is time to find out whether it still is.
-    pub(super) fn is_full_no_longer(&self, now: Duration) -> bool {
+    /// Whether the disk was full, and it is time for the next try.
+    pub(super) fn may_have_space(&self, now: Duration) -> bool {
         self.full_since.is_some_and(|since| now.saturating_sub(since) >= FULL_AGAIN)
     }
 }
@@ -220,7 +220,7 @@ impl Segments {
                 }
                 Need::Make
             } else if short && (is_there || state.total() < files_max) {
-                let is_full = state.full_since.is_some() && !state.is_full_no_longer(now);
+                let is_full = state.full_since.is_some() && !state.may_have_space(now);
                 if is_full && !is_there { Need::Nothing } else { Need::Make }
             } else {
                 let surplus = state.total().saturating_sub(state.files_wanted()).min(REMOVED_AT_ONCE as u64) as usize;

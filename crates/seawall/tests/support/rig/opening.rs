@@ -24,7 +24,7 @@ impl Rig {
             let options = self.options()?;
             let env = Env {
                 disk: process.clone(),
-                clock: Arc::new(DiskClock(self.sim.clone())),
+                clock: self.sim.clone(),
                 seed: self.dice.next(),
                 background: Background::Steps,
             };

@@ -14,7 +14,6 @@
 
 use super::*;
 use crate::api::{Env, Options, Transaction};
-use crate::support::dying_process::DiskClock;
 use crate::support::model::State;
 use seawall_io::Disk as _;
 use std::sync::Arc;
@@ -348,7 +347,7 @@ impl Rig {
     fn restoring(&mut self, live: &Live) -> Env {
         Env {
             disk: live.process.clone(),
-            clock: Arc::new(DiskClock(self.sim.clone())),
+            clock: self.sim.clone(),
             seed: self.dice.next(),
             background: crate::api::Background::Steps,
         }
