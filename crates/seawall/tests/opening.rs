@@ -21,14 +21,13 @@ fn open(disk: &Arc<Process>) -> seawall::Result<Database> {
     open_with(disk, small())
 }
 
+fn env(disk: &Arc<Process>, seed: u64) -> Env {
+    let clock = Arc::new(seawall_io::SystemClock::default());
+    Env { disk: disk.clone(), clock, seed, background: Background::Steps }
+}
+
 fn open_with(disk: &Arc<Process>, options: Options) -> seawall::Result<Database> {
-    let env = Env {
-        disk: disk.clone(),
-        clock: Arc::new(seawall_io::SystemClock::default()),
-        seed: 1,
-        background: Background::Steps,
-    };
-    Database::open_in(env, "/db", options)
+    Database::open_in(env(disk, 1), "/db", options)
 }
 
 #[test]
@@ -132,13 +131,7 @@ fn a_commit_that_is_only_polled_is_done_soon() {
 fn an_interrupted_creation_is_cleared_without_touching_another_database() {
     let sim = SimDisk::new(SimOptions::default());
     let process = Arc::new(Process::new(&sim));
-    let env = || Env {
-        disk: process.clone(),
-        clock: Arc::new(seawall_io::SystemClock::default()),
-        seed: 1,
-        background: Background::Steps,
-    };
-    let other = Database::open_in(env(), "/other", small()).unwrap();
+    let other = Database::open_in(env(&process, 1), "/other", small()).unwrap();
     let tree = other.create_tree("t").unwrap();
     other.transact(|tx| tx.put(&tree, b"k", b"v")).unwrap();
     other.close().unwrap();
@@ -147,9 +140,9 @@ fn an_interrupted_creation_is_cleared_without_touching_another_database() {
         let marker = process.open(&Path::new(made).join("creating"), how).unwrap();
         process.write_at(&marker, 0, &[std::io::IoSlice::new(named.as_bytes())], WriteHow::default()).unwrap();
         drop(marker);
-        Database::open_in(env(), made, small()).unwrap().close().unwrap();
+        Database::open_in(env(&process, 1), made, small()).unwrap().close().unwrap();
     }
-    let other = Database::open_in(env(), "/other", small()).unwrap();
+    let other = Database::open_in(env(&process, 1), "/other", small()).unwrap();
     let tree = other.open_tree("t").unwrap();
     assert_eq!(other.begin().unwrap().get(&tree, b"k").unwrap().unwrap(), b"v");
 }
@@ -160,15 +153,8 @@ fn an_interrupted_creation_is_cleared_without_touching_another_database() {
 fn a_creation_removes_nothing_of_another_database() {
     let sim = SimDisk::new(SimOptions::default());
     let process = Arc::new(Process::new(&sim));
-    let open = |dir: &str, log_dir: &str| {
-        let env = Env {
-            disk: process.clone(),
-            clock: Arc::new(seawall_io::SystemClock::default()),
-            seed: 1,
-            background: Background::Steps,
-        };
-        Database::open_in(env, dir, small().with_log_dir(log_dir.into()))
-    };
+    let open =
+        |dir: &str, log_dir: &str| Database::open_in(env(&process, 1), dir, small().with_log_dir(log_dir.into()));
     let make = |dir: &str, log_dir: &str| {
         let db = open(dir, log_dir).unwrap();
         let tree = db.create_tree("t").unwrap();
@@ -200,6 +186,120 @@ fn a_creation_removes_nothing_of_another_database() {
         let db = open(dir, log_dir).unwrap();
         let tree = db.open_tree("t").unwrap();
         assert_eq!(db.get(&tree, b"k").unwrap().unwrap(), b"v", "{dir}");
+    }
+}
+
+/// Two creations with one log directory end, the second at any operation: the next try of the first does not take the
+/// second's log for its own.
+#[test]
+fn of_two_creations_that_ended_the_first_removes_no_log_of_the_second() {
+    let mut complete = 0;
+    for operations in 1..400 {
+        let sim = SimDisk::new(SimOptions { seed: operations, ..SimOptions::default() });
+        let open = |process: &Arc<Process>, dir: &str, seed| {
+            Database::open_in(env(process, seed), dir, small().with_log_dir("/log".into()))
+        };
+        let first = Arc::new(Process::new(&sim));
+        sim.inject(Fault::eio().on(Op::Open).path("/log/redo.0000000000000000"));
+        assert!(open(&first, "/first", 1).is_err());
+        sim.clear_faults();
+        first.crash_by(SimDisk::process_crash);
+        let second = Arc::new(Process::new(&sim));
+        assert!(second.list(Path::new("/log")).unwrap().iter().any(|name| name.ends_with("creating-log")));
+        sim.inject(Fault::eio().nth(operations));
+        let made = open(&second, "/second", 2).map(drop).is_ok();
+        sim.clear_faults();
+        second.crash_by(SimDisk::process_crash);
+        let process = Arc::new(Process::new(&sim));
+        let has_log = process.list(Path::new("/log")).unwrap().iter().any(|name| !name.ends_with("creating-log"));
+        let again = open(&process, "/first", 3).map(drop);
+        if has_log {
+            assert!(matches!(again, Err(Error::NotADatabase { .. })), "operation {operations}: {again:?}");
+            let opened = open(&process, "/second", 4);
+            opened.unwrap_or_else(|e| panic!("operation {operations}: {e}")).close().unwrap();
+            complete += 1;
+        }
+        if made && operations >= 40 {
+            assert!(complete > 5, "{complete} of {operations}");
+            return;
+        }
+    }
+}
+
+/// A creation ends at any operation, and its directory is moved: the next try clears what there is.
+#[test]
+fn a_creation_that_ended_goes_on_in_a_directory_that_was_moved() {
+    let mut moved = 0;
+    for operations in 0..400 {
+        let sim = SimDisk::new(SimOptions { seed: operations, ..SimOptions::default() });
+        let ended = Arc::new(Process::new(&sim));
+        sim.inject(Fault::eio().at_op(operations));
+        let made = open(&ended).is_ok();
+        sim.clear_faults();
+        if made && operations >= 40 {
+            assert!(moved > 20, "{moved} of {operations}");
+            return;
+        }
+        ended.crash_by(SimDisk::process_crash);
+        let process = Arc::new(Process::new(&sim));
+        let files = process.list(Path::new("/db")).unwrap_or_default();
+        moved += usize::from(files.len() > 2);
+        for file in files {
+            process.rename(&file, &Path::new("/moved").join(file.file_name().unwrap())).unwrap();
+        }
+        let db = Database::open_in(env(&process, 2), "/moved", small())
+            .unwrap_or_else(|e| panic!("operation {operations}: {e}"));
+        db.close().unwrap();
+    }
+}
+
+/// A creation ends at any operation; another database is then made with its log in the same directory. The next try
+/// of the first one must not take that log for its own.
+#[test]
+fn a_creation_that_ended_anywhere_removes_no_later_log_in_its_log_directory() {
+    for (power_cut, log_dir) in [(false, "/log"), (true, "/log"), (false, "/first")] {
+        let end = if power_cut { SimDisk::power_cut } else { SimDisk::process_crash };
+        let (mut cleared, mut shared) = (0, 0);
+        for operations in 0..400 {
+            let sim = SimDisk::new(SimOptions { seed: operations, ..SimOptions::default() });
+            let open = |process: &Arc<Process>, dir: &str, seed| {
+                Database::open_in(env(process, seed), dir, small().with_log_dir(log_dir.into()))
+            };
+            let ended = Arc::new(Process::new(&sim));
+            sim.inject(Fault::eio().at_op(operations));
+            let made = open(&ended, "/first", 1).map(drop).is_ok();
+            sim.clear_faults();
+            if made {
+                if operations < 40 {
+                    continue;
+                }
+                assert!(cleared > 10 && shared > 2, "{log_dir}: {cleared} {shared} of {operations}");
+                break;
+            }
+            ended.crash_by(end);
+            let process = Arc::new(Process::new(&sim));
+            let other = open(&process, "/other", 2).map(|db| {
+                let tree = db.create_tree("t").unwrap();
+                db.transact(|tx| tx.put(&tree, b"k", b"v")).unwrap();
+                drop(tree);
+                db.close().unwrap();
+            });
+            // The first one's log, or other files, may be there by then.
+            if let Err(error) = other {
+                assert!(matches!(error, Error::NotADatabase { .. }), "operation {operations}: {error}");
+                open(&process, "/first", 3).unwrap_or_else(|e| panic!("operation {operations}: {e}")).close().unwrap();
+                cleared += 1;
+                continue;
+            }
+            shared += 1;
+            let again = open(&process, "/first", 3).map(drop);
+            assert!(matches!(again, Err(Error::NotADatabase { .. })), "operation {operations}: {again:?}");
+            let other = open(&process, "/other", 4).unwrap_or_else(|e| panic!("operation {operations}: {e}"));
+            let tree = other.open_tree("t").unwrap();
+            assert_eq!(other.get(&tree, b"k").unwrap().unwrap(), b"v");
+            let names = process.list(Path::new(log_dir)).unwrap();
+            assert!(names.iter().all(|name| !name.ends_with("creating-log")), "{names:?}");
+        }
     }
 }
 

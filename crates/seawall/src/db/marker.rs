@@ -6,8 +6,10 @@
 //!    that no caller has had it open, and it contains no user data.
 //! 3. Files are removed only beside a marker whose lock is held and that names a log directory (so that an earlier
 //!    creation may have made them), if there is no complete control block, and only files with the names of a
-//!    database's files; in a separate log directory, only log segments, in the one that the marker names, and only if
-//!    no control file is there. A marker names only a directory that was found to have no database's log or files.
+//!    database's files. Segments of the log are removed only from a directory that has a marker of the log with the
+//!    same random token, and no control file: from the one that the marker names or, if that was moved, from those
+//!    given now. The log's marker is locked while the creation runs and durable before the first segment, and no
+//!    creation begins beside another one's segments: so another database's log is never taken for one's own.
 //! 4. The names of the database's directory and of the log's directory, and of the directories above them,
 //!    are durable before the database is complete.
 //! 5. A marker beside a complete database is left from a crash between the last two steps; the next opening
@@ -26,8 +28,11 @@ use std::sync::Arc;
 
 /// The file that marks a database under creation.
 const MARKER: &str = "creating";
+/// The file that marks the log's directory of a database under creation: its token.
+const LOG_MARKER: &str = "creating-log";
 /// The longest path of a log directory, bytes.
 const PATH_BYTES_MAX: usize = 4096;
+const TOKEN_BYTES: usize = 16;
 const ENOENT: i32 = 2;
 
 /// The state of a directory.
@@ -55,7 +60,17 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
             Err(Error::NotADatabase { path: dir.into(), why })
         }
         (true, true) if is_whole(disk, dir)? => {
-            disk.remove(&dir.join(MARKER))?;
+            // What is left of the log's marker marks nothing: its directory may have been moved since.
+            let named = disk.open(&dir.join(MARKER), OpenHow::default()).map_err(Error::Io);
+            let log = named.and_then(|marker| LogMarker::of_creation(&**disk, &Named::read(&**disk, &marker)?, &[dir]));
+            if let Ok(Some(log)) = log {
+                drop(log.remove(&**disk));
+            }
+            match disk.remove(&dir.join(MARKER)) {
+                // Another opening has removed it.
+                Err(error) if error.errno() == Some(ENOENT) => {}
+                removed => removed?,
+            }
             disk.sync_dir(dir)?;
             Ok(whole())
         }
@@ -96,22 +111,92 @@ fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
     }
 }
 
+/// The content of a marker: the log's directory, a zero byte, and the creation's random token.
+#[derive(Debug, Default)]
+struct Named {
+    log_dir: PathBuf,
+    token: Vec<u8>,
+}
+
+impl Named {
+    fn read(disk: &dyn Disk, marker: &Handle) -> Result<Self> {
+        let mut bytes = [0; PATH_BYTES_MAX + 1 + TOKEN_BYTES];
+        let len = disk.read_at(marker, 0, &mut bytes)?;
+        let mut parts = bytes[..len].splitn(2, |byte| *byte == 0);
+        let mut part = || parts.next().unwrap_or_default();
+        Ok(Self { log_dir: OsStr::from_bytes(part()).into(), token: part().to_vec() })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.log_dir.as_os_str().is_empty()
+    }
+}
+
+/// The marker of the log's directory, locked.
+#[derive(Debug)]
+struct LogMarker {
+    dir: PathBuf,
+    locked: Handle,
+}
+
+impl LogMarker {
+    /// Locks it, makes it if it is missing. `None` if its owner has just removed it.
+    fn take(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
+        let locked = open_locked(disk, dir, LOG_MARKER, Create::IfMissing)?;
+        Ok((!is_removed(disk, &locked)).then(|| Self { dir: dir.into(), locked }))
+    }
+
+    /// The one that the creation of `named` made for its log: in the directory that it names, or in one of `dirs`, if
+    /// that was moved. `None` if it made none, or another creation has used the directory since.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another creation uses one of the directories.
+    fn of_creation(disk: &dyn Disk, named: &Named, dirs: &[&Path]) -> Result<Option<Self>> {
+        if named.token.len() < TOKEN_BYTES {
+            return Ok(None);
+        }
+        for &dir in [&*named.log_dir].iter().chain(dirs) {
+            let locked = match open_locked(disk, dir, LOG_MARKER, Create::No) {
+                Err(Error::Io(error)) if error.errno() == Some(ENOENT) => continue,
+                locked => locked?,
+            };
+            let mut token = [0; TOKEN_BYTES];
+            let read = disk.read_at(&locked, 0, &mut token)?;
+            if token[..read] == named.token && !is_removed(disk, &locked) {
+                return Ok(Some(Self { dir: dir.into(), locked }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn remove(self, disk: &dyn Disk) -> Result<()> {
+        disk.remove(&self.dir.join(LOG_MARKER))?;
+        Ok(disk.sync_dir(&self.dir)?)
+    }
+}
+
 /// The right to create a database in a directory.
 #[derive(Debug)]
 pub(super) struct Marker {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     _locked: Handle,
+    log: LogMarker,
 }
 
 impl Marker {
-    /// Takes it, and removes the files of an interrupted creation. `None` if another process has created the
-    /// database meanwhile: look again.
+    /// Takes it, and removes the files of an interrupted creation. `token` is random. `None` if another process has
+    /// created the database meanwhile: look again.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another process creates it; [`Error::NotADatabase`] if `dir` or `log_dir` has
-    /// another database's log.
-    pub(super) fn take(disk: &Arc<dyn Disk>, dir: &Path, log_dir: &Path) -> Result<Option<Self>> {
+    /// [`Error::Locked`] while another process creates it, or one with its log in `log_dir`;
+    /// [`Error::NotADatabase`] if `dir` or `log_dir` has another database's log.
+    pub(super) fn take(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        log_dir: &Path,
+        token: &[u8; TOKEN_BYTES],
+    ) -> Result<Option<Self>> {
         let path = dir.join(MARKER);
         if !disk.list(dir)?.contains(&path) {
             if let Err(foreign) = refuse_foreign(&**disk, dir, log_dir) {
@@ -122,56 +207,59 @@ impl Marker {
                 return if made { Ok(None) } else { Err(foreign) };
             }
         }
-        let how = OpenHow { write: true, create: Create::IfMissing, ..OpenHow::default() };
-        let marker = disk.open(&path, how)?;
-        disk.lock(&marker).map_err(|error| match error.kind {
-            IoErrorKind::Locked => Error::Locked { path: dir.into(), in_this_process: false },
-            _ => Error::Io(error),
-        })?;
-        let mut named = [0; PATH_BYTES_MAX];
-        let len = disk.read_at(&marker, 0, &mut named)?;
-        let named = Path::new(OsStr::from_bytes(&named[..len]));
-        let cleared = Self::clear_earlier(&**disk, (dir, log_dir), named, || {
+        let marker = open_locked(&**disk, dir, MARKER, Create::IfMissing)?;
+        let named = Named::read(&**disk, &marker)?;
+        let log = Self::clear_earlier(&**disk, (dir, log_dir), &named, || {
             // Between the first look and the lock, another process may have completed the creation.
             Ok(matches!(look(disk, dir)?, Found::Unmade) && disk.list(dir)?.contains(&path))
         });
-        if !matches!(cleared, Ok(true)) {
-            // Without a name it marks nothing. (It may have none in the directory by now.)
-            if len == 0 && disk.identity(&marker).is_ok_and(|file| file.names > 0) {
-                disk.remove(&path)?;
+        let log = match log {
+            Ok(Some(log)) => log,
+            refused => {
+                // Without a name it marks nothing. (It may have none in the directory by now.)
+                if named.is_empty() && !is_removed(&**disk, &marker) {
+                    disk.remove(&path)?;
+                }
+                return refused.map(|_| None);
             }
-            return cleared.map(|_| None);
-        }
+        };
         let name = log_dir.as_os_str().as_bytes();
-        disk.set_len(&marker, 0)?;
-        let written = disk.write_at(&marker, 0, &[IoSlice::new(name)], WriteHow::default())?;
-        if written < name.len() || name.len() > PATH_BYTES_MAX {
+        if name.len() > PATH_BYTES_MAX {
             return Err(Error::Io(IoError::new(seawall_io::Op::Write, &path, IoErrorKind::NoProgress)));
         }
-        disk.sync(&marker, SyncHow::All)?;
+        replace(&**disk, &marker, &path, &[name, &[0], token].concat())?;
         disk.sync_dir(dir)?;
-        Ok(Some(Self { disk: disk.clone(), dir: dir.into(), _locked: marker }))
+        replace(&**disk, &log.locked, &log_dir.join(LOG_MARKER), token)?;
+        disk.sync_dir(log_dir)?;
+        Ok(Some(Self { disk: disk.clone(), dir: dir.into(), _locked: marker, log }))
     }
 
     /// Removes what an earlier creation left, if the marker names its log directory, and the database is still
-    /// `unmade`; false if it is not.
+    /// `unmade`; takes the marker of the log's directory. `None`: look again.
     fn clear_earlier(
         disk: &dyn Disk,
         (dir, log_dir): (&Path, &Path),
-        named: &Path,
+        named: &Named,
         unmade: impl FnOnce() -> Result<bool>,
-    ) -> Result<bool> {
+    ) -> Result<Option<LogMarker>> {
         if !unmade()? {
-            return Ok(false);
+            return Ok(None);
         }
-        if !named.as_os_str().is_empty() {
+        if !named.is_empty() {
             clear(disk, dir)?;
-            if named != dir {
-                clear_log(disk, named)?;
+            if let Some(log) = LogMarker::of_creation(disk, named, &[dir, log_dir])? {
+                clear_log(disk, &log.dir)?;
+                log.remove(disk)?;
             }
         }
         refuse_foreign(disk, dir, log_dir)?;
-        Ok(true)
+        let Some(log) = LogMarker::take(disk, log_dir)? else { return Ok(None) };
+        // Before the lock, another creation may have put its log there and ended.
+        if let Err(foreign) = refuse_foreign(disk, dir, log_dir) {
+            log.remove(disk)?;
+            return Err(foreign);
+        }
+        Ok(Some(log))
     }
 
     /// Makes the names of the directory and of `log_dir` durable, before the database is complete.
@@ -188,6 +276,7 @@ impl Marker {
     /// # Errors
     /// The disk's error; the database is complete nevertheless.
     pub(super) fn remove(self) -> Result<()> {
+        self.log.remove(&*self.disk)?;
         self.disk.remove(&self.dir.join(MARKER))?;
         Ok(self.disk.sync_dir(&self.dir)?)
     }
@@ -219,28 +308,49 @@ fn refuse_foreign(disk: &dyn Disk, dir: &Path, log_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of an interrupted creation from a directory.
+/// Removes the files of an interrupted creation from a directory, but for its log.
 fn clear(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for file in disk.list(dir)? {
-        if [CONTROL_FILE, DATA_FILE, DOUBLEWRITE_FILE].into_iter().any(|name| is_named(&file, name)) || is_redo(&file) {
+        if [CONTROL_FILE, DATA_FILE, DOUBLEWRITE_FILE].into_iter().any(|name| is_named(&file, name)) {
             disk.remove(&file)?;
         }
     }
     Ok(disk.sync_dir(dir)?)
 }
 
-/// Removes the log of an interrupted creation from a directory of its own. One that has a control file holds another
-/// database, and is left as it is.
+/// Removes the log of an interrupted creation. A directory that has a control file holds another database, and is left
+/// as it is.
 fn clear_log(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    let files = match disk.list(dir) {
-        Err(e) if e.errno() == Some(ENOENT) => return Ok(()),
-        files => files?,
-    };
+    let files = disk.list(dir)?;
     if files.iter().any(|file| is_named(file, CONTROL_FILE)) {
         return Ok(());
     }
     files.iter().filter(|file| is_redo(file)).try_for_each(|file| disk.remove(file))?;
     Ok(disk.sync_dir(dir)?)
+}
+
+/// Opens a marker for writing and locks it.
+fn open_locked(disk: &dyn Disk, dir: &Path, marker: &str, create: Create) -> Result<Handle> {
+    let marker = disk.open(&dir.join(marker), OpenHow { write: true, create, ..OpenHow::default() })?;
+    disk.lock(&marker).map_err(|error| match error.kind {
+        IoErrorKind::Locked => Error::Locked { path: dir.into(), in_this_process: false },
+        _ => Error::Io(error),
+    })?;
+    Ok(marker)
+}
+
+/// Whether a file that was opened and then locked has been removed in between.
+fn is_removed(disk: &dyn Disk, file: &Handle) -> bool {
+    disk.identity(file).is_ok_and(|file| file.names == 0)
+}
+
+/// Replaces the content of a marker, durably.
+fn replace(disk: &dyn Disk, marker: &Handle, path: &Path, content: &[u8]) -> Result<()> {
+    disk.set_len(marker, 0)?;
+    if disk.write_at(marker, 0, &[IoSlice::new(content)], WriteHow::default())? < content.len() {
+        return Err(Error::Io(IoError::new(seawall_io::Op::Write, path, IoErrorKind::NoProgress)));
+    }
+    Ok(disk.sync(marker, SyncHow::All)?)
 }
 
 fn is_named(file: &Path, name: &str) -> bool {

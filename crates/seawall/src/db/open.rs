@@ -173,7 +173,9 @@ impl Database {
             }
             options.settle(memory)?;
             options.settle_torn_pages(|| env.disk.untorn_write_bytes(path), || env.disk.atomic_write_bytes(path))?;
-            if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &options.log_dir_of(path)))? {
+            let token = identity(env.seed);
+            let log_dir = options.log_dir_of(path);
+            if let Some(marker) = while_locked(&*clock, || Marker::take(&env.disk, path, &log_dir, &token))? {
                 return Opening::new(env, path, &options, marker)?.finish(options, in_use);
             }
         }
