@@ -54,7 +54,8 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
             Some(b't') => Some((b'\t', 1)),
             Some(b'r') => Some((b'\r', 1)),
             Some(b'0') => Some((0, 1)),
-            Some(b'\\') => Some((b'\\', 1)),
+            // The engine's messages escape the quotation marks too.
+            Some(same @ (b'\\' | b'"' | b'\'')) => Some((same, 1)),
             Some(b'x') => escaped.get(1..3).and_then(|digits| Some((*from_hex(digits).ok()?.first()?, 3))),
             _ => None,
         };
@@ -83,6 +84,7 @@ mod tests {
                 let notation = Notation { hex };
                 assert_eq!(notation.read(&notation.show(bytes)).as_deref(), Ok(bytes), "{}", notation.show(bytes));
             }
+            assert_eq!(unescape(&bytes.escape_ascii().to_string()).as_deref(), Ok(bytes), "from a message");
         }
         assert_eq!(escape("grüße\n".as_bytes()), "grüße\\n");
         assert_eq!(unescape("\\x41\\0"), Ok(b"A\0".to_vec()));
