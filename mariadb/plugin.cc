@@ -2,6 +2,7 @@
 /* The plugin: its variables, its start and its end. */
 #include "ha_seawall.h"
 #include "advice.h"
+#include "binlog_cache.h"
 #include "information_schema.h"
 #include "reports.h"
 #include "status.h"
@@ -35,6 +36,11 @@ static MYSQL_SYSVAR_ULONG(advice_interval, advice_interval, PLUGIN_VAR_RQCMDARG,
                           "How often the engine looks for what the error log should say, seconds; 0 for never", nullptr, nullptr, 60, 0, 86400, 0);
 static MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
                          "Write each deadlock with its statements to the error log", nullptr, nullptr, false);
+
+static MYSQL_SYSVAR_BOOL(drop_binlog_cache, drop_binlog_cache, PLUGIN_VAR_OPCMDARG,
+                         "Keep the server's binary logs out of the page cache: five times a second they are written and dropped from it, except the "
+                         "last 256 KiB; logs that others have read, every ten seconds. A replica that lags behind reads from the disk then",
+                         nullptr, nullptr, false);
 
 bool seawall::fails_on_conflict(THD *thd) { return THDVAR(thd, snapshot_isolation); }
 bool seawall::ignores_foreign_keys(THD *thd) { return THDVAR(thd, ignore_foreign_keys); }
@@ -133,7 +139,8 @@ seawall_commit_level seawall::durability_of(THD *thd) {
 #define SEAWALL_OPTION(name, standard, running, text) MYSQL_SYSVAR(name),
 static struct st_mysql_sys_var *variables[] = {
 #include "options.inc"
-    MYSQL_SYSVAR(advice_interval), MYSQL_SYSVAR(autoinc_lock_mode), MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys),
+    MYSQL_SYSVAR(advice_interval), MYSQL_SYSVAR(autoinc_lock_mode), MYSQL_SYSVAR(drop_binlog_cache),
+    MYSQL_SYSVAR(durability), MYSQL_SYSVAR(ignore_foreign_keys),
     MYSQL_SYSVAR(index_build_keep_percent),
     MYSQL_SYSVAR(print_all_deadlocks), MYSQL_SYSVAR(snapshot_isolation), nullptr};
 #undef SEAWALL_OPTION
@@ -194,11 +201,13 @@ static int init(void *p) {
   set_hooks(hton);
   permit_reports();
   begin_advice();
+  begin_dropping_binlogs();
   sql_print_information("Seawall %s has opened %s", seawall_version(), path.c_str());
   return 0;
 }
 
 static int deinit(void *) {
+  end_dropping_binlogs();
   end_advice();
   end_reports();
   close_dictionary();

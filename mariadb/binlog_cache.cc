@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "binlog_cache.h"
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <dirent.h>
+#include <fcntl.h>
+#include <log.h>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace seawall {
+
+my_bool drop_binlog_cache = 0;
+
+namespace {
+
+/* What stays of the newest log, bytes. */
+const off_t TAIL = 256 << 10;
+/* The older logs are visited once in so many turns. */
+const unsigned TURNS_OF_OLD_LOGS = 50;
+std::mutex mutex;
+std::condition_variable ends;
+bool ended = false;
+std::thread dropper;
+
+/* The binary logs, the newest first. */
+std::vector<std::string> binary_logs() {
+  /* The path of a log without its number; null without binary logs. */
+  std::string path = log_bin_basename ? log_bin_basename : "";
+  size_t slash = path.rfind('/');
+  std::string dir = slash == std::string::npos ? "." : path.substr(0, slash);
+  std::string prefix = (slash == std::string::npos ? path : path.substr(slash + 1)) + ".";
+  std::vector<std::pair<unsigned long, std::string>> found;
+  std::unique_ptr<DIR, int (*)(DIR *)> listing(path.empty() ? nullptr : opendir(dir.c_str()), closedir);
+  if (!listing) return {};
+  while (const dirent *entry = readdir(listing.get())) {
+    std::string name = entry->d_name;
+    if (name.compare(0, prefix.size(), prefix) || name.size() == prefix.size()) continue;
+    std::string number = name.substr(prefix.size());
+    if (number.find_first_not_of("0123456789") == std::string::npos) found.emplace_back(strtoul(number.c_str(), nullptr, 10), dir + "/" + name);
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> logs;
+  for (auto &log : found) logs.push_back(std::move(log.second));
+  return logs;
+}
+
+/* The kernel begins to write what is not on disk yet, and keeps it: it is dropped a later time. */
+void drop(const std::string &log, off_t keep) {
+  int file = open(log.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return; /* purged meanwhile */
+  off_t end = lseek(file, 0, SEEK_END);
+  /* A length of 0 would mean the whole file. */
+  if (end > keep) posix_fadvise(file, 0, end - keep, POSIX_FADV_DONTNEED);
+  close(file);
+}
+
+void drop_again_and_again() {
+  std::unique_lock<std::mutex> lock(mutex);
+  unsigned turns = 0;
+  while (!ended) {
+    /* The variable can change at any time. */
+    bool drops = drop_binlog_cache;
+    if (drops) {
+      lock.unlock();
+      try {
+        /* Only the two newest change; a replica that lags behind, or a copy, reads the others. */
+        std::vector<std::string> logs = binary_logs();
+        size_t count = turns % TURNS_OF_OLD_LOGS == 0 ? logs.size() : std::min<size_t>(logs.size(), 2);
+        for (size_t at = 0; at < count; at++) drop(logs[at], at == 0 ? TAIL : 0);
+      } catch (const std::bad_alloc &) { /* the next time */
+      }
+      lock.lock();
+    }
+    turns = drops ? turns + 1 : 0;
+    ends.wait_for(lock, std::chrono::milliseconds(drops ? 200 : 1000), [] { return ended; });
+  }
+}
+
+}
+
+void begin_dropping_binlogs() {
+  ended = false;
+  try {
+    dropper = std::thread(drop_again_and_again);
+  } catch (const std::system_error &error) {
+    sql_print_warning("Seawall: no thread for seawall_drop_binlog_cache: %s", error.what());
+  }
+}
+
+void end_dropping_binlogs() {
+  {
+    std::lock_guard<std::mutex> guard(mutex);
+    ended = true;
+  }
+  ends.notify_all();
+  if (dropper.joinable()) dropper.join();
+}
+
+}
