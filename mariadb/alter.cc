@@ -68,6 +68,8 @@ bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_in
 
 class Alter : public inplace_alter_handler_ctx {
 public:
+  explicit Alter(Share *share) : share(share) {}
+  Share *share;
   Changes changes;
   uint64_t table = 0;
   bool announced = false;
@@ -195,7 +197,7 @@ int ha_seawall::wait_for_prepared() {
 }
 
 bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
-  Alter *alter = new Alter;
+  Alter *alter = new Alter(m_share);
   info->handler_ctx = alter;
   alter->changes.path = m_name;
   alter->changes.version = version_of(altered);
@@ -227,7 +229,21 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
     print_error(failed(status), MYF(0));
     return true;
   }
+  note_built_columns(altered, info);
   return false;
+}
+
+/* Tells writers which columns the new indexes have: the build need not read a row again of which others are changed. */
+void ha_seawall::note_built_columns(const TABLE *altered, const Alter_inplace_info *info) {
+  m_share->building.store(false);
+  if (info->handler_flags & COLUMNS) return;
+  std::vector<uint> keys = added_indexes(altered, info);
+  if (altered->s->primary_key < MAX_KEY) keys.push_back(altered->s->primary_key);
+  m_share->built_on.clear();
+  for (uint key : keys)
+    for (uint part = 0; part < altered->key_info[key].user_defined_key_parts; part++)
+      m_share->built_on.push_back(altered->key_info[key].key_part[part].fieldnr - 1);
+  m_share->building.store(true, std::memory_order_release);
 }
 
 /* Reports why an index could not be built. */
@@ -256,6 +272,12 @@ bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   const Layouts &layouts = alter->changes.layouts.all.empty() ? m_share->layouts : alter->changes.layouts;
   for (size_t at = 0; at < added.size(); at++)
     alter->build->add(altered, layouts, added[at], tree_name(alter->table, alter->changes.added[at].number));
+  bitmap_clear_all(&altered->def_read_set);
+  if (altered->s->primary_key < MAX_KEY) added.push_back(altered->s->primary_key);
+  for (uint key : added)
+    for (uint part = 0; part < altered->key_info[key].user_defined_key_parts; part++)
+      bitmap_set_bit(&altered->def_read_set, altered->key_info[key].key_part[part].fieldnr - 1);
+  alter->build->reads(&altered->def_read_set);
   uint64_t rows_of_table = std::max<uint64_t>(stats.records, 1);
   thd_progress_init(thd, 1);
   seawall_status status = alter->build->run([&](ulonglong rows) {
@@ -269,6 +291,7 @@ bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
 bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) {
   Alter *alter = static_cast<Alter *>(info->handler_ctx);
   if (!commit) {
+    m_share->building.store(false);
     if (!alter || !alter->announced) return false;
     alter->build.reset();
     if (abandon_indexes(alter->table, alter->changes) != SEAWALL_STATUS_OK)
@@ -283,6 +306,7 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
     all.push_back(alter);
   std::vector<const Changes *> tables;
   for (Alter *one : all) {
+    one->share->building.store(false);
     if (one->build)
       if (seawall_status status = one->build->finish()) return report(altered, *one->build, status);
     tables.push_back(&one->changes);

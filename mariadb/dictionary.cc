@@ -374,7 +374,7 @@ seawall_status truncate_table(const char *path, std::vector<uint64_t> *later) {
     seawall_status status = lock_table(tx, key, &definition);
     if (status == SEAWALL_STATUS_OK) status = drop_trees(tx, definition, later);
     if (status == SEAWALL_STATUS_OK) status = make_trees(tx, &definition, 1);
-    if (status == SEAWALL_STATUS_OK) status = seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
+    if (status == SEAWALL_STATUS_OK) status = seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)), true);
     return status;
   });
 }
@@ -439,7 +439,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
   if (status != SEAWALL_STATUS_OK) return status;
   status = seawall_delete(tx, dictionary.get(), slice(key_of(STATISTICS, definition.number)));
   if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) return status;
-  return seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)));
+  return seawall_update(tx, dictionary.get(), slice(key), slice(encode(definition)), true);
 }
 
 seawall_status alter_tables(const std::vector<const Changes *> &tables) {
@@ -532,7 +532,7 @@ seawall_status Counters::write(uint64_t row_limit, uint64_t auto_limit) {
   put_number(row_limit, &value);
   put_number(auto_limit, &value);
   seawall_status status = in_transaction("counters",
-      [&](seawall_tx *tx) { return seawall_update(tx, dictionary.get(), slice(key_of(COUNTERS, m_table)), slice(value)); },
+      [&](seawall_tx *tx) { return seawall_update(tx, dictionary.get(), slice(key_of(COUNTERS, m_table)), slice(value), true); },
       SEAWALL_COMMIT_LEVEL_DEFERRED);
   if (status == SEAWALL_STATUS_OK) {
     m_row_limit = row_limit;

@@ -44,6 +44,9 @@ public:
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
   uint64_t sampled_at = 0;                      /* of `changes` */
+  /* While indexes are `building`: their columns, and those of the primary key. Set while the server excludes writers. */
+  std::vector<uint> built_on;
+  std::atomic<bool> building{false};
 };
 
 /* While all pages that are requested ahead are found in memory, requests are made for fewer and fewer batches. */
@@ -230,6 +233,8 @@ private:
   void note_change(bool number);
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);
+  bool changes_built(const uchar *old_record, const uchar *new_record) const;
+  void note_built_columns(const TABLE *altered, const Alter_inplace_info *info);
   int read_row(seawall_tx *tx, uchar *record, seawall_slice value);
   int fetch(uchar *record);
   int move(uchar *record, seawall_seek to, const Bytes &key);

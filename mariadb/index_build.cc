@@ -29,8 +29,12 @@ bool Index_build::add_entry(void *context, size_t at, seawall_slice key, seawall
   uchar *record = build->m_altered->record[0];
   if (at == 0) { /* the row stays in the record for the other indexes */
     build->m_rows++;
-    build->m_bytes.assign((const char *)value.data, value.len); /* long columns point into it */
-    if (!build->m_row.decode((const uchar *)build->m_bytes.data(), build->m_bytes.size(), record)) {
+    const uchar *from = value.data;
+    if (build->m_row.has_blobs()) { /* they point into the row */
+      build->m_bytes.assign((const char *)value.data, value.len);
+      from = (const uchar *)build->m_bytes.data();
+    }
+    if (!build->m_row.decode(from, value.len, record, build->m_columns)) {
       build->m_damaged = true;
       return false;
     }
@@ -95,7 +99,7 @@ void Index_build::build() {
     m_error = seawall_error();
   }
   if (m_status == SEAWALL_STATUS_KEY_EXISTS) find_duplicate();
-  /* Sorting takes many small pieces of memory, which this thread's arena would keep. */
+  /* This thread's arena would keep the memory that was freed. */
   malloc_trim(0);
   move_to(ENDED);
   my_thread_end();

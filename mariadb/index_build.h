@@ -28,6 +28,8 @@ public:
   seawall_status begin(const seawall_tree *rows, uint keep_percent);
   /* Index `key` of `altered`, as tree `name`. Its record is used until the build is NEARLY, and during finish(). */
   void add(TABLE *altered, const Layouts &layouts, uint key, std::string name);
+  /* Decodes only these columns of a row, among them those of the indexes and of the primary key; they outlive the build. */
+  void reads(const MY_BITMAP *columns) { m_columns = columns; }
   ~Index_build() { abandon(); }
   /* Waits until the build is NEARLY, or ENDED with an error; `ticks` is called every 100 ms with the rows so far,
      and ends the build by returning false. */
@@ -78,6 +80,7 @@ private:
   Key_codec m_primary;
   Row_codec m_row;
   bool m_has_primary = false;
+  const MY_BITMAP *m_columns = nullptr; /* all */
   std::string m_bytes, m_entry, m_value;
 
   std::thread m_thread;

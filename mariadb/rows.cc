@@ -67,16 +67,18 @@ int ha_seawall::insert_entry(uint index, const uchar *record) {
   return failed(status);
 }
 
+static bool is_same(const Field *field, const uchar *old_record, const uchar *new_record) {
+  bool null = field->is_null_in_record(old_record);
+  if (null != field->is_null_in_record(new_record)) return false;
+  /* Some of its bits lie among those for NULL. */
+  if (field->real_type() == MYSQL_TYPE_BIT) return false;
+  return null || !field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record));
+}
+
 /* Whether no column of the index has another value. */
 static bool is_same(const KEY *key, const TABLE *table, const uchar *old_record, const uchar *new_record) {
-  for (uint at = 0; at < key->user_defined_key_parts; at++) {
-    const Field *field = table->field[key->key_part[at].fieldnr - 1];
-    bool null = field->is_null_in_record(old_record);
-    if (null != field->is_null_in_record(new_record)) return false;
-    /* Some of its bits lie among those for NULL. */
-    if (field->real_type() == MYSQL_TYPE_BIT) return false;
-    if (!null && field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record))) return false;
-  }
+  for (uint at = 0; at < key->user_defined_key_parts; at++)
+    if (!is_same(table->field[key->key_part[at].fieldnr - 1], old_record, new_record)) return false;
   return true;
 }
 
@@ -189,7 +191,7 @@ int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record)
     bool same_key = old_key == new_key;
     if (same_key && old_value == new_value) continue;
     seawall_tx *tx = this->tx();
-    seawall_status status = same_key ? seawall_update(tx, index_tree(at), slice(new_key), slice(new_value))
+    seawall_status status = same_key ? seawall_update(tx, index_tree(at), slice(new_key), slice(new_value), true)
                                      : seawall_delete(tx, index_tree(at), slice(old_key));
     if (status == SEAWALL_STATUS_NOT_FOUND) {
       m_error = "an index lacks the entry of a row that is being updated: CHECK TABLE, and restore from a backup";
@@ -202,6 +204,14 @@ int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record)
     if (status != SEAWALL_STATUS_OK) return failed(status);
   }
   return 0;
+}
+
+/* Whether a change of a row, whose key stays, changes an index that is being built. */
+bool ha_seawall::changes_built(const uchar *old_record, const uchar *new_record) const {
+  if (!m_share->building.load(std::memory_order_acquire)) return true;
+  for (uint column : m_share->built_on)
+    if (!is_same(table->field[column], old_record, new_record)) return true;
+  return false;
 }
 
 int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
@@ -223,7 +233,7 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
   seawall_status status = guard.status();
   if (status != SEAWALL_STATUS_OK) return failed(status);
   if (m_old_key == m_key) {
-    status = seawall_update(tx, rows(), slice(m_key), slice(m_value));
+    status = seawall_update(tx, rows(), slice(m_key), slice(m_value), changes_built(old_record, new_record));
   } else {
     status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
     if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = table->s->primary_key;

@@ -1,5 +1,18 @@
 /* Seawall's C interface. Made by cbindgen from crates/seawall-ffi: cargo test -p seawall-ffi says how to make it again. */
 
+/* Conventions, for every function unless it says otherwise:
+
+ 1. It returns a seawall_status. What it produces goes through a pointer, and is written only when the status
+    says so. seawall_error returns the text of the last failure of the calling thread.
+ 2. A handle (a seawall_db, seawall_tree, seawall_tx, seawall_cursor, ...) is made by one function and freed
+    by one. Null is refused with SEAWALL_STATUS_USAGE; freeing null does nothing.
+ 3. A handle is used by one thread at a time, except a seawall_db, a seawall_tree and a seawall_interrupt_t,
+    which any number of threads use at once. Handles can be freed in any order: each keeps alive what it needs.
+ 4. Bytes that are handed in (seawall_slice) are read during the call only. Bytes that are handed out belong to
+    the handle that lent them, and stay until that handle's next call returns: they can be its arguments.
+ 5. No panic crosses the interface: a call that panics returns SEAWALL_STATUS_PANIC. Roll the transaction back.
+    (The engine stops itself if a panic left a page half changed.) */
+
 #ifndef SEAWALL_H
 #define SEAWALL_H
 
@@ -790,14 +803,16 @@ seawall_status seawall_insert_unique(seawall_tx *tx,
                                      size_t prefix_len,
                                      seawall_slice value);
 
-// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none. Not `indexed`: the row's entries stay as they are in
+// the indexes that are being built over the tree (`seawall_begin_index_build`), which then need not read it again.
 //
 // # Safety
 // `tx` and `tree` are handles; `key` and `value` are readable.
 seawall_status seawall_update(seawall_tx *tx,
                               const seawall_tree *tree,
                               seawall_slice key,
-                              seawall_slice value);
+                              seawall_slice value,
+                              bool indexed);
 
 // Deletes a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
 //

@@ -9,7 +9,11 @@ use seawall::{CursorOptions, OwnedCursor, Result, Seek};
 
 /// A cursor over a range of a tree. Each call that moves it is given the transaction.
 #[derive(Debug, Default)]
-pub struct Cursor(OwnedCursor);
+pub struct Cursor {
+    cursor: OwnedCursor,
+    /// The key of a seek: what it was given may be what the cursor lent last.
+    sought: Vec<u8>,
+}
 
 /// One end of a range.
 #[repr(C)]
@@ -127,7 +131,7 @@ pub unsafe extern "C" fn seawall_cursor_reset(
         let limit = (limit != 0).then_some(limit);
         let options =
             CursorOptions { lock: Lock::of(lock)?.mode(), wait: WaitMode::of(wait)?.wait(wait_ms), limit, long: false };
-        cursor.0.reset(&tree.0, options, range);
+        cursor.cursor.reset(&tree.0, options, range);
         Ok(Status::Ok)
     })
 }
@@ -140,7 +144,7 @@ pub unsafe extern "C" fn seawall_cursor_reset(
 pub unsafe extern "C" fn seawall_cursor_release(cursor: *mut Cursor) -> Status {
     call(|| {
         // SAFETY: as the function requires.
-        unsafe { exclusive(cursor) }?.0.release();
+        unsafe { exclusive(cursor) }?.cursor.release();
         Ok(Status::Ok)
     })
 }
@@ -162,9 +166,14 @@ pub unsafe extern "C" fn seawall_cursor_seek(
 ) -> Status {
     call(|| {
         // SAFETY: as the function requires.
-        let (Cursor(cursor), tx) = unsafe { (exclusive(cursor)?, &exclusive(tx)?.tx) };
-        // SAFETY: as the function requires.
-        let key = || unsafe { key.bytes() };
+        let (Cursor { cursor, sought }, tx) = unsafe { (exclusive(cursor)?, &exclusive(tx)?.tx) };
+        let key = || {
+            let sought = sought;
+            sought.clear();
+            // SAFETY: as the function requires.
+            sought.extend_from_slice(unsafe { key.bytes() }?);
+            Ok::<&[u8], seawall::Error>(sought)
+        };
         let there = match SeekTo::of(to)? {
             SeekTo::First => cursor.seek(tx, Seek::First),
             SeekTo::Last => cursor.seek(tx, Seek::Last),
@@ -202,7 +211,7 @@ pub unsafe extern "C" fn seawall_cursor_newly_locked(cursor: *const Cursor, newl
         // SAFETY: as the function requires.
         let cursor = unsafe { shared(cursor) }?;
         // SAFETY: as the function requires.
-        unsafe { store(newly_locked, cursor.0.newly_locked()) };
+        unsafe { store(newly_locked, cursor.cursor.newly_locked()) };
         Ok(Status::Ok)
     })
 }
@@ -215,7 +224,7 @@ pub unsafe extern "C" fn seawall_cursor_newly_locked(cursor: *const Cursor, newl
 pub unsafe extern "C" fn seawall_cursor_delete(cursor: *mut Cursor, tx: *mut Transaction) -> Status {
     call(|| {
         // SAFETY: as the function requires.
-        let (Cursor(cursor), tx) = unsafe { (exclusive(cursor)?, exclusive(tx)?) };
+        let (Cursor { cursor, .. }, tx) = unsafe { (exclusive(cursor)?, exclusive(tx)?) };
         if !cursor.is_on_entry() {
             return Err(usage("the cursor stands on no entry"));
         }

@@ -9,9 +9,7 @@ use std::ffi::{c_char, c_void};
 
 /// The entries of a row in an index that is being built.
 #[derive(Debug)]
-pub struct IndexEntries {
-    entries: Vec<(Vec<u8>, usize, Vec<u8>)>,
-}
+pub struct IndexEntries<'e>(&'e mut seawall::IndexEntries);
 
 /// The building of indexes over a tree.
 #[derive(Debug)]
@@ -28,7 +26,7 @@ pub type EntriesFn = Option<
         index: usize,
         key: Slice,
         value: Slice,
-        entries: *mut IndexEntries,
+        entries: *mut IndexEntries<'_>,
     ) -> bool,
 >;
 
@@ -42,7 +40,7 @@ pub type SwitchFn = Option<unsafe extern "C" fn(context: *mut c_void) -> bool>;
 /// `entries` is what an `seawall_entries_fn` was given; `key` and `value` are readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_index_entry(
-    entries: *mut IndexEntries,
+    entries: *mut IndexEntries<'_>,
     key: Slice,
     unique_len: usize,
     value: Slice,
@@ -55,7 +53,7 @@ pub unsafe extern "C" fn seawall_index_entry(
         if unique_len > key.len() {
             return Err(usage("an entry's unique part is longer than its key"));
         }
-        entries.entries.push((key.to_vec(), unique_len, value.to_vec()));
+        entries.0.push_unique(key, unique_len, value);
         Ok(Status::Ok)
     })
 }
@@ -110,14 +108,13 @@ pub unsafe extern "C" fn seawall_build_indexes(
         let (entries, switch) =
             entries.zip(switch).ok_or_else(|| usage("seawall_build_indexes without both of its functions"))?;
         let builder = build.builder.take().ok_or_else(|| usage("a build of indexes is used once"))?;
-        let mut of_row = IndexEntries { entries: Vec::new() };
         let stopped = || seawall::Error::Interrupted { during: "the building of an index", on: None };
         let push = |index: usize, key: &[u8], value: &[u8], to: &mut seawall::IndexEntries| {
+            let mut of_row = IndexEntries(to);
             // SAFETY: as the function requires.
             if !unsafe { entries(context, index, Slice::of(key), Slice::of(value), &raw mut of_row) } {
                 to.fail(stopped());
             }
-            of_row.entries.drain(..).for_each(|(key, unique_len, value)| to.push_unique(key, unique_len, value));
         };
         // SAFETY: as the function requires.
         let switch = |_: &mut _| if unsafe { switch(context) } { Ok(()) } else { Err(stopped()) };

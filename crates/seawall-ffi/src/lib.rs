@@ -2,14 +2,14 @@
 //!
 //! Conventions, for every function unless it says otherwise:
 //!
-//! 1. It returns a [`Status`]. What it produces goes through a pointer, and is written only when the status
-//!    says so. [`seawall_error`] returns the text of the last failure of the calling thread.
-//! 2. A handle (`Database`, `Tree`, `Transaction`, `Cursor`, ...) is made by one function and freed by one. Null is
-//!    refused with `SEAWALL_STATUS_USAGE`; freeing null does nothing.
-//! 3. A handle is used by one thread at a time, except a `Database`, a `Tree` and an `Interrupt`, which any
-//!    number of threads use at once. Handles can be freed in any order: each keeps alive what it needs.
-//! 4. Bytes that are handed in ([`Slice`]) are read during the call only. Bytes that are handed out belong to
-//!    the handle that lent them, and stay until that handle's next call.
+//! 1. It returns a `seawall_status`. What it produces goes through a pointer, and is written only when the status
+//!    says so. `seawall_error` returns the text of the last failure of the calling thread.
+//! 2. A handle (a `seawall_db`, `seawall_tree`, `seawall_tx`, `seawall_cursor`, ...) is made by one function and freed
+//!    by one. Null is refused with `SEAWALL_STATUS_USAGE`; freeing null does nothing.
+//! 3. A handle is used by one thread at a time, except a `seawall_db`, a `seawall_tree` and a `seawall_interrupt_t`,
+//!    which any number of threads use at once. Handles can be freed in any order: each keeps alive what it needs.
+//! 4. Bytes that are handed in (`seawall_slice`) are read during the call only. Bytes that are handed out belong to
+//!    the handle that lent them, and stay until that handle's next call returns: they can be its arguments.
 //! 5. No panic crosses the interface: a call that panics returns `SEAWALL_STATUS_PANIC`. Roll the transaction back.
 //!    (The engine stops itself if a panic left a page half changed.)
 //!

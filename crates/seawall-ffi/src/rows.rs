@@ -81,16 +81,25 @@ pub unsafe extern "C" fn seawall_insert_unique(
     unsafe { with(tx, run) }
 }
 
-/// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+/// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none. Not `indexed`: the row's entries stay as they are in
+/// the indexes that are being built over the tree (`seawall_begin_index_build`), which then need not read it again.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` and `value` are readable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_update(tx: *mut Transaction, tree: *const Tree, key: Slice, value: Slice) -> Status {
+pub unsafe extern "C" fn seawall_update(
+    tx: *mut Transaction,
+    tree: *const Tree,
+    key: Slice,
+    value: Slice,
+    indexed: bool,
+) -> Status {
     let update = |tx: &mut Transaction| {
         // SAFETY: as the function requires.
         let (tree, key, value) = unsafe { (shared(tree)?, key.bytes()?, value.bytes()?) };
-        Ok(found(tx.tx.update(&tree.0, key, value)?))
+        let tx = &mut tx.tx;
+        let there = if indexed { tx.update(&tree.0, key, value) } else { tx.update_unindexed(&tree.0, key, value) };
+        Ok(found(there?))
     };
     // SAFETY: as the function requires.
     unsafe { with(tx, update) }
@@ -120,7 +129,10 @@ pub unsafe extern "C" fn seawall_get(tx: *mut Transaction, tree: *const Tree, ke
     let get = |tx: &mut Transaction| {
         // SAFETY: as the function requires.
         let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
-        let mut lent = std::mem::take(&mut tx.lent);
+        let mut before = std::mem::take(&mut tx.lent);
+        // The key may be what was lent last.
+        let is_key = before.as_ptr_range().contains(&key.as_ptr());
+        let mut lent = if is_key { Vec::new() } else { std::mem::take(&mut before) };
         lent.clear();
         let there = tx.tx.get_with(&tree.0, key, |read| lent.extend_from_slice(read))?;
         // SAFETY: as the function requires.

@@ -1,4 +1,4 @@
-//! A program in C uses the interface: it is compiled as C and as C++ with all warnings, and run twice on one
+//! Programs in C use the interface: they are compiled with all warnings and run, the first of them twice on one
 //! database.
 
 use std::path::{Path, PathBuf};
@@ -9,12 +9,11 @@ fn libraries() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().into()
 }
 
-fn compile(compiler: &str, more: &[&str], to: &Path) {
+fn compile(source: &str, to: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let said = Command::new(compiler)
-        .args(more)
-        .args(["-Wall", "-Wextra", "-Werror"])
-        .arg(root.join("examples/accounts.c"))
+    let said = Command::new("cc")
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror"])
+        .arg(root.join(source))
         .arg(format!("-I{}", root.join("include").display()))
         .arg(libraries().join("libseawall_ffi.a"))
         .args(["-lpthread", "-ldl", "-lm", "-o"])
@@ -28,7 +27,7 @@ fn compile(compiler: &str, more: &[&str], to: &Path) {
 fn a_program_in_c_moves_an_amount() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("accounts");
-    compile("cc", &["-std=c99"], &program);
+    compile("examples/accounts.c", &program);
     for (round, charles) in [(0, 30), (1, 60)] {
         let said = Command::new(&program).arg(dir.path().join("db")).output().unwrap();
         assert!(said.status.success(), "round {round}: {}", String::from_utf8_lossy(&said.stderr));
@@ -42,6 +41,15 @@ fn a_program_in_c_moves_an_amount() {
     let said = Command::new(&program).arg(&file).output().unwrap();
     assert_eq!(said.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&said.stderr).starts_with("open: "));
+}
+
+#[test]
+fn what_a_handle_lent_is_an_argument_of_its_next_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("lent");
+    compile("tests/lent.c", &program);
+    let said = Command::new(&program).arg(dir.path().join("db")).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 }
 
 #[test]

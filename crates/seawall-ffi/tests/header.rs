@@ -29,7 +29,12 @@ fn the_plugins_variables_are_current() {
 #[test]
 fn the_header_is_current() {
     let root = env!("CARGO_MANIFEST_DIR");
-    let config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).unwrap();
+    let mut config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).unwrap();
+    let head = std::fs::read_to_string(format!("{root}/src/lib.rs")).unwrap();
+    let conventions = head.lines().skip_while(|line| !line.starts_with("//! Conventions"));
+    let conventions = conventions.take_while(|line| !line.starts_with("//! The header")).map(|line| &line[3..]);
+    let conventions = conventions.collect::<Vec<_>>().join("\n").replace('`', "");
+    config.header = config.header.map(|made| format!("{made}\n\n/*{} */", conventions.trim_end()));
     let mut made = Vec::new();
     cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap().write(&mut made);
     is_current(&format!("{root}/include/seawall.h"), &made);

@@ -5,8 +5,8 @@
 //!                                          └─^
 //! ```
 //!
-//! 1. Starting before the first view, every change of a row of the base is in a log, by key. The index is
-//!    built from the rows that the first view sees.
+//! 1. Starting before the first view, every change of a row of the base that can change its entries is in a log, by
+//!    key. The index is built from the rows that the first view sees.
 //! 2. A round goes from one view to a later one: for each changed key, the row in the earlier view and the
 //!    row in the later view determine which entries are removed and added. Afterwards the index matches the
 //!    rows of the later view. A key whose writer the later view does not see yet is processed again in the
@@ -18,17 +18,18 @@
 //!    sorted runs that do not fit in memory; it is always rolled back. A crash before the commit leaves
 //!    nothing.
 
+use super::cursor::CursorOptions;
 use super::database::Database;
+use super::index_sort::Sort;
 use super::load::BuildOptions;
+use super::owned_cursor::OwnedCursor;
 use super::pace::Pace;
 use super::transaction::Transaction;
 use super::tree::Tree;
-use crate::error::{Error, LockedOn, Result};
+use crate::error::{Error, Result};
 use crate::format::TxnId;
-use crate::txn::Watching;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-use std::ops::Bound;
+use crate::txn::{Seek, Watching};
+use std::collections::BTreeMap;
 
 /// How [`Database::build_index`] works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,43 +58,41 @@ const ROUNDS_MAX: usize = 12;
 /// The entries that a row has in an index.
 #[derive(Debug, Default)]
 pub struct IndexEntries {
-    entries: Vec<Entry>,
+    /// Their keys and values, one after another.
+    bytes: Vec<u8>,
+    /// Of each the lengths of its key, of its value, and of its unique part.
+    lengths: Vec<[usize; 3]>,
     failed: Option<Error>,
 }
 
-/// An entry of an index that is being built. Entries are ordered by key.
+/// An entry of an index that is being built.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry<'e> {
+    pub(super) key: &'e [u8],
+    pub(super) value: &'e [u8],
+    /// The bytes of the key that no other entry may begin with; 0: there is no such part.
+    pub(super) unique_bytes: usize,
+}
+
+/// An entry that is added or removed. They are ordered by key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct OwnedEntry {
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The bytes of the key that no other entry may begin with; 0: there is no such part.
     unique_bytes: usize,
 }
 
-impl Entry {
-    /// Whether both entries cannot be in the index.
-    fn collides(&self, other: &Self) -> bool {
-        let unique = &self.key[..self.unique_bytes];
-        self.key == other.key || (self.unique_bytes > 0 && other.key.starts_with(unique))
-    }
-
-    /// As the value of a row of a sorted run.
-    fn to_run(&self) -> Vec<u8> {
-        [&(self.unique_bytes as u32).to_le_bytes()[..], &self.value].concat()
-    }
-
-    fn from_run((key, value): (Vec<u8>, Vec<u8>)) -> Self {
-        let (unique, value) = value.split_at(4);
-        let unique_bytes = u32::from_le_bytes(unique.try_into().expect("4 bytes")) as usize;
-        Self { key, value: value.to_vec(), unique_bytes }
+impl From<Entry<'_>> for OwnedEntry {
+    fn from(entry: Entry<'_>) -> Self {
+        Self { key: entry.key.to_vec(), value: entry.value.to_vec(), unique_bytes: entry.unique_bytes }
     }
 }
 
 impl IndexEntries {
     /// Adds an entry. Its key must be unique in the index: append the row's key if it is not unique by
     /// itself.
-    pub fn push(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.entries.push(Entry { key: key.into(), value: value.into(), unique_bytes: 0 });
+    pub fn push(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.push_unique(key, 0, value);
     }
 
     /// Adds an entry of a unique index: no other entry may begin with the first `prefix_bytes` of its key, as in
@@ -101,10 +100,27 @@ impl IndexEntries {
     ///
     /// # Panics
     /// If the key is shorter.
-    pub fn push_unique(&mut self, key: impl Into<Vec<u8>>, prefix_bytes: usize, value: impl Into<Vec<u8>>) {
-        let key = key.into();
+    pub fn push_unique(&mut self, key: impl AsRef<[u8]>, prefix_bytes: usize, value: impl AsRef<[u8]>) {
+        let (key, value) = (key.as_ref(), value.as_ref());
         assert!(prefix_bytes <= key.len(), "a prefix of {prefix_bytes} bytes of a key of {}", key.len());
-        self.entries.push(Entry { key, value: value.into(), unique_bytes: prefix_bytes });
+        self.lengths.push([key.len(), value.len(), prefix_bytes]);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.lengths.clear();
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        let mut rest = &self.bytes[..];
+        self.lengths.iter().map(move |&[key_bytes, value_bytes, unique_bytes]| {
+            let (entry, after) = rest.split_at(key_bytes + value_bytes);
+            rest = after;
+            let (key, value) = entry.split_at(key_bytes);
+            Entry { key, value, unique_bytes }
+        })
     }
 
     /// Ends the build with this error: the row is not as it must be, or the index is not wanted any more.
@@ -125,9 +141,9 @@ impl Database {
     /// wait for the base. So before its first change it reads, with a lock, the row that `switch` writes (see
     /// the example), or `switch` takes a lock of the program that writers hold.
     ///
-    /// Until then each change of a writer copies a key; the log of changed keys uses about 100 bytes of
-    /// memory for each. The build holds back purge like any long reader. A transaction whose snapshot is
-    /// older cannot use the index ([`Error::TreeTooNew`]).
+    /// Until then each change of a writer, except [`Transaction::update_unindexed`], copies a key; the log of changed
+    /// keys uses about 100 bytes of memory for each. The build holds back purge like any long reader. A transaction
+    /// whose snapshot is older cannot use the index ([`Error::TreeTooNew`]).
     ///
     /// # Errors
     /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one;
@@ -280,13 +296,19 @@ struct Build<'b, F> {
 }
 
 impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
-    /// The entries of a row in an index.
-    fn of(&mut self, index: usize, key: &[u8], value: Option<&[u8]>) -> Result<Vec<Entry>> {
-        self.row.entries.clear();
+    /// Sets `row` to the entries of a row in an index.
+    fn look_at(&mut self, index: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.row.clear();
         if let Some(value) = value {
             (self.entries)(index, key, value, &mut self.row);
         }
-        self.row.failed.take().map_or_else(|| Ok(std::mem::take(&mut self.row.entries)), Err)
+        self.row.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// The entries of a row in an index.
+    fn of(&mut self, index: usize, key: &[u8], value: Option<&[u8]>) -> Result<Vec<OwnedEntry>> {
+        self.look_at(index, key, value)?;
+        Ok(self.row.iter().map(OwnedEntry::from).collect())
     }
 
     /// Takes the logged changes.
@@ -305,32 +327,26 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         let mut scratch = self.db.begin()?;
         let sort_bytes = options.sort_bytes / names.len().max(1);
         let mut sorts: Vec<Sort> = (0..names.len()).map(|index| Sort::new(index, sort_bytes)).collect();
-        let mut cursor_from = Bound::Unbounded;
-        loop {
-            // In pieces, so that the log is collected regularly.
-            let (mut piece, mut bytes) = (Vec::new(), 0);
-            for row in self.now.range::<Vec<u8>>(self.base, (cursor_from, Bound::Unbounded)) {
-                let (key, value): (Vec<u8>, Vec<u8>) = row?;
-                bytes += key.len() + value.len();
-                piece.push((key, value));
-                if piece.len() == PIECE_ROWS || bytes >= PIECE_BYTES {
-                    break;
+        let mut cursor = OwnedCursor::new();
+        cursor.reset(self.base, CursorOptions { long: true, ..CursorOptions::default() }, ..);
+        let mut rows = 0usize;
+        let mut there = cursor.seek(&self.now, Seek::First)?;
+        while there {
+            let (key, value) = cursor.entry(&self.now)?;
+            for (index, sort) in sorts.iter_mut().enumerate() {
+                self.look_at(index, key, Some(value))?;
+                for entry in self.row.iter() {
+                    sort.push(&mut scratch, entry, &mut self.pace)?;
                 }
             }
-            for (key, value) in &piece {
-                for (index, sort) in sorts.iter_mut().enumerate() {
-                    for entry in self.of(index, key, Some(value))? {
-                        sort.push(&mut scratch, entry, &mut self.pace)?;
-                    }
-                }
-                self.pace.step();
+            self.pace.step();
+            rows += 1;
+            if rows % COLLECT_ROWS == 0 {
+                self.collect();
             }
-            self.collect();
-            match piece.into_iter().next_back() {
-                Some((last, _)) => cursor_from = Bound::Excluded(last),
-                None => break,
-            }
+            there = cursor.next(&self.now)?;
         }
+        self.collect();
         let sorted = names.iter().zip(sorts);
         let built = sorted.map(|(name, sort)| sort.finish(&mut scratch, tx, name, layout, &mut self.pace));
         let indexes = built.collect::<Result<_>>()?;
@@ -382,7 +398,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         for ((index, mut go), mut come) in indexes.iter().zip(go).zip(come) {
             go.sort_unstable();
             come.sort_unstable();
-            for Entry { key, .. } in &go {
+            for OwnedEntry { key, .. } in &go {
                 if !tx.delete(index, key)? {
                     return Err(Error::Usage(format!(
                         "an entry \"{}\" of a row is not in its index: the function gives different entries for the \
@@ -413,99 +429,4 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
 /// ones.
 const ROUND_PART: f64 = 1.0 / 3.0;
 /// Rows between two collections of the log.
-const PIECE_ROWS: usize = 4096;
-/// Bytes of rows that are read together: fewer rows where they are long.
-const PIECE_BYTES: usize = 1 << 20;
-/// Memory of an entry beside its bytes.
-const ENTRY_BYTES: usize = 64;
-
-/// Sorts entries: in memory, or in trees of a scratch transaction that is rolled back.
-struct Sort {
-    /// Of the indexes that are built.
-    index: usize,
-    rows: Vec<Entry>,
-    bytes: usize,
-    runs: Vec<Tree>,
-    bytes_max: usize,
-}
-
-impl Sort {
-    fn new(index: usize, bytes_max: usize) -> Self {
-        Self { index, rows: Vec::new(), bytes: 0, runs: Vec::new(), bytes_max }
-    }
-
-    fn push(&mut self, scratch: &mut Transaction, entry: Entry, pace: &mut Pace<'_>) -> Result<()> {
-        self.bytes += entry.key.len() + entry.value.len() + ENTRY_BYTES;
-        self.rows.push(entry);
-        if self.bytes >= self.bytes_max { self.end_run(scratch, pace) } else { Ok(()) }
-    }
-
-    fn sort(&mut self, pace: &mut Pace<'_>) {
-        self.rows.sort_unstable_by(|a, b| {
-            pace.step();
-            a.cmp(b)
-        });
-    }
-
-    fn end_run(&mut self, scratch: &mut Transaction, pace: &mut Pace<'_>) -> Result<()> {
-        self.sort(pace);
-        // A name that no other tree has, also after a crash, while the rollback of this transaction is still
-        // due. It is logged, so it depends only on the contents of the database. The tree is never visible.
-        let name =
-            format!("(run {} of index {} of transaction {})", self.runs.len(), self.index, scratch.txn.started()?.0);
-        let rows = std::mem::take(&mut self.rows).into_iter().map(|entry| {
-            pace.step();
-            let value = entry.to_run();
-            (entry.key, value)
-        });
-        let run = scratch.build_tree(&name, BuildOptions { fill_percent: 100 }, rows).map_err(|error| match error {
-            Error::DuplicateRow { on, .. } => Error::KeyExists { on },
-            error => error,
-        })?;
-        self.runs.push(run);
-        self.bytes = 0;
-        Ok(())
-    }
-
-    /// Builds the tree.
-    fn finish(
-        mut self,
-        scratch: &mut Transaction,
-        tx: &mut Transaction,
-        name: &str,
-        build: BuildOptions,
-        pace: &mut Pace<'_>,
-    ) -> Result<Tree> {
-        if self.runs.is_empty() {
-            self.sort(pace);
-        } else {
-            self.end_run(scratch, pace)?;
-        }
-        let mut builder = tx.tree_builder(name, build)?;
-        let tree = builder.tree_id();
-        let mut last: Option<Entry> = None;
-        let mut put = |entry: Entry| {
-            pace.step();
-            if let Some(last) = last.take_if(|last| last.collides(&entry) || entry.collides(last)) {
-                return Err(Error::KeyExists { on: LockedOn { tree, key: last.key } });
-            }
-            builder.push(&entry.key, &entry.value)?;
-            last = Some(entry);
-            Ok(())
-        };
-        if self.runs.is_empty() {
-            self.rows.into_iter().try_for_each(put)?;
-        } else {
-            let mut runs: Vec<_> = self.runs.iter().map(|run| scratch.iter(run)).collect();
-            let mut heads = BinaryHeap::new();
-            for (number, run) in runs.iter_mut().enumerate() {
-                heads.extend(run.next().transpose()?.map(|row| Reverse((Entry::from_run(row), number))));
-            }
-            while let Some(Reverse((entry, number))) = heads.pop() {
-                put(entry)?;
-                heads.extend(runs[number].next().transpose()?.map(|row| Reverse((Entry::from_run(row), number))));
-            }
-        }
-        builder.finish()
-    }
-}
+const COLLECT_ROWS: usize = 4096;

@@ -13,6 +13,7 @@ pub mod dump;
 mod durable;
 mod handle;
 mod index;
+mod index_sort;
 mod inner;
 mod key_range;
 pub mod keys;

@@ -247,7 +247,17 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn update(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<bool> {
-        self.change(tree, key.as_ref(), value, Change::Update)
+        self.change(tree, key.as_ref(), value, Change::Update { indexed: true })
+    }
+
+    /// As [`Transaction::update`], of a part of the row that no index has which is being built over the tree
+    /// ([`Database::index_builder`]): the build does not read the row again. If the row's entries do change, the index
+    /// will be wrong.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn update_unindexed(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<bool> {
+        self.change(tree, key.as_ref(), value, Change::Update { indexed: false })
     }
 
     /// Deletes an entry; false if the key does not exist.

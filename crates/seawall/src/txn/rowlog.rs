@@ -1,7 +1,8 @@
 //! Logs of the rows of a tree that change, for a build of an index over the tree meanwhile.
 //!
 //! 1. A change of a row is noted under the leaf's latch, before it can be committed: key and transaction. It
-//!    may be noted too often, never too seldom.
+//!    may be noted too often, never too seldom. A change that leaves the row's entries in the index as they are
+//!    is only counted.
 //! 2. A log that begins misses the earlier changes of transactions that are active then. Its creator locks
 //!    the whole tree for a moment, or waits until these transactions have ended.
 //! 3. A tree without a log pays one load for it. The mutexes are taken under a latch, are innermost, and are
@@ -27,19 +28,19 @@ pub struct RowLog {
 #[derive(Debug, Default)]
 struct Shard {
     rows: Vec<Noted>,
-    /// All that were ever noted here.
+    /// All that were ever noted or counted here.
     noted: u64,
 }
 
 impl RowLog {
-    fn note(&self, writer: TxnId, key: &[u8]) {
-        let noted = (writer, key.to_vec());
+    fn note(&self, writer: TxnId, key: Option<&[u8]>) {
+        let noted = key.map(|key| (writer, key.to_vec()));
         let mut shard = self.shards[writer.0 as usize % SHARDS].lock();
-        shard.rows.push(noted);
+        shard.rows.extend(noted);
         shard.noted += 1;
     }
 
-    /// How many changes have been noted so far.
+    /// How many changes have been noted or counted so far.
     pub(super) fn noted(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().noted).sum()
     }
@@ -63,16 +64,17 @@ pub(super) struct RowLogs {
 }
 
 impl RowLogs {
-    /// Called before a change of a row is visible to others, under the leaf's exclusive latch.
+    /// Called before a change of a row is visible to others, under the leaf's exclusive latch. Not `indexed`: it leaves
+    /// the row's entries as they are.
     #[inline]
-    pub(super) fn changed(&self, writer: TxnId, key: &[u8]) {
+    pub(super) fn changed(&self, writer: TxnId, key: &[u8], indexed: bool) {
         if self.on.load(Ordering::SeqCst) {
-            self.note(writer, key);
+            self.note(writer, indexed.then_some(key));
         }
     }
 
     #[cold]
-    fn note(&self, writer: TxnId, key: &[u8]) {
+    fn note(&self, writer: TxnId, key: Option<&[u8]>) {
         for log in &*self.logs.read() {
             log.note(writer, key);
         }

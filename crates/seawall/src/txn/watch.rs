@@ -24,7 +24,7 @@ impl Watching {
         self.log.drain()
     }
 
-    /// How many changes there were since it began.
+    /// How many changes there were since it began, those included that leave the entries as they are.
     #[must_use]
     pub fn noted(&self) -> u64 {
         self.log.noted()

@@ -36,8 +36,9 @@ pub enum Change {
     Insert,
     /// Insert or overwrite.
     Put,
-    /// Overwrite if it is there.
-    Update,
+    /// Overwrite if it is there. Not `indexed`: its entries in the indexes that are being built over the tree stay
+    /// as they are.
+    Update { indexed: bool },
     /// Remove if it is there.
     Delete,
 }
@@ -158,13 +159,13 @@ impl Txn {
         // Locked before pages are allocated: a tree that is dropped meanwhile, and purged, gets none. Nor is
         // the value written for nothing if the change is known to be refused.
         let there = self.lock_key(tree, key, Mode::Exclusive)?;
-        if (there && change == Change::Insert) || (!there && change == Change::Update) {
+        if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {
             self.tells();
         }
         if there && change == Change::Insert {
             return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
         }
-        if !there && change == Change::Update {
+        if !there && matches!(change, Change::Update { .. }) {
             return Ok(false);
         }
         self.wait_for_log_room(MtrSize::Large)?;
@@ -287,7 +288,7 @@ impl Txn {
         let payload_bytes = match row.change {
             // The entry with its delete mark, which may add its first header.
             Change::Delete => row.row_bytes,
-            Change::Insert | Change::Put | Change::Update => row.new.payload_bytes(),
+            Change::Insert | Change::Put | Change::Update { .. } => row.new.payload_bytes(),
         };
         let size = MtrSize::Bytes(logged_max(key.len(), payload_bytes, row.row_bytes));
         let mut mtr = Mtr::begin_while(engine.pool(), size, || self.go_on(LOG_ROOM))?;
@@ -312,7 +313,7 @@ impl Txn {
                 return Ok(Attempt::Blocked);
             };
             tree.is_there(self.id(), &engine.active)?;
-            if matches!(change, Change::Update | Change::Delete) {
+            if matches!(change, Change::Update { .. } | Change::Delete) {
                 return Ok(self.told(tree, key, false, Attempt::Done { was_there: false }));
             }
             if !node.fits_insert(key.len(), new.payload_bytes())? {
@@ -343,18 +344,18 @@ impl Txn {
         }
         let done = match change {
             Change::Insert if there => Ok(self.told(tree, key, mine, Attempt::Exists)),
-            Change::Update | Change::Delete if !there => {
+            Change::Update { .. } | Change::Delete if !there => {
                 Ok(self.told(tree, key, mine, Attempt::Done { was_there: false }))
             }
             Change::Delete => {
-                tree.rows.changed(self.id(), key);
+                tree.rows.changed(self.id(), key, true);
                 self.mark_deleted(row, LeafEdit { mtr, leaf, slot })
             }
-            Change::Insert | Change::Put | Change::Update => {
+            Change::Insert | Change::Put | Change::Update { .. } => {
                 if !node.fits_replace(slot, new.payload_bytes())? {
                     return Ok(Attempt::NoRoom(new.payload_bytes()));
                 }
-                tree.rows.changed(self.id(), key);
+                tree.rows.changed(self.id(), key, change != Change::Update { indexed: false });
                 self.overwrite(row, LeafEdit { mtr, leaf, slot }, there)
             }
         }?;
@@ -373,7 +374,7 @@ impl Txn {
     ) -> Result<Attempt, Stop> {
         let &RowChange { engine, tree, key, ref new, .. } = row;
         let LeafEdit { mtr, leaf, slot } = edit;
-        tree.rows.changed(self.id(), key);
+        tree.rows.changed(self.id(), key, true);
         let Writing { id, undo_log, payload, .. } = Writing::of(&mut self.writing);
         let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
         let undo = engine.undo.append(undo_log, mtr, &record)?;
