@@ -18,7 +18,7 @@ static MYSQL_THDVAR_BOOL(ignore_foreign_keys, PLUGIN_VAR_OPCMDARG,
 static MYSQL_THDVAR_UINT(index_build_keep_percent, PLUGIN_VAR_RQCMDARG,
                          "The share of their rate that writers of a table keep while ALTER TABLE or CREATE INDEX adds indexes to it, percent; "
                          "the build pauses for them, 0: it does not",
-                         nullptr, nullptr, 85, 0, 95, 0);
+                         nullptr, nullptr, 88, 0, 95, 0);
 uint seawall::index_build_keep_percent(THD *thd) { return THDVAR(thd, index_build_keep_percent); }
 
 static MYSQL_THDVAR_BOOL(snapshot_isolation, PLUGIN_VAR_OPCMDARG,

@@ -44,15 +44,19 @@ class Stage(BaseStage):
     def beside_writers(self, cell, engine):
         writers = self.sysbench(engine, "writers", rows=sizes.LOAD_ROWS).start("run", threads=cell.threads, seconds=36000)
         try:
-            time.sleep(sizes.WARM_UP)
-            alone = self.updates_s(lambda: time.sleep(sizes.INDEX_WRITERS_WINDOW))[0]
-            beside, rows_s = self.updates_s(lambda: self.add_index(engine))
+            time.sleep(sizes.WARM_UP + sizes.INDEX_WRITERS_WINDOW)
+            before, beside, after = (self.updates_s(work) for work in (self.alone, lambda: self.add_index(engine), self.alone))
             if writers.poll() is not None:
                 raise Failure(f"the writers ended: {writers.stdout.read()[-300:]}")
         finally:
             writers.kill()
             writers.wait()
-        return {"rows_s": rows_s, "writers_alone_s": alone, "writers_beside_s": beside, "writers_keep": beside / alone if alone else 0}
+        # Before and after: their rate falls, the more of the pool is dirty.
+        alone = (before[0] + after[0]) / 2
+        return {"rows_s": beside[1], "writers_alone_s": alone, "writers_beside_s": beside[0], "writers_keep": beside[0] / alone if alone else 0}
+
+    def alone(self):
+        time.sleep(sizes.INDEX_WRITERS_WINDOW)
 
     def updates_s(self, work):
         """Updates a second while `work` runs, and its result."""

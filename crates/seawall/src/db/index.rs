@@ -48,7 +48,7 @@ pub struct IndexOptions {
 
 impl Default for IndexOptions {
     fn default() -> Self {
-        Self { fill_percent: 90, sort_bytes: 64 << 20, last_round_rows: 1000, keep_percent: 85 }
+        Self { fill_percent: 90, sort_bytes: 64 << 20, last_round_rows: 1000, keep_percent: 88 }
     }
 }
 
