@@ -403,10 +403,9 @@ int ha_seawall::optimize(THD *thd, HA_CHECK_OPT *) {
   std::vector<const seawall_tree *> trees = all_trees();
   thd_progress_init(thd, (uint)trees.size());
   seawall_status status = SEAWALL_STATUS_OK;
-  for (const seawall_tree *tree : trees) {
-    status = seawall_compact_tree(db.get(), tree, goes_on, thd);
-    if (status != SEAWALL_STATUS_OK) break;
-    thd_progress_next_stage(thd);
+  for (size_t at = 0; at < trees.size() && status == SEAWALL_STATUS_OK; at++) {
+    if (at > 0) thd_progress_next_stage(thd);
+    status = seawall_compact_tree(db.get(), trees[at], goes_on, thd);
   }
   thd_progress_end(thd);
   if (status == SEAWALL_STATUS_INTERRUPTED) return HA_ADMIN_FAILED;

@@ -203,9 +203,12 @@ void Key_codec::encode_part(const Part &p, const uchar *record, Bytes *to) const
   if (p.kind == Part::Fixed) {
     size_t at = to->size();
     to->resize(at + p.fixed);
+    /* The record has the column, whether the statement reads it or not. */
+    MY_BITMAP *reads = dbug_tmp_use_all_columns(m_table, &m_table->read_set);
     field->move_field_offset(offset);
     field->sort_string((uchar *)&(*to)[at], p.fixed);
     field->move_field_offset(-offset);
+    dbug_tmp_restore_column_map(&m_table->read_set, reads);
   } else {
     size_t len;
     const uchar *from = bytes_of(field, field->ptr_in_record(record), &len);

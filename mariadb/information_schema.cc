@@ -260,7 +260,7 @@ int fill_trees(THD *thd, TABLE_LIST *tables, COND *condition) {
           row.number(info.fill_percent);
         } else {
           row.null().null().null();
-          if (filter && !filter->val_int()) return;
+          if (filter && !filter->val_bool()) return;
           if (measure && seawall_tree_info(db.get(), tree.get(), true, &info) == SEAWALL_STATUS_OK) continue;
         }
         error = row.store();
