@@ -251,7 +251,7 @@ impl Transaction {
     }
 
     /// As [`Transaction::update`], of a part of the row that no index has which is being built over the tree
-    /// ([`Database::index_builder`]): the build does not read the row again. If the row's entries do change, the index
+    /// ([`crate::Database::index_builder`]): the build does not read the row again. If its entries do change, the index
     /// will be wrong.
     ///
     /// # Errors
