@@ -250,9 +250,9 @@ impl Transaction {
         self.change(tree, key.as_ref(), value, Change::Update { indexed: true })
     }
 
-    /// As [`Transaction::update`], of a part of the row that no index has which is being built over the tree
-    /// ([`crate::Database::index_builder`]): the build does not read the row again. If its entries do change, the index
-    /// will be wrong.
+    /// As [`Transaction::update`], for a change that leaves the row's entries as they are in each index that is being
+    /// built over the tree ([`crate::Database::index_builder`]): the build does not read the row again. If an entry does
+    /// change, the index will be wrong.
     ///
     /// # Errors
     /// As [`Transaction::put`].
