@@ -251,8 +251,8 @@ impl Transaction {
     }
 
     /// As [`Transaction::update`], for a change that leaves the row's entries as they are in each index that is being
-    /// built over the tree ([`crate::Database::index_builder`]): the build does not read the row again. If an entry does
-    /// change, the index will be wrong.
+    /// built over the tree ([`crate::Database::index_builder`]): the build does not read the row again. If an entry
+    /// does change, the index will be wrong.
     ///
     /// # Errors
     /// As [`Transaction::put`].
