@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "advice.h"
+#include "repeated.h"
 #include "reports.h"
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <system_error>
-#include <thread>
 
 namespace seawall {
 
@@ -66,10 +64,7 @@ std::string oldest_transaction() {
          " seconds ago (KILL " + thread + " ends it).";
 }
 
-std::mutex advice_mutex;
-std::condition_variable advice_ends;
-bool advice_ended = false;
-std::thread adviser;
+Repeated adviser;
 
 }
 
@@ -95,44 +90,26 @@ static void advise(void *, seawall_importance importance, seawall_slice id, seaw
 
 }
 
-static void look_again_and_again() {
-  Advice advice;
-  if (seawall_advice_new(advice.out()) != SEAWALL_STATUS_OK) return;
-  std::unique_lock<std::mutex> lock(advice_mutex);
+void hear_messages() { seawall_on_message(message, nullptr); }
+
+void begin_advice() {
+  std::shared_ptr<Advice> advice = std::make_shared<Advice>();
+  if (seawall_advice_new(advice->out()) != SEAWALL_STATUS_OK) return;
   auto looked = std::chrono::steady_clock::now() - std::chrono::hours(24);
-  while (!advice_ended) {
+  adviser.begin("advice in this log", [advice, looked]() mutable {
     /* The variable can change at any time: it is looked at each second. */
     ulong interval = advice_interval;
     auto now = std::chrono::steady_clock::now();
     if (interval != 0 && now - looked >= std::chrono::seconds(interval)) {
       looked = now;
-      lock.unlock();
-      seawall_advice_look(advice.get(), db.get(), advise, nullptr);
-      lock.lock();
-      continue;
+      seawall_advice_look(advice->get(), db.get(), advise, nullptr);
     }
-    advice_ends.wait_for(lock, std::chrono::seconds(1));
-  }
-}
-
-void hear_messages() { seawall_on_message(message, nullptr); }
-
-void begin_advice() {
-  advice_ended = false;
-  try {
-    adviser = std::thread(look_again_and_again);
-  } catch (const std::system_error &error) {
-    sql_print_warning("Seawall: no thread for advice in this log: %s", error.what());
-  }
+    return std::chrono::seconds(1);
+  });
 }
 
 void end_advice() {
-  {
-    std::lock_guard<std::mutex> guard(advice_mutex);
-    advice_ended = true;
-  }
-  advice_ends.notify_all();
-  if (adviser.joinable()) adviser.join();
+  adviser.end();
   seawall_on_message(nullptr, nullptr);
 }
 

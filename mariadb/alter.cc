@@ -87,6 +87,16 @@ std::vector<uint> added_indexes(const TABLE *altered, const Alter_inplace_info *
   return added;
 }
 
+/* The columns that these have, and those of the primary key. */
+std::vector<uint> built_columns(const TABLE *altered, const Alter_inplace_info *info) {
+  std::vector<uint> keys = added_indexes(altered, info), columns;
+  if (altered->s->primary_key < MAX_KEY) keys.push_back(altered->s->primary_key);
+  for (uint key : keys)
+    for (uint part = 0; part < altered->key_info[key].user_defined_key_parts; part++)
+      columns.push_back(altered->key_info[key].key_part[part].fieldnr - 1);
+  return columns;
+}
+
 const char *primary_name(const TABLE *table) {
   return table->s->primary_key < MAX_KEY ? table->key_info[table->s->primary_key].name.str : "";
 }
@@ -233,16 +243,11 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   return false;
 }
 
-/* Tells writers which columns the new indexes have: the build need not read a row again of which others are changed. */
+/* Tells writers which columns the new indexes have: a row in which only others change need not be read again. */
 void ha_seawall::note_built_columns(const TABLE *altered, const Alter_inplace_info *info) {
   m_share->building.store(false);
   if (info->handler_flags & COLUMNS) return;
-  std::vector<uint> keys = added_indexes(altered, info);
-  if (altered->s->primary_key < MAX_KEY) keys.push_back(altered->s->primary_key);
-  m_share->built_on.clear();
-  for (uint key : keys)
-    for (uint part = 0; part < altered->key_info[key].user_defined_key_parts; part++)
-      m_share->built_on.push_back(altered->key_info[key].key_part[part].fieldnr - 1);
+  m_share->built_on = built_columns(altered, info);
   m_share->building.store(true, std::memory_order_release);
 }
 
@@ -273,10 +278,7 @@ bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   for (size_t at = 0; at < added.size(); at++)
     alter->build->add(altered, layouts, added[at], tree_name(alter->table, alter->changes.added[at].number));
   bitmap_clear_all(&altered->def_read_set);
-  if (altered->s->primary_key < MAX_KEY) added.push_back(altered->s->primary_key);
-  for (uint key : added)
-    for (uint part = 0; part < altered->key_info[key].user_defined_key_parts; part++)
-      bitmap_set_bit(&altered->def_read_set, altered->key_info[key].key_part[part].fieldnr - 1);
+  for (uint column : built_columns(altered, info)) bitmap_set_bit(&altered->def_read_set, column);
   alter->build->reads(&altered->def_read_set);
   uint64_t rows_of_table = std::max<uint64_t>(stats.records, 1);
   thd_progress_init(thd, 1);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "binlog_cache.h"
+#include "repeated.h"
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <dirent.h>
 #include <fcntl.h>
-#include <log.h>
-#include <mutex>
-#include <system_error>
-#include <thread>
 #include <unistd.h>
 
 namespace seawall {
@@ -21,10 +16,7 @@ namespace {
 const off_t TAIL = 256 << 10;
 /* The older logs are visited once in so many turns. */
 const unsigned TURNS_OF_OLD_LOGS = 50;
-std::mutex mutex;
-std::condition_variable ends;
-bool ended = false;
-std::thread dropper;
+Repeated dropper;
 
 /* The binary logs, the newest first. */
 std::vector<std::string> binary_logs() {
@@ -58,46 +50,26 @@ void drop(const std::string &log, off_t keep) {
   close(file);
 }
 
-void drop_again_and_again() {
-  std::unique_lock<std::mutex> lock(mutex);
-  unsigned turns = 0;
-  while (!ended) {
-    /* The variable can change at any time. */
-    bool drops = drop_binlog_cache;
-    if (drops) {
-      lock.unlock();
-      try {
-        /* Only the two newest change; a replica that lags behind, or a copy, reads the others. */
-        std::vector<std::string> logs = binary_logs();
-        size_t count = turns % TURNS_OF_OLD_LOGS == 0 ? logs.size() : std::min<size_t>(logs.size(), 2);
-        for (size_t at = 0; at < count; at++) drop(logs[at], at == 0 ? TAIL : 0);
-      } catch (const std::bad_alloc &) { /* the next time */
-      }
-      lock.lock();
-    }
-    turns = drops ? turns + 1 : 0;
-    ends.wait_for(lock, std::chrono::milliseconds(drops ? 200 : 1000), [] { return ended; });
+/* Returns how long to wait before the next time. */
+std::chrono::milliseconds drop_logs(unsigned *turns) {
+  /* The variable can change at any time. */
+  if (!drop_binlog_cache) {
+    *turns = 0;
+    return std::chrono::seconds(1);
   }
+  /* Only the two newest change; a replica that lags behind, or a copy, reads the others. */
+  std::vector<std::string> logs = binary_logs();
+  size_t count = (*turns)++ % TURNS_OF_OLD_LOGS == 0 ? logs.size() : std::min<size_t>(logs.size(), 2);
+  for (size_t at = 0; at < count; at++) drop(logs[at], at == 0 ? TAIL : 0);
+  return std::chrono::milliseconds(200);
 }
 
 }
 
 void begin_dropping_binlogs() {
-  ended = false;
-  try {
-    dropper = std::thread(drop_again_and_again);
-  } catch (const std::system_error &error) {
-    sql_print_warning("Seawall: no thread for seawall_drop_binlog_cache: %s", error.what());
-  }
+  dropper.begin("seawall_drop_binlog_cache", [turns = 0u]() mutable { return drop_logs(&turns); });
 }
 
-void end_dropping_binlogs() {
-  {
-    std::lock_guard<std::mutex> guard(mutex);
-    ended = true;
-  }
-  ends.notify_all();
-  if (dropper.joinable()) dropper.join();
-}
+void end_dropping_binlogs() { dropper.end(); }
 
 }
