@@ -296,7 +296,7 @@ messages! { Error:
         "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
         on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
     TooManyLocks { locks, max_bytes } =>
-        "this transaction has {locks} locks on keys, all that {max_bytes} bytes hold: commit it and go on in \
+        "this transaction holds {locks} key locks, the most that fit into {max_bytes} bytes: commit it and continue in \
          another, lock fewer rows at a time, or raise lock_memory_per_transaction";
     WriteConflict { writer, on } =>
         "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run \
@@ -306,9 +306,9 @@ messages! { Error:
         "row {index} (counted from 0) has a smaller key than the row before it: sort the rows by their keys, as \
          bytes";
     DuplicateRow { index, on } => "row {index} (counted from 0) cannot be inserted, its key exists: {on}";
-    KeyTooLong { len_bytes, max_bytes } => "a key of {len_bytes} bytes is too long: this database takes {max_bytes}";
-    NameTooLong { len_bytes, max_bytes } => "a tree's name of {len_bytes} bytes is too long: it may have {max_bytes}";
-    ValueTooLong { len_bytes, max_bytes } => "a value of {len_bytes} bytes is too long: the most is {max_bytes}";
+    KeyTooLong { len_bytes, max_bytes } => "a key of {len_bytes} bytes is too long: this database allows {max_bytes}";
+    NameTooLong { len_bytes, max_bytes } => "a tree name of {len_bytes} bytes is too long: {max_bytes} are allowed";
+    ValueTooLong { len_bytes, max_bytes } => "a value of {len_bytes} bytes is too long: {max_bytes} are allowed";
     NoSuchTree { name } => "there is no tree named {name:?}";
     TreeDropped { tree } => "tree {tree} was dropped";
     TreeTooNew { tree } =>
@@ -320,8 +320,8 @@ messages! { Error:
         "{} has format version {found}, and this program reads {supported}: open it with the Seawall that wrote \
          it, or a newer one", path.display();
     NoThread { path, why } =>
-        "{} was not opened: the system starts no thread for background work ({why}). Raise the limit of \
-         processes (ulimit -u) or of the container (pids.max), or give it more memory", path.display();
+        "{} was not opened: the system refused to start a background thread ({why}). Raise the process limit \
+         (ulimit -u) or the container's (pids.max), or give it more memory", path.display();
     Locked { path, in_this_process: true } =>
         "{} is open in this process already: use that `Database` (its clones are handles of the same database), \
          or close it first", path.display();
@@ -329,8 +329,8 @@ messages! { Error:
         "{} is open in another process: one may have it open, or several that opened it read-only. Close the \
          other first", path.display();
     NeedsRecovery { path } =>
-        "{} was not closed, and to open it read-only there must be nothing to recover: open it for writing \
-         once, which recovers it, and close it", path.display();
+        "{} was not closed cleanly, and a read-only opening cannot recover it: open it for writing once, then \
+         close it", path.display();
     IsABackup { path } =>
         "{} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall \
          restore`, Database::restore)", path.display();
@@ -338,7 +338,7 @@ messages! { Error:
         "{} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be \
          used: when it is not under way, remove the directory and do it again", path.display();
     BadBackup { path, why } => "backup {}: {why}", path.display();
-    BackupRefused { path, why } => "the process that has {} open says: {why}", path.display();
+    BackupRefused { path, why } => "the process that has {} open refused the backup: {why}", path.display();
     BackupTooSlow { held_bytes, max_bytes, disk_full } =>
         "the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full);
     TooManyTransactions { max } => "{max} transactions are writing already: commit or roll back one of them first";
@@ -347,8 +347,8 @@ messages! { Error:
          back one of them, prepare with `Transaction::prepare`, or raise pool_size";
     TransactionEnded { why } => "the transaction has ended: {why}";
     Unknown { what, name } => "unknown {what}: {name:?}";
-    ShutDown => "the database was shut down: nothing is begun any more. Open it again";
-    StillRunning { running } => "{running} transactions or calls are running still: end them, then shut down again";
+    ShutDown => "the database was shut down and accepts no new work. Open it again";
+    StillRunning { running } => "{running} transactions or calls are still running: end them, then shut down again";
     Usage(inner) => "{inner}";
 }
 
@@ -374,8 +374,8 @@ fn too_slow(held_bytes: u64, max_bytes: u64, disk_full: bool) -> String {
             .to_owned()
     } else {
         format!(
-            "it held {held_bytes} bytes of log that writers were done with, and held_log_max allows {max_bytes}. \
-             Raise rate or held_log_max, or begin again when less is written"
+            "it held back {held_bytes} bytes of log that could otherwise have been reused, and held_log_max allows \
+             {max_bytes}. Raise rate or held_log_max, or begin again when less is written"
         )
     }
 }
@@ -468,7 +468,7 @@ messages! { Corruption:
          backup";
     Log { at, why } => "the log is damaged at {at}: {why}. Restore from a backup";
     Page { page, why } =>
-        "page {page} makes no sense: {why}. The disk lost a write of it, memory is damaged, or this is a bug: \
+        "page {page} has invalid contents: {why}. The disk lost a write of it, memory is damaged, or this is a bug: \
          restore a backup, and please report it";
     File { path, why } => "{}: {why}", path.display();
 }

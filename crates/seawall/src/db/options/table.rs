@@ -156,35 +156,37 @@ options! {
     page_size, with_page_size: u64 as Size = 16 * KIB,
         Limits::PowerOfTwo(4 * KIB, 32 * KIB), Creation, "bytes", [],
         "The size of a page.",
-        "Keys may have 928 bytes at 4K, 1952 at 8K, 4000 at 16K and 7500 at 32K; a row of up to half a page stays in its \
-         leaf. Smaller pages write less for a scattered change, larger ones make scans and large rows cheaper.";
+        "The longest key is 928 bytes at 4K, 1952 at 8K, 4000 at 16K and 7500 at 32K; a row of up to half a page \
+         stays in its leaf. Small pages write less for a scattered change; large pages make scans and large rows \
+         cheaper.";
 
     pool_size, with_pool_size: u64 as Size = 128 * MIB,
         Limits::Between(256 * KIB, 8 * TIB), Running, "bytes", ["buffer_pool_size"],
-        "Memory for pages.",
-        "The more of the working set fits, the fewer reads. At least 64 pages. The default is lowered to half of the \
-         memory this process may use where that is less.";
+        "Memory for cached pages; at least 64 pages.",
+        "The more of the working set fits, the fewer pages are read. The default is lowered to half of the memory \
+         that this process may use, where that is less.";
 
     pool_size_max, with_pool_size_max: u64 as Size = 0,
         Limits::ZeroOr(256 * KIB, 32 * TIB), Opening, "bytes", [],
-        "The most `pool_size` can be raised to while the database is open; 0 for four times what it is at opening.",
-        "Reserves address space, no memory.";
+        "The largest value to which `pool_size` can be raised while the database is open; 0 for four times its value \
+         at opening.",
+        "Reserves address space, not memory.";
 
     data_initial_size, with_data_initial_size: u64 as Size = 16 * MIB,
         Limits::Between(MIB, TIB), Creation, "bytes", [],
-        "The size of the data file of a new database.",
-        "Existing space needs no growth later.";
+        "The initial size of a new database's data file.",
+        "The file need not grow until this space is used.";
 
     data_growth_step, with_data_growth_step: u64 as Size = 64 * MIB,
         Limits::Between(MIB, 16 * GIB), Running, "bytes", [],
         "The most by which the data file grows at a time.",
-        "Growth is predicted from the fill rate and done in the background, in whole MiB; larger steps grow less \
-         often and leave more unused.";
+        "Growth is predicted from the fill rate and done in the background, in whole MiB. Larger steps are less \
+         frequent and leave more space unused.";
 
     data_flush_method, with_data_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
         Limits::Any, Opening, "", [],
-        "How the data file and the doublewrite area are written and flushed.",
-        "The methods of crates/seawall-io/DESIGN.md. If another method is in effect, that is reported.";
+        "How the data file and the doublewrite file are written and flushed.",
+        "crates/seawall-io/DESIGN.md describes the methods. If another method is in effect, that is reported.";
 
     log_flush_method, with_log_flush_method: FlushChoice as Word<FlushChoice> = FlushChoice::Auto,
         Limits::Any, Running, "", [],
@@ -193,40 +195,42 @@ options! {
 
     log_dir, with_log_dir: PathBuf as Directory = PathBuf::new(),
         Limits::Any, Opening, "path", [],
-        "Where the log is; empty for the directory of the database.",
-        "On a device of its own the log does not wait behind the data file. Move its files when you change it.";
+        "The directory of the log; empty for the directory of the database.",
+        "On a device of its own, the log does not wait behind the data file. Move the log files when you change it.";
 
     log_ring_dir, with_log_ring_dir: PathBuf as Directory = PathBuf::new(),
         Limits::Any, Opening, "path", [],
-        "A directory for the log buffer as a mapped file; empty for memory of the process. Relative to the log's directory.",
-        "With it a commit at Written waits for no write: what it left in the buffer survives the death of the process, \
-         and the next opening finds it, also with another value here. Best on tmpfs (/dev/shm), which must have room \
-         for log_buffer_size, and where no other program removes the file: systemd-logind does for a user who logs out \
-         (RemoveIPC=yes). `.` is the log's directory, on ext4 or XFS: then the kernel also writes the buffer to the \
-         disk now and then, the page cache holds it, and a file system that turns read-only ends the process (SIGBUS).";
+        "A directory in which the log buffer is a mapped file; empty for a buffer in the memory of the process. \
+         Relative to the log's directory.",
+        "With it, a commit at `written` waits for no write: its log in the buffer survives the death of the process, \
+         and the next opening reads it, even if this option has changed. Best on tmpfs (/dev/shm) with room for \
+         log_buffer_size, where no other program removes the file: systemd-logind removes it when the user logs out \
+         (RemoveIPC=yes). `.` is the log's directory, on ext4 or XFS: the kernel then also writes the buffer to the \
+         disk from time to time, the page cache holds it, and a file system that turns read-only ends the process \
+         (SIGBUS).";
 
     log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
         Limits::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
         "The unit in which the log is written.",
-        "Use at least the device's physical block, otherwise the device must read a block for each commit to complete \
-         it.";
+        "Use at least the device's physical block; with a smaller unit the device must read a block for each commit \
+         to complete it.";
 
     log_segment_size, with_log_segment_size: u64 as Size = 16 * MIB,
         Limits::PowerOfTwo(64 * KIB, GIB), Creation, "bytes", [],
         "The size of a log file.",
-        "The log grows and shrinks by whole files, filled in advance.";
+        "The log grows and shrinks by whole files, which are filled in advance.";
 
     log_capacity, with_log_capacity: u64 as Size = 512 * MIB,
         Limits::Between(MIB + 64 * KIB, TIB), Running, "bytes", ["redo_capacity", "redo_log_capacity"],
-        "The most log that is kept: how far dirty pages may lag behind it.",
-        "A larger log merges more changes of a page into one write, and makes start-up after a crash longer. At least \
+        "The most log that is kept, and so how far the data file may lag behind the log.",
+        "A larger log merges more changes of a page into one write, and makes recovery after a crash longer. At least \
          three log files.";
 
     log_space_reserve, with_log_space_reserve: u64 as Size = 64 * MIB,
         Limits::Between(0, TIB), Running, "bytes", [],
-        "Free space on the log's file system that the log does not take.",
-        "The log stops growing there and reuses its files. The first three files may use the reserve: without them no \
-         change and no delete is possible.";
+        "Free space that the log leaves on its file system.",
+        "When no more than this is free, the log stops growing and reuses its files. The first three files may use \
+         the reserve, because nothing can be changed or deleted without them.";
 
     log_buffer_size, with_log_buffer_size: u64 as Size = 16 * MIB,
         Limits::PowerOfTwo(MIB, GIB), Opening, "bytes", [],
@@ -237,26 +241,27 @@ options! {
         Limits::Any, Running, "", ["flush_log_at_commit", "flush_log_at_trx_commit"],
         "What a commit waits for: `flushed` (or 1), `written` (or 2), `deferred` (or 0).",
         "`flushed` survives power loss; `written` survives a crash of the process and may lose the last \
-         `flush_interval` on power loss; `deferred` may lose it on either. A transaction may ask for another level.";
+         `flush_interval` on power loss; `deferred` may lose it on either. A transaction can choose another level.";
 
     flush_interval, with_flush_interval: Duration as Time = Duration::from_secs(1),
         Limits::Between(Duration::from_millis(1), Duration::from_secs(3600)), Running, "time", ["flush_log_at_timeout"],
         "How old the oldest unflushed commit may become under `written` and `deferred`.",
-        "What these levels can lose at most.";
+        "It is the most that these levels can lose.";
 
     torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
         Limits::Any, Opening, "", [],
-        "The protection of pages against writes torn by a power loss.",
-        "`doublewrite` writes pages twice. `atomic` does not: it is refused unless each page lies in one block of ext4 \
-         or XFS and in one physical sector of the device, which a power cut leaves whole (with `page_size` = 4K on \
-         most SSDs), or can be one atomic write (`RWF_ATOMIC`: Linux 6.11, a device that offers it, ext4 with bigalloc \
-         or XFS), and is not written through the page cache. \
-         `auto` is `atomic` where that is so, otherwise `doublewrite`. `off` risks the database.";
+        "How pages are protected against writes torn by a power loss.",
+        "`doublewrite` writes each page twice. `atomic` writes it once, and is refused unless a power cut leaves each \
+         page whole: the page lies in one block of ext4 or XFS and in one physical sector of the device (with \
+         `page_size` = 4K on most SSDs), or is one atomic write (`RWF_ATOMIC`: Linux 6.11, a device that offers it, \
+         ext4 with bigalloc or XFS). Neither works through the page cache. `auto` is `atomic` where that is possible, \
+         otherwise `doublewrite`. `off` risks the database.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
         Limits::Any, Opening, "", [],
         "How log and doublewrite space is prepared.",
-        "`written`: with zeroes, so that a commit changes no metadata; `off` for copy-on-write file systems.";
+        "`written` fills it with zeroes, so that a commit changes no metadata; `off` is for copy-on-write file \
+         systems.";
 
     io_backend, with_io_backend: Backend as Word<Backend> = Backend::Auto,
         Limits::Any, Opening, "", [],
@@ -266,35 +271,34 @@ options! {
     io_capacity, with_io_capacity: u32 as Count = 2000,
         Limits::Between(10, 10_000_000), Running, "pages a second", [],
         "The most pages a second that background work writes in normal operation.",
-        "A ceiling: the cleaner adapts its rate below it to the device and to the checkpoint's lag.";
+        "A ceiling: below it, the cleaner adapts its rate to the device and to the age of the checkpoint.";
 
     io_capacity_burst, with_io_capacity_burst: u32 as Count = 20_000,
-        Limits::Between(10, 10_000_000), Running, "pages \
-        a second", ["io_capacity_max"],
+        Limits::Between(10, 10_000_000), Running, "pages a second", ["io_capacity_max"],
         "The most pages a second that background work writes when log space or free frames run short.",
-        "A ceiling too. Follows `io_capacity` when it is not set: at least twice that.";
+        "Also a ceiling. If not set, it follows `io_capacity`: at least twice that.";
 
     max_dirty_percent, with_max_dirty_percent: u32 as Percent = 90,
         Limits::Between(1, 99), Running, "percent", ["max_dirty_pages_pct"],
-        "The largest share of the pool that may be dirty, but for pages whose changes can be deferred.",
-        "Cleaning begins at half of this share; from 80% of it on it may write at `io_capacity_burst`.";
+        "The largest share of the pool that may be dirty, not counting pages whose changes can be deferred.",
+        "Cleaning begins at half of this share; from 80% of it on, it may write at `io_capacity_burst`.";
 
     max_checkpoint_age_percent, with_max_checkpoint_age_percent: u32 as Percent = 75,
         Limits::Between(5, 90), Running, "percent", [],
-        "The largest share of `log_capacity` that the checkpoint may be behind the log's end.",
-        "Cleaning begins at half of this share; from 80% of it on it may write at `io_capacity_burst`. Higher: a page that \
-         changes often is written less often. Lower: recovery after a crash is shorter.";
+        "The largest share of `log_capacity` by which the checkpoint may lag behind the end of the log.",
+        "Cleaning begins at half of this share; from 80% of it on, it may write at `io_capacity_burst`. A higher \
+         value writes pages that change often less often; a lower value makes recovery after a crash shorter.";
 
     deferred_percent, with_deferred_percent: u32 as Percent = 50,
         Limits::Between(0, 80), Running, "percent", [],
         "The largest share of the pool for deferred changes; 0 for none.",
-        "A page with few changes leaves memory as their redo records and is written once for many of them. The share \
-         follows what saves most I/O: it is 0 until a page must be evicted.";
+        "A dirty page with few changes can be evicted while its redo records stay in memory, and is later written \
+         once for many changes. The share adapts to what saves most I/O; it is 0 until a page must be evicted.";
 
     deferred_percent_min, with_deferred_percent_min: u32 as Percent = 1,
         Limits::Between(0, 80), Running, "percent", [],
-        "The least such share once pages are evicted.",
-        "The same as `deferred_percent`: a fixed share. At most `deferred_percent` counts.";
+        "The smallest such share once pages are evicted.",
+        "Set both options to one value for a fixed share. If it is larger than `deferred_percent`, that counts.";
 
     prefetch_depth, with_prefetch_depth: u32 as Count = 32,
         Limits::Between(0, 1024), Running, "reads", [],
@@ -304,8 +308,8 @@ options! {
     prefetch_depth_total, with_prefetch_depth_total: u32 as Count = 256,
         Limits::Between(0, 65_536), Running, "reads", [],
         "The most prefetch reads that all scans together have in flight.",
-        "Leaves device capacity for reads that a thread waits for. Follows `prefetch_depth` when it is not set: at \
-         least that.";
+        "Leaves device capacity for reads that a thread waits for. If not set, it follows `prefetch_depth`: at least \
+         that.";
 
     prefetch_window, with_prefetch_window: u32 as Count = 0,
         Limits::Between(0, 8192), Running, "pages", [],
@@ -316,27 +320,25 @@ options! {
     lock_wait_timeout, with_lock_wait_timeout: Duration as Time = Duration::from_secs(50),
         Limits::Between(Duration::ZERO, Duration::from_secs(7 * 24 * 3600)), Running, "time", [],
         "How long a transaction waits for a lock; 0 for not at all.",
-        "Then the statement fails and the transaction may go on. Deadlocks are found at once, independent of this \
+        "Then the statement fails, and the transaction may continue. Deadlocks are found at once, independent of this \
          option.";
 
     lock_memory_per_transaction, with_lock_memory_per_transaction: u64 as Size = 32 * MIB,
         Limits::Between(64 * KIB, TIB), Running, "bytes", [],
-        "The most memory that one transaction uses for locks on keys; a lock counts as 256 bytes.",
-        "Rows that it has written need no lock. Beyond it a read committed transaction is refused further locks \
-         (`TooManyLocks`) and keeps \
-         those it has; at the other levels its locks on the keys of one tree become one range, which also locks the \
-         keys between them.";
+        "The most memory that one transaction uses for key locks; a lock counts as 256 bytes.",
+        "Rows that it has written need no lock. Beyond the limit, a read committed transaction is refused further \
+         locks (`TooManyLocks`) and keeps those it has; at the other levels its key locks in a tree become one range \
+         lock, which also covers the keys between them.";
 
     stats_interval, with_stats_interval: Duration as Time = Duration::from_secs(1),
         Limits::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],
-        "How often the statistics are written for `seawall stat` and `seawall doctor`; 0 for only when the database \
-         is closed.",
-        "About a millisecond of processor time each.";
+        "How often the statistics are written for `seawall stat` and `seawall doctor`; 0 to write them only when the \
+         database is closed.",
+        "Each time costs about a millisecond of processor time.";
 
     control_socket, with_control_socket: ControlSocketChoice as Word<ControlSocketChoice> = ControlSocketChoice::On,
         Limits::Any, Opening, "", [],
-        "Whether `seawall backup` can request a backup from this process while it has the database open: `on` or \
-         `off`.",
-        "Through the socket `control.socket` in the directory, for the process's own user and root. Costs a thread \
-         that sleeps and two descriptors.";
+        "Whether `seawall backup` can request a backup from this process while the database is open: `on` or `off`.",
+        "Uses the socket `control.socket` in the directory, for the process's own user and root. Costs a sleeping \
+         thread and two descriptors.";
 }
