@@ -217,6 +217,24 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
     drop(trees);
 }
 
+/// The second moves nothing, and ends.
+#[test]
+fn a_shrink_beside_another_ends_and_leaves_it_its_fence() {
+    let sim = SimDisk::new(SimOptions { seed: 34, trace_entries_max: 0, ..SimOptions::default() });
+    let db = open(&sim, options(4));
+    let (trees, models) = half_gone(&db, 8_000);
+    let mut beside = None;
+    let done = db.shrink_with(|_| {
+        beside.get_or_insert_with(|| db.shrink().unwrap());
+        std::ops::ControlFlow::Continue(())
+    });
+    let (done, beside) = (done.unwrap(), beside.expect("pages are moved"));
+    assert!(done.done.moved > 1 && beside.done.moved == 0, "{done:?}, {beside:?}");
+    assert!(done.after_bytes < done.before_bytes, "{done:?}");
+    holds(&db, &trees, &models);
+    assert_eq!(db.check().unwrap(), []);
+}
+
 /// Writers, scans and snapshots beside it.
 #[test]
 fn others_go_on_while_the_file_shrinks() {

@@ -124,7 +124,8 @@ impl Space {
         if page.0 >= self.pages() {
             return None;
         }
-        self.index.lock().set_fence(self.shape.extent_of(page)).then_some(Fence { space: self, page })
+        // Not `then_some`: it would make a fence and drop it, which locks the index and lifts the other fence.
+        self.index.lock().set_fence(self.shape.extent_of(page)).then(|| Fence { space: self, page })
     }
 
     /// Sets a page below the fence aside for `tree`, even in an extent that policy would give to another;
