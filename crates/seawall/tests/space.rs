@@ -217,7 +217,7 @@ fn a_crash_at_any_operation_of_shrinking_loses_nothing() {
     drop(trees);
 }
 
-/// Writers, scans and snapshots beside it.
+/// Writers, scans and snapshots go on during a shrinking.
 #[test]
 fn others_go_on_while_the_file_shrinks() {
     let sim = SimDisk::new(SimOptions { seed: 33, trace_entries_max: 0, ..SimOptions::default() });
