@@ -14,11 +14,11 @@ using Advice = Owned<seawall_advice, seawall_advice_free>;
 
 namespace {
 
-/* Lets `most` messages through in a minute, and counts the others. */
+/* Lets `most` messages per minute through, and counts the others. */
 class Limit {
 public:
   explicit Limit(unsigned most) : m_most(most) {}
-  /* `*left_out`: how many have been since the last one. */
+  /* `*left_out`: how many were left out since the last message that was let through. */
   bool lets_through(uint64_t *left_out) {
     std::lock_guard<std::mutex> guard(m_mutex);
     auto now = std::chrono::steady_clock::now();
@@ -75,7 +75,7 @@ static void message(void *, seawall_importance importance, seawall_slice text) {
   uint64_t left_out;
   try {
     if (limit.lets_through(&left_out)) log(importance, text_of(text) + more(left_out));
-  } catch (const std::bad_alloc &) { /* the engine must not see it */
+  } catch (const std::bad_alloc &) { /* no exception may reach the engine */
   }
 }
 
@@ -97,7 +97,7 @@ void begin_advice() {
   if (seawall_advice_new(advice->out()) != SEAWALL_STATUS_OK) return;
   auto looked = std::chrono::steady_clock::now() - std::chrono::hours(24);
   adviser.begin("advice in this log", [advice, looked]() mutable {
-    /* The variable can change at any time: it is looked at each second. */
+    /* The variable can change at any time: it is checked every second. */
     ulong interval = advice_interval;
     auto now = std::chrono::steady_clock::now();
     if (interval != 0 && now - looked >= std::chrono::seconds(interval)) {
@@ -113,7 +113,7 @@ void end_advice() {
   seawall_on_message(nullptr, nullptr);
 }
 
-/* What the operator must know, though a statement has failed with it: once a minute for each status. */
+/* Logs what the operator must know although a statement has failed with it: once a minute for each status. */
 static void log_failure(seawall_status status, const char *advice) {
   static Limit limits[] = {Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1)};
   uint64_t left_out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the error log says without being asked: messages of the engine, findings with advice, failures of the disk, and
-   deadlocks if they are wanted. Nothing is repeated faster than its limit. */
+/* What the engine writes to the server's error log: its messages, findings with advice, disk failures, and deadlocks if
+   they are wanted. Each kind has a rate limit. */
 #ifndef SEAWALL_ADVICE_H
 #define SEAWALL_ADVICE_H
 
@@ -8,13 +8,13 @@
 
 namespace seawall {
 
-/* Messages of the engine go to the error log, from here to end_advice(). */
+/* Sends the engine's messages to the error log until end_advice(). */
 void hear_messages();
-/* From here to end_advice() a thread looks at the database every seawall_advice_interval seconds. */
+/* Starts a thread that checks the database every seawall_advice_interval seconds until end_advice(). */
 void begin_advice();
 void end_advice();
-/* Called with the status of each call that failed. A deadlock is remembered with the statements of its connections; a
-   failure of the disk is logged. */
+/* Called with the status of each call that failed. Remembers a deadlock with the statements of its connections; logs a
+   disk failure. */
 void note_failure(THD *thd, seawall_status status);
 
 /* The variables. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* ALTER TABLE in place, and the care of indexes: ANALYZE, CHECK.
+/* ALTER TABLE in place, and maintenance: OPTIMIZE, ANALYZE and CHECK TABLE.
 
-   1. What changes only the server's definition is instant: the engine notes the definition's version. Columns that are
-      added, dropped or moved make a new layout of rows (layout.h), and no row is changed.
-   2. A new index is a tree that is announced in the dictionary and built while others change the table
-      (index_build.h). When the server has brought the writers to an end, it is completed, and becomes the
-      table's in one transaction with every other change of the statement, of all partitions.
-   3. After a crash the server asks by the version whether that transaction is there (check_version); what was
-      announced and is not the table's is dropped at the start. */
+   1. A change of only the server's definition is instant: the engine notes the definition's version. Adding, dropping
+      or moving columns makes a new layout of rows (layout.h), and changes no row.
+   2. A new index is a tree that is announced in the dictionary and built while others change the table (index_build.h).
+      When the table's writers have ended, the index is completed. One transaction makes it the table's, together with
+      every other change of the statement, for all partitions.
+   3. After a crash the server asks by the version whether that transaction has committed (check_version). The start
+      drops announced indexes that did not become the table's. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -31,7 +31,7 @@ const alter_table_operations ADD = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_A
 const alter_table_operations COLUMNS = ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER |
                                        ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
 
-/* Adds the layout of `altered`, if it is a new one; false if rows cannot be read by it as they are. */
+/* Adds the layout of `altered`, if it is new; returns false if existing rows cannot be read by it. */
 bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info, Layouts *layouts) {
   std::map<const Field *, uint32_t> numbers;
   size_t at = 0;
@@ -49,7 +49,7 @@ bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_in
       numbers.erase(known);
       continue;
     }
-    /* The rows that there are get one value. */
+    /* All existing rows get the same value. */
     if ((*field)->flags & AUTO_INCREMENT_FLAG || (*field)->default_value || (*field)->has_default_now_unireg_check()) return false;
     const uchar *defaults = altered->s->default_values;
     Layouts::Default value{(*field)->real_maybe_null() && (*field)->is_null_in_record(defaults), ""};
@@ -87,7 +87,7 @@ std::vector<uint> added_indexes(const TABLE *altered, const Alter_inplace_info *
   return added;
 }
 
-/* The columns that these have, and those of the primary key. */
+/* The columns of the added indexes, and those of the primary key. */
 std::vector<uint> built_columns(const TABLE *altered, const Alter_inplace_info *info) {
   std::vector<uint> keys = added_indexes(altered, info), columns;
   if (altered->s->primary_key < MAX_KEY) keys.push_back(altered->s->primary_key);
@@ -103,14 +103,14 @@ const char *primary_name(const TABLE *table) {
 
 }
 
-/* A longer VARCHAR, whose length in a row takes as many bytes as before. */
+/* Accepts a longer VARCHAR whose length in a row takes as many bytes as before. */
 bool ha_seawall::can_convert_nocopy(const Field &field, const Column_definition &wanted) const {
   return field.type_handler() == &type_handler_varchar && wanted.type_handler() == &type_handler_varchar && field.stored_in_db() &&
          !field.compression_method() && !wanted.compression_method() && field.charset() == wanted.charset &&
          wanted.length >= field.field_length && (wanted.length > 255) == (field.field_length > 255);
 }
 
-/* Part of an index as it was, over a column that became longer. */
+/* A part of an index may stay as it is when its column becomes longer. */
 Compare_keys ha_seawall::compare_key_parts(const Field &old_field, const Column_definition &new_field, const KEY_PART_INFO &old_part,
                                            const KEY_PART_INFO &new_part) const {
   if (old_field.is_equal(new_field) || !can_convert_nocopy(old_field, new_field))
@@ -120,7 +120,8 @@ Compare_keys ha_seawall::compare_key_parts(const Field &old_field, const Column_
   return whole ? Compare_keys::EqualButKeyPartLength : Compare_keys::NotEqual;
 }
 
-/* Whether the indexes of both definitions have the same entries, and these have room for the longer columns. */
+/* Whether the indexes of both definitions have the same entries, and entries with the longer columns are not too
+   long. */
 bool ha_seawall::keeps_entries(TABLE *altered) const {
   for (uint at = 0; at < table->s->keys; at++) {
     for (uint key = 0; key < altered->s->keys; key++) {
@@ -135,7 +136,7 @@ bool ha_seawall::keeps_entries(TABLE *altered) const {
   return true;
 }
 
-/* The build of an index sees rows without their long columns, and no columns that are computed. */
+/* An index build sees neither the long columns of a row nor columns that are computed. */
 bool seawall::can_be_built(const KEY *key) {
   if (key->algorithm == HA_KEY_ALG_LONG_HASH) return false;
   for (uint part = 0; part < key->user_defined_key_parts; part++) {
@@ -150,7 +151,7 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   HA_CREATE_INFO *create = info->create_info;
   if (flags & ALTER_STORED_COLUMN_TYPE) info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
   if (flags & ~(INSTANT | DROP | ADD | COLUMNS)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* The copy leaves duplicates out. */
+  /* Only the copy leaves out duplicates. */
   if (info->ignore && (flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX))) {
     info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_IGNORE);
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -170,9 +171,9 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   if (flags & (ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH) && (flags & ALTER_RENAME_INDEX || !keeps_entries(altered)))
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* The rows' tree is that of the primary key. */
+  /* The key of the rows' tree is the primary key. */
   if (strcmp(primary_name(table), primary_name(altered))) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* A smaller number than the next one is for the copy, which finds the largest that is there. */
+  /* A number smaller than the next one needs the copy, which finds the largest existing number. */
   if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* create() refuses an index whose entries are too long. */
@@ -182,8 +183,9 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
-/* Waits for prepared transactions that no connection has: the server's lock excludes all others. In short waits, so that
-   KILL and lock_wait_timeout end it; a lock that outlives it would keep the build of an index from ending. */
+/* Waits for prepared transactions that no connection has: the server's lock excludes all others. It waits in short
+   steps, so that KILL and lock_wait_timeout can end it, and keeps no lock, which would keep the build of an index from
+   ending. */
 int ha_seawall::wait_for_prepared() {
   THD *thd = ha_thd();
   const ulong SLICE_MS = 100, OWN_LIMIT_S = 50;
@@ -214,7 +216,7 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   alter->table = m_share->number;
   if (info->handler_flags & COLUMNS) {
     alter->changes.layouts = m_share->layouts;
-    if (!add_layout(table, altered, info, &alter->changes.layouts)) return true; /* it was asked before */
+    if (!add_layout(table, altered, info, &alter->changes.layouts)) return true; /* it was checked before */
     for (Field **field = altered->field; *field; field++) alter->changes.has_long_columns |= may_be_apart(*field);
   }
   for (uint at = 0; at < info->index_drop_count; at++) alter->changes.dropped.push_back(info->index_drop_buffer[at]->name.str);
@@ -243,7 +245,8 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   return false;
 }
 
-/* Tells writers which columns the new indexes have: a row in which only others change need not be read again. */
+/* Tells writers which columns the new indexes have: the build need not read a row again in which only other columns
+   change. */
 void ha_seawall::note_built_columns(const TABLE *altered, const Alter_inplace_info *info) {
   m_share->building.store(false);
   if (info->handler_flags & COLUMNS) return;
@@ -270,10 +273,10 @@ bool ha_seawall::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   Alter *alter = static_cast<Alter *>(info->handler_ctx);
   if (!alter->build) return false;
   THD *thd = ha_thd();
-  /* Not use_all_columns(), which tells the handler of a partitioned table, that is not open. */
+  /* Not use_all_columns(), which signals the handler of a partitioned table, which is not open. */
   altered->column_bitmaps_set_no_signal(&altered->s->all_set, &altered->s->all_set);
   std::vector<uint> added = added_indexes(altered, info);
-  /* A column that the statement adds has its default in the rows that there are. */
+  /* A column that the statement adds has its default in existing rows. */
   const Layouts &layouts = alter->changes.layouts.all.empty() ? m_share->layouts : alter->changes.layouts;
   for (size_t at = 0; at < added.size(); at++)
     alter->build->add(altered, layouts, added[at], tree_name(alter->table, alter->changes.added[at].number));
@@ -300,7 +303,7 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
       sql_print_warning("Seawall: an index that was not finished stays until the server starts again: %s", seawall_error());
     return false;
   }
-  /* All partitions with the first. */
+  /* All partitions are committed with the first. */
   std::vector<Alter *> all;
   if (info->group_commit_ctx)
     for (inplace_alter_handler_ctx **at = info->group_commit_ctx; *at; at++) all.push_back(static_cast<Alter *>(*at));
@@ -340,8 +343,7 @@ static size_t prefix_of(void *context, seawall_slice key, uint32_t parts) {
 }
 }
 
-/* Reads the table's statistics, and samples them if there are none, or `again`. */
-/* Whether so many rows have changed since they were sampled that they are sampled again. */
+/* Whether enough rows have changed since the statistics were sampled that they must be sampled again. */
 static bool are_old(const Share *share) {
   uint64_t rows = share->statistics ? (uint64_t)share->statistics->rows : 0;
   return share->changes.load(std::memory_order_relaxed) - share->sampled_at > std::max<uint64_t>(1000, rows / 2);
@@ -352,6 +354,7 @@ bool ha_seawall::are_statistics_old() {
   return m_share->statistics && are_old(m_share);
 }
 
+/* Reads the table's statistics, and samples them if there are none, or if `again`. */
 int ha_seawall::read_statistics(bool again, std::shared_ptr<const Statistics> *known) {
   const size_t LEAVES = 20;
   std::lock_guard<std::mutex> guard(m_share->statistics_mutex);
@@ -371,10 +374,10 @@ int ha_seawall::read_statistics(bool again, std::shared_ptr<const Statistics> *k
                               index.distinct.data());
       statistics->indexes.push_back(std::move(index));
     }
-    /* Those of a small table change with every row. */
+    /* Statistics of a small table change with every row. */
     if (status == SEAWALL_STATUS_OK && (again || statistics->rows > 10000)) {
       status = write_statistics(m_share->number, *statistics);
-      /* They serve this server without. */
+      /* This server can use them even if they were not written. */
       if (!again) status = SEAWALL_STATUS_OK;
     }
   }
@@ -436,7 +439,7 @@ std::vector<const seawall_tree *> ha_seawall::all_trees() const {
   return trees;
 }
 
-/* Each row has its entry, and there are as many entries as rows; in one snapshot. */
+/* Checks in one snapshot that each row has its entry, and that there are as many entries as rows. */
 int ha_seawall::check_index(seawall_tx *tx, uint index, THD *thd) {
   uint64_t entries = 0, count = 0;
   seawall_status status = seawall_count(tx, index_tree(index), UNBOUNDED, UNBOUNDED, &entries);

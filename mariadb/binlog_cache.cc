@@ -12,9 +12,9 @@ my_bool drop_binlog_cache = 0;
 
 namespace {
 
-/* What stays of the newest log, bytes. */
+/* How much of the newest log stays in the page cache, bytes. */
 const off_t TAIL = 256 << 10;
-/* The older logs are visited once in so many turns. */
+/* The older logs are visited once in this many turns. */
 const unsigned TURNS_OF_OLD_LOGS = 50;
 Repeated dropper;
 
@@ -40,7 +40,7 @@ std::vector<std::string> binary_logs() {
   return logs;
 }
 
-/* The kernel begins to write what is not on disk yet, and keeps it: it is dropped a later time. */
+/* The kernel begins to write pages that are not on disk yet, and keeps them: a later call drops them. */
 void drop(const std::string &log, off_t keep) {
   int file = open(log.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return; /* purged meanwhile */

@@ -17,14 +17,14 @@ static bool is_text(const Field *field) {
   case MYSQL_TYPE_LONG_BLOB:
   case MYSQL_TYPE_BLOB:
   case MYSQL_TYPE_GEOMETRY:
-    /* INET6 and UUID are strings of fixed length with an order of their own. */
+    /* INET6 and UUID are strings of fixed length with their own order. */
     return dynamic_cast<const Field_longstr *>(field) != nullptr;
   default:
     return false;
   }
 }
 
-/* How a column can be had from a key. */
+/* How a column can be decoded from a key. */
 static Part::Source source_of(const Field *field) {
   switch (field->real_type()) {
   case MYSQL_TYPE_TINY:
@@ -152,7 +152,7 @@ static void padded(const uchar *from, size_t len, uint unit, uint32 space, Bytes
     uint32 weight = at(i);
     if (weight == space) {
       size_t next = i + 1;
-      while (at(next) == space) next++; /* the last is no space */
+      while (at(next) == space) next++; /* the last weight is no space */
       put_unit(at(next) < space ? space : space + 2, unit, to);
     } else if (weight < space) {
       put_unit(weight, unit, to);
@@ -247,7 +247,7 @@ void Key_codec::encode(const uchar *record, uint parts, Bytes *to) const {
   for (uint at = 0; at < parts && at < m_parts.size(); at++) encode_part(m_parts[at], record, to);
 }
 
-/* The length of one part, with its byte for NULL. */
+/* Gets the length of one part, with its byte for NULL. */
 bool Key_codec::part_length(const Part &p, const uchar *key, const uchar *end, size_t *len, bool *null) const {
   uchar flip = p.descending ? 0xff : 0;
   size_t at = 0, size = (size_t)(end - key);
@@ -386,7 +386,7 @@ bool Key_codec::decode(const uchar **key, const uchar *key_end, const uchar **va
   return true;
 }
 
-/* What a BLOB points to that is unread. */
+/* An unread BLOB points to this. */
 static const uchar UNREAD = 0;
 
 static const uchar *data_of(const Field_blob *blob, const uchar *record) {
@@ -485,7 +485,7 @@ void Row_codec::encode(const uchar *record, Bytes *to) const {
   }
 }
 
-/* Moves `*from` behind the column. */
+/* Reads a column, and moves `*from` behind it. */
 bool Row_codec::read_column(Field *field, const uchar **from, const uchar *end, my_ptrdiff_t offset) const {
   if (field->real_maybe_null()) field->set_notnull(offset);
   field->move_field_offset(offset);
@@ -509,7 +509,7 @@ static bool read_length(Field_blob *field, const uchar **from, const uchar *end,
   return field->get_length(to) > APART_FROM;
 }
 
-/* The bytes of a column at `from`; SIZE_MAX if there are not so many. */
+/* Returns how many bytes the column at `from` has; SIZE_MAX if the row is too short. */
 static inline size_t bytes_of(const Layouts::Dropped &how, bool apart, const uchar *from, const uchar *end) {
   size_t left = end - from, len = how.fixed;
   if (len == 0) {

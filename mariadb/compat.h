@@ -29,10 +29,11 @@ struct without_hton<F> {
 #define SEAWALL_HOOK(f) f
 #endif
 
-/* The default of seawall_snapshot_isolation: that of innodb_snapshot_isolation in the same server. */
+/* The default of seawall_snapshot_isolation: the same as innodb_snapshot_isolation's in the same server. */
 #define SEAWALL_SNAPSHOT_ISOLATION (MYSQL_VERSION_ID >= 110602)
 
-/* Whether an index is not an ordered one: FULLTEXT, SPATIAL. The server makes VECTOR indexes of ordinary tables. */
+/* Whether an index is not an ordered index: FULLTEXT or SPATIAL. The server makes VECTOR indexes from ordinary
+   tables. */
 static inline bool seawall_is_special(const KEY *key) {
 #if MYSQL_VERSION_ID >= 110800
   return key->algorithm == HA_KEY_ALG_FULLTEXT || key->algorithm == HA_KEY_ALG_RTREE;
@@ -53,7 +54,7 @@ static inline size_t seawall_weights(CHARSET_INFO *cs, uchar *to, size_t room, u
 }
 #endif
 
-/* Whether the server takes these for one name of an index: case does not count, accents do. */
+/* Whether the server treats these as the same index name: it ignores case, but not accents. */
 static inline bool seawall_same_name(const char *a, const char *b) {
 #if MYSQL_VERSION_ID >= 110800
   return my_charset_utf8mb3_general1400_as_ci.strnncoll(a, strlen(a), b, strlen(b)) == 0;
@@ -62,7 +63,7 @@ static inline bool seawall_same_name(const char *a, const char *b) {
 #endif
 }
 
-/* mariadb/build looks for the newer names, which came with releases of several versions. */
+/* mariadb/build checks for the newer names, which came with releases of several versions. */
 #ifdef SEAWALL_EXTRA_COPY
 const ha_extra_function SEAWALL_BEGIN_COPY = HA_EXTRA_BEGIN_COPY, SEAWALL_END_COPY = HA_EXTRA_END_COPY, SEAWALL_ABORT_COPY = HA_EXTRA_ABORT_COPY;
 #else

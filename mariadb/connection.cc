@@ -6,15 +6,15 @@
      active --commit, rollback--> idle            prepared --rollback--> idle
      prepared --XA, the connection ends or is reset--> kept by the engine under its name
 
-   The engine's transaction object is one for the connection's life. A statement begins with a savepoint, to
-   which the server's rollback of a statement returns. */
+   One transaction object of the engine serves a connection for its life. Before a statement's first change a savepoint
+   is set, to which the server's rollback of a statement returns. */
 #include "connection.h"
 #include "advice.h"
 #include "crash_point.h"
 #include "dictionary.h"
 #include <cstring>
 
-/* Of the server, which declares them in no header. */
+/* Functions of the server, which declares them in no header. */
 extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
 extern "C" int thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
 
@@ -51,8 +51,8 @@ Connection::~Connection() {
   detach();
 }
 
-/* A replica that applies transactions in parallel must know which waits for which: one that is to commit first and waits
-   for a later one has the later one rolled back and tried again. */
+/* A replica that applies transactions in parallel must know which waits for which: if one that must commit first waits
+   for a later one, the later one is rolled back and retried. */
 void Connection::waits(void *, uint64_t waiter, uint64_t holder) {
   std::lock_guard<std::mutex> guard(connections_mutex); /* the holder does not end meanwhile */
   auto waits = connections.find(waiter), holds = connections.find(holder);
@@ -60,7 +60,7 @@ void Connection::waits(void *, uint64_t waiter, uint64_t holder) {
   thd_rpl_deadlock_check(waits->second->m_thd, holds == connections.end() ? nullptr : holds->second->m_thd);
 }
 
-/* Under the mutex of the connections: the thread does not end meanwhile. */
+/* Called under the mutex of the connections, so that the thread does not end meanwhile. */
 Connection::Open Connection::describe() const {
   Open open;
   char query[1024];
@@ -76,7 +76,7 @@ std::vector<Connection::Open> Connection::open() {
   std::vector<Open> all;
   uint64_t next = 0;
   for (bool more = true; more;) {
-    std::lock_guard<std::mutex> guard(connections_mutex); /* not for all at once */
+    std::lock_guard<std::mutex> guard(connections_mutex); /* not held for all at once */
     auto at = connections.lower_bound(next);
     for (int left = 64; left > 0 && at != connections.end(); left--, ++at) {
       if (at->second->m_begun_us != 0) all.push_back(at->second->describe());
@@ -99,16 +99,17 @@ static seawall_isolation isolation_of(THD *thd) {
   switch (thd_tx_isolation(thd)) {
   case ISO_READ_UNCOMMITTED:
   case ISO_READ_COMMITTED: return SEAWALL_ISOLATION_READ_COMMITTED;
-  /* As InnoDB: a plain SELECT that is a transaction of its own reads a snapshot. */
+  /* As in InnoDB: a plain SELECT that is its own transaction reads a snapshot. */
   case ISO_SERIALIZABLE: return in_transaction(thd) ? SEAWALL_ISOLATION_SERIALIZABLE : SEAWALL_ISOLATION_REPEATABLE_READ;
   default: return SEAWALL_ISOLATION_REPEATABLE_READ;
   }
 }
 
-/* lock_wait_timeout at its default. */
+/* The default of lock_wait_timeout, seconds. */
 static const ulong DAY = 86400;
 
-/* NOWAIT and WAIT n set it for their statement; at its default, a day, the engine's own limit counts. */
+/* NOWAIT and WAIT n set lock_wait_timeout for their statement; at its default, a day, the engine's own limit
+   applies. */
 static seawall_status set_wait(seawall_tx *tx, ulong seconds) {
   return seawall_set_wait(tx, seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
                           (uint64_t)seconds * 1000);
@@ -141,7 +142,7 @@ int Connection::begin() {
 
 int Connection::use(THD *thd) {
   m_thd = thd;
-  /* The server has detached its XA transaction, which is the engine's. */
+  /* The server has detached the connection's XA transaction, which the engine keeps. */
   if (!m_xid.empty()) detach();
   if (!m_active) {
     if (int error = begin()) return error;
@@ -209,14 +210,14 @@ void Connection::ended() {
   m_statement = m_active = m_prepared = m_committed = false;
   m_begun_us = 0;
   m_xid.clear();
-  /* A failure leaves them to the next start. */
+  /* After a failure, the next start drops them. */
   for (uint64_t table : m_to_drop)
     if (drop_trees_of(table) != SEAWALL_STATUS_OK)
       sql_print_warning("Seawall: a dropped table stays until the server starts again: %s", seawall_error());
   m_to_drop.clear();
 }
 
-/* The engine keeps the transaction if it is prepared, and otherwise undoes it. */
+/* Frees the transaction. The engine keeps it if it is prepared, and otherwise rolls it back. */
 void Connection::release_tx() {
   {
     std::lock_guard<std::mutex> guard(m_interrupt_mutex);
@@ -227,20 +228,20 @@ void Connection::release_tx() {
   m_tx.out();
 }
 
-/* Gives the transaction up. */
+/* Abandons the transaction. */
 void Connection::detach() {
   release_tx();
   if (m_prepared) m_to_drop.clear();
   ended();
 }
 
-/* The server itself would only print a number. */
+/* Prints the engine's text: the server itself would only print a number. */
 int Connection::failed_end(const char *what, seawall_status status) {
   my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the transaction could not be %s: %s", MYF(0), what, seawall_error());
   return error_of(m_thd, status, nullptr);
 }
 
-/* Whether a call for one statement ends the transaction. */
+/* Whether a commit or rollback, of one statement unless `all`, ends the transaction. */
 static bool ends(THD *thd, bool all) { return all || !in_transaction(thd); }
 
 int Connection::commit(bool all) {
@@ -312,7 +313,8 @@ int Connection::prepare(bool all) {
   if (status != SEAWALL_STATUS_OK) return failed_end("prepared", status);
   m_prepared = true;
   if (known->get_my_xid() == 0) {
-    /* XA PREPARE: any connection may end it from now on, also while this one is idle. This one does it by its name, too. */
+    /* XA PREPARE: from now on, any connection may end the transaction, even while this one is idle. This one ends it by
+       its name, too. */
     m_xid = name;
     release_tx();
   }
@@ -329,7 +331,7 @@ int Connection::set_savepoint(uint64_t *number) {
 }
 
 int Connection::rollback_to(uint64_t number) {
-  /* Without one the transaction had not begun when the savepoint was set. */
+  /* If there is none, the transaction had not begun when the savepoint was set. */
   auto found = m_savepoints.find(number);
   if (found == m_savepoints.end()) return 0;
   seawall_status status = seawall_rollback_to(m_tx.get(), found->second.get());
@@ -346,13 +348,14 @@ void Connection::commit_ordered(bool all) {
     m_committed = true;
     return;
   }
-  /* The binary log has it: to go on would let the two logs differ. The next start commits it. */
+  /* The binary log has the transaction: if the server continued, the two logs would differ. The next start commits
+     it. */
   sql_print_error("Seawall: a transaction that the binary log has could not be committed: %s. The server stops; its next start commits it.",
                   seawall_error());
   abort();
 }
 
-/* Under the mutex: an interrupt that is being raised is either cleared with its flag, or keeps it. */
+/* Under the mutex, an interrupt that is being raised is either cleared together with its flag, or keeps the flag. */
 void Connection::clear_interrupt() {
   if (!m_interrupted) return;
   std::lock_guard<std::mutex> guard(m_interrupt_mutex);
@@ -371,7 +374,7 @@ seawall_status Connection::enter(seawall_tx *other) {
   seawall_status status = set_wait(other, m_thd->variables.lock_wait_timeout);
   std::lock_guard<std::mutex> guard(m_interrupt_mutex);
   if (status == SEAWALL_STATUS_OK) status = seawall_interrupt_new(other, m_of_other.out());
-  /* Not thd_kill_level(), which takes a mutex that KILL holds when it comes here. */
+  /* Not thd_kill_level(), which takes a mutex that KILL holds when it calls interrupt(). */
   if (status == SEAWALL_STATUS_OK && m_thd->killed != NOT_KILLED) seawall_interrupt(m_of_other.get());
   return status;
 }
@@ -415,7 +418,8 @@ int error_of(THD *thd, seawall_status status, std::string *text) {
 
 static int close_connection(handlerton *, THD *thd) {
   Connection *connection = Connection::known(thd);
-  /* Under the mutex under which KILL looks for it. The server's reference to the plugin stays: the last one unloads it. */
+  /* KILL looks for the connection under this mutex. The server's reference to the plugin stays: releasing the last one
+     unloads the plugin. */
   mysql_mutex_lock(&thd->LOCK_thd_data);
   thd->ha_data[hton->slot].ha_ptr = nullptr;
   mysql_mutex_unlock(&thd->LOCK_thd_data);
@@ -461,7 +465,7 @@ static int savepoint_release(handlerton *, THD *thd, void *place) {
 }
 
 static int recover(handlerton *, XID *list, uint len) {
-  /* Called again until it returns fewer than fit: it goes on where it was. */
+  /* The server calls this until it returns fewer than fit: it continues where it stopped. */
   static Owned<seawall_prepared_list, seawall_prepared_free> prepared;
   if (!prepared && seawall_prepared(db.get(), prepared.out()) != SEAWALL_STATUS_OK) return 0;
   uint count = 0;
@@ -471,7 +475,7 @@ static int recover(handlerton *, XID *list, uint len) {
   if (count < len) prepared.out();
   return (int)count;
 }
-/* The answers of the X/Open interface, which the server's headers lack. */
+/* The return codes of the X/Open interface, which the server's headers lack. */
 enum { XA_OK = 0, XAER_RMERR = -3, XAER_NOTA = -4 };
 
 template <seawall_status (*END)(const seawall_db *, seawall_slice)> static int end_by_xid(handlerton *, XID *xid) {
@@ -491,8 +495,8 @@ static void commit_checkpoint_request(void *cookie) {
       seawall_flush_log(db.get(), position) == SEAWALL_STATUS_OK)
     commit_checkpoint_notify_ha(cookie);
 }
-/* BACKUP STAGE END, before commits go on: a backup that waits for that ends where the binary log ends. The server ignores
-   the outcome; a backup whose end could not be decided goes on waiting, and fails when the engine does. */
+/* BACKUP STAGE END calls this before commits continue: a backup that waits for it ends where the binary log ends. The
+   server ignores the outcome. A backup whose end could not be decided keeps waiting, and fails when the engine does. */
 static void end_backup() {
   uint64_t position = 0;
   if (seawall_end_backup(db.get(), &position) != SEAWALL_STATUS_OK)

@@ -15,7 +15,7 @@
 
 namespace seawall {
 
-/* An owner of a handle. */
+/* Owns a handle of the engine. */
 template <typename T, void (*FREE)(T *)> class Owned {
 public:
   Owned() = default;
@@ -58,17 +58,18 @@ const seawall_bound UNBOUNDED = {NOTHING, SEAWALL_BOUND_KIND_UNBOUNDED};
 
 class Counters;
 
-/* A connection. Its transaction object stays over all its transactions. */
+/* A connection. One transaction object serves all its transactions. */
 class Connection {
 public:
-  /* The connection of the thread, made if it has none; null if that fails. */
+  /* Returns the connection of the thread, and makes it if there is none; null if that fails. */
   static Connection *of(THD *thd);
   static Connection *known(THD *thd);
 
-  /* Called when a statement uses its first table, or another: begins transaction and statement as needed. */
+  /* Called for each table that a statement uses: begins the transaction and the statement as needed. */
   int use(THD *thd);
   seawall_tx *tx() const { return m_tx.get(); }
-  /* Before a change of a row: to this the statement is rolled back. `*first`: it is the statement's first change. */
+  /* Called before a change of a row. `*before`: the savepoint to which the statement is rolled back. `*first`: this is
+     the statement's first change. */
   seawall_status before_change(const seawall_savepoint_t **before, bool *first);
   /* Locks a table's automatic numbers until the statement ends. */
   seawall_status lock_auto(const std::shared_ptr<Counters> &counters);
@@ -80,15 +81,16 @@ public:
   void commit_ordered(bool all);
   int take_snapshot();
   void interrupt();
-  /* Another transaction of the statement, until leave(): it waits for locks as long as the statement does, and KILL interrupts it. */
+  /* Makes `other` a transaction of the statement until leave(): it waits for locks as long as the statement may, and
+     KILL interrupts it. */
   seawall_status enter(seawall_tx *other);
   void leave();
   bool is_active() const { return m_active; }
-  /* The tables whose trees are dropped when the transaction has ended, which may have locked them; null when
-     there is no transaction. */
+  /* The tables whose trees are dropped when the transaction, which may have locked them, has ended; null when there is
+     no transaction. */
   std::vector<uint64_t> *to_drop() { return m_active ? &m_to_drop : nullptr; }
 
-  /* Savepoints of the server, by a number that is not 0. The server does not return all of them. */
+  /* Savepoints of the server, by a number that is not 0. The server does not release all of them. */
   int set_savepoint(uint64_t *number);
   int rollback_to(uint64_t number);
   void release_savepoint(uint64_t number) { m_savepoints.erase(number); }
@@ -98,14 +100,14 @@ public:
     uint64_t thread = 0;
     uint64_t begun_us = 0; /* by microsecond_interval_timer() */
     seawall_isolation isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
-    std::string query;     /* its beginning */
+    std::string query;     /* its beginning only */
     CHARSET_INFO *cs = nullptr;
   };
   /* The connections that have a transaction, in the order of their numbers. */
   static std::vector<Open> open();
-  /* The statement that a connection runs. */
+  /* A connection, with the statement that it runs. */
   static Open find(uint64_t thread);
-  /* A transaction waits for another one: by their tags. */
+  /* Called when a transaction waits for another one; both are given by their tags. */
   static void waits(void *context, uint64_t waiter, uint64_t holder);
 
 private:
@@ -120,27 +122,28 @@ private:
   Open describe() const;
 
   THD *m_thd = nullptr;
-  uint64_t m_number = 0;     /* of the thread */
+  uint64_t m_number = 0;     /* the thread's number */
   Tx m_tx;
   std::mutex m_interrupt_mutex;
   Interrupt m_interrupt, m_of_other;
   std::atomic<bool> m_interrupted{false};
-  std::atomic<seawall_isolation> m_isolation{SEAWALL_ISOLATION_REPEATABLE_READ}; /* as the transaction has it */
+  std::atomic<seawall_isolation> m_isolation{SEAWALL_ISOLATION_REPEATABLE_READ}; /* the transaction's */
   std::atomic<uint64_t> m_begun_us{0}; /* 0: no transaction */
   ulong m_wait_seconds = 0;
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;
   bool m_prepared = false;
   bool m_committed = false;  /* by commit_ordered */
-  Savepoint m_before;        /* the statement's first change */
+  Savepoint m_before;        /* before the statement's first change */
   std::map<uint64_t, Savepoint> m_savepoints;
   uint64_t m_last_savepoint = 0;
   std::vector<uint64_t> m_to_drop;
   std::vector<std::shared_ptr<Counters>> m_auto_locked;
-  std::string m_xid;         /* of XA PREPARE */
+  std::string m_xid;         /* the name, after XA PREPARE */
 };
 
-/* The server's error for a status. Rolls back as far as the status asks for, by telling the server. */
+/* Returns the server's error for a status, and tells the server to roll back the statement or transaction if the status
+   requires it. */
 int error_of(THD *thd, seawall_status status, std::string *text);
 
 /* The variable seawall_durability. */
@@ -150,7 +153,7 @@ uint index_build_keep_percent(THD *thd);
 /* The variable seawall_snapshot_isolation. */
 bool fails_on_conflict(THD *thd);
 
-/* Fills the hooks of the handlerton that belong to transactions. */
+/* Sets the transaction hooks of the handlerton. */
 void set_hooks(handlerton *hton);
 
 }

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The rows that ALTER TABLE and CREATE TABLE ... SELECT copy into a new table. No other connection sees that table before the statement ends.
+/* How ALTER TABLE and CREATE TABLE ... SELECT copy rows into a new table. No other connection sees that table before
+   the statement ends.
 
-   1. A transaction of the copy commits its rows in pieces, so that neither undo nor locks grow with the table. After
-      an error, and after a crash, the server drops the table.
-   2. Indexes get no entries meanwhile. At the end they are built from sorted entries, and replace the empty ones that
-      the table was made with in one transaction of the dictionary. An index that cannot be built from the rows alone
-      is maintained row by row.
-   3. The pieces are not flushed, but the log is at the end: nothing flushed need follow a CREATE TABLE ... SELECT.
-   4. A row that is refused ends the statement, so that nothing of one row is undone: not with IGNORE and REPLACE.
-   5. The server's locks keep writers away from the table that is copied, but do not know of prepared transactions that no
+   1. A separate transaction of the copy commits the rows in pieces, so that neither undo nor locks grow with the table.
+      After an error, and after a crash, the server drops the table.
+   2. Indexes get no entries meanwhile. At the end they are built from sorted entries; one transaction of the dictionary
+      replaces the empty indexes that the table was made with. An index that cannot be built from the rows alone is
+      maintained row by row.
+   3. The pieces are not flushed, but the log is flushed at the end, because no other flush need follow a CREATE TABLE
+      ... SELECT.
+   4. A refused row ends the statement, so the changes of a single row are never undone. So IGNORE and REPLACE do not
+      copy this way.
+   5. The server's locks keep writers away from the table that is copied, but do not cover prepared transactions that no
       connection has. The copy waits for them, and fails when they do not end.
-   6. Temporary tables are not copied so: a snapshot of the connection's transaction does not see what another one commits.
-      Nor are tables with a UNIQUE ... USING HASH: the server looks for duplicates in the connection's transaction. */
+   6. Temporary tables are not copied this way: a snapshot of the connection's transaction does not see what another one
+      commits. Nor are tables with a UNIQUE ... USING HASH: the server looks for duplicates in the connection's
+      transaction. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -46,7 +50,7 @@ int ha_seawall::commit_own() {
   return begin_own(m_copy.on ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
 }
 
-/* Of the table that an ALTER TABLE reads (5). */
+/* Locks the table that an ALTER TABLE reads (5). */
 int ha_seawall::lock_original() {
   if (table->s->tmp_table != NO_TMP_TABLE) return 0;
   switch (thd_sql_command(ha_thd())) {
@@ -63,7 +67,7 @@ int ha_seawall::finish_copy() {
   THD *thd = ha_thd();
   int error = failed(seawall_commit(m_own.get()));
   if (!error) error = failed(seawall_flush_log(db.get(), 0));
-  /* The server may look for an error only: without their entries the indexes must not be taken for complete. */
+  /* The server may check only for an error: indexes without their entries must not be taken for complete. */
   if (!error && thd_kill_level(thd) != THD_IS_NOT_KILLED) {
     thd->send_kill_message();
     error = HA_ERR_ABORTED_BY_USER;
@@ -73,7 +77,7 @@ int ha_seawall::finish_copy() {
   return error;
 }
 
-/* What is committed stays, for the server to drop. */
+/* Committed rows stay until the server drops the table. */
 void ha_seawall::abandon_copy() {
   if (m_copy.on) m_own.out();
   m_copy = Copy();

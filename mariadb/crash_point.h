@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Places where a test kills the server: SEAWALL_CRASH_AT=PLACE.MOMENT in its environment, or PLACE.MOMENT:N for the Nth
-   time that it comes by. mariadb/crash-points has the list. */
+   time that the server gets there. mariadb/crash-points has the list. */
 #ifndef SEAWALL_CRASH_POINT_H
 #define SEAWALL_CRASH_POINT_H
 

@@ -13,7 +13,7 @@ static const char LAST = 'n', TABLE = 't', TEMPORARY = 'T', COUNTERS = 'c', DROP
 static const char FORMAT = 5;
 static const uint64_t ROW_BLOCK = 65536, AUTO_BLOCK_MAX = 1024;
 
-/* Runs `change` in a transaction of its own. `name`: of its crash points. */
+/* Runs `change` in a separate transaction. `name`: the name of its crash points. */
 template <typename F>
 static seawall_status in_transaction(const char *name, F change, seawall_commit_level level = SEAWALL_COMMIT_LEVEL_FLUSHED) {
   Tx tx;
@@ -186,7 +186,7 @@ seawall_status find_table(const char *path, Definition *definition) {
   });
 }
 
-/* The trees of a table beside that of its rows. */
+/* The trees of a table other than that of its rows. */
 static std::vector<uint32_t> trees_beside(const Definition &definition) {
   std::vector<uint32_t> trees;
   for (const Definition::Index &index : definition.indexes) trees.push_back(index.number);
@@ -194,7 +194,7 @@ static std::vector<uint32_t> trees_beside(const Definition &definition) {
   return trees;
 }
 
-/* Makes the trees of a table with a new number, and its counters. */
+/* Gives a table a new number, and makes its trees and its counters. */
 static seawall_status make_trees(seawall_tx *tx, Definition *definition, uint64_t auto_from) {
   seawall_slice value;
   std::string last(1, LAST), number, counters;
@@ -268,11 +268,12 @@ static seawall_status drop_one(seawall_tx *tx, const std::string &key, std::vect
 seawall_status drop_table(const char *path, std::vector<uint64_t> *later) {
   THD *thd = current_thd;
   int command = thd ? thd_sql_command(thd) : SQLCOM_END;
-  /* Only what was asked for, no table that is dropped because a statement or a connection was killed. */
+  /* Only for a table whose drop was requested, not for one that is dropped because a statement or a connection was
+     killed. */
   bool asked = (command == SQLCOM_DROP_TABLE || command == SQLCOM_DROP_DB) && path[0] != '/';
   Connection *connection = asked ? Connection::of(thd) : nullptr;
   return in_transaction("drop", [&](seawall_tx *tx) {
-    /* It waits for prepared transactions that no connection has. */
+    /* The drop waits for prepared transactions that no connection has. */
     seawall_status status = connection ? connection->enter(tx) : SEAWALL_STATUS_OK;
     if (status == SEAWALL_STATUS_OK) status = drop_one(tx, key_of(path), later);
     if (connection) connection->leave();
@@ -395,7 +396,7 @@ seawall_status announce_indexes(const std::vector<std::string> &names, Changes *
     for (const Definition::Index &index : definition.indexes) last = std::max(last, index.number);
     changes->added.clear();
     for (const std::string &name : names) {
-      /* A number whose tree could not be dropped is passed over. */
+      /* A number whose tree could not be dropped is skipped. */
       do {
         if (status == SEAWALL_STATUS_OK || status == SEAWALL_STATUS_KEY_EXISTS)
           status = seawall_insert(tx, dictionary.get(), slice(half_made(definition.number, ++last)), NOTHING);
@@ -526,7 +527,7 @@ seawall_status counters_of(uint64_t table, std::shared_ptr<Counters> *counters) 
   return status;
 }
 
-/* Not flushed: it lies in the log before the commit of every row that has a number of the block. */
+/* Not flushed: the change lies in the log before the commit of every row that has a number of the block. */
 seawall_status Counters::write(uint64_t row_limit, uint64_t auto_limit) {
   std::string value;
   put_number(row_limit, &value);
@@ -549,7 +550,7 @@ seawall_status Counters::take_row(uint64_t *number) {
   return SEAWALL_STATUS_OK;
 }
 
-/* All numbers below `next` may be given out. A block is small beside what is left of a small column. */
+/* Reserves all numbers below `next`. A block is small compared with the numbers that a small column has left. */
 seawall_status Counters::reserve_auto(uint64_t next, uint64_t most) {
   if (next > m_auto_limit) {
     uint64_t left = most > next ? most - next : 0;
@@ -592,7 +593,7 @@ seawall_status Counters::lock_auto(seawall_tx *tx) {
   std::string key = key_of(AUTO_LOCK, m_table);
   seawall_slice value;
   seawall_status status = lock(tx, key, &value);
-  /* A table of an earlier version has none. */
+  /* A table of an earlier version has no such row. */
   if (status == SEAWALL_STATUS_NOT_FOUND) {
     status = in_transaction("auto-lock", [&](seawall_tx *own) { return seawall_put(own, dictionary.get(), slice(key), NOTHING); });
     if (status == SEAWALL_STATUS_OK) status = lock(tx, key, &value);

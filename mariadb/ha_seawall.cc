@@ -14,10 +14,11 @@ handler::Table_flags ha_seawall::table_flags() const {
                       HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_CAN_GEOMETRY |
                       HA_CAN_TABLES_WITHOUT_ROLLBACK;
 #ifdef HA_NO_ONLINE_ALTER
-  /* The copy of an ALTER commits in pieces, which the replay of writes that others made meanwhile would conflict with. */
+  /* The copy of an ALTER commits in pieces, which would conflict with the replay of writes that others made
+     meanwhile. */
   flags |= HA_NO_ONLINE_ALTER;
 #endif
-  /* Without locks of ranges the same statements could have other results on a replica. */
+  /* Without range locks, the same statements could have other results on a replica. */
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
   /* Long columns are read only when the statement reads them. */
@@ -38,7 +39,8 @@ ulong ha_seawall::index_flags(uint index, uint part, bool all_parts) const {
     for (uint at = 0; at < table_share->key_info[primary].user_defined_key_parts; at++) covers &= readable(primary, at);
   if (covers) flags |= HA_KEYREAD_ONLY;
   if (index == primary) return flags | HA_CLUSTERED_INDEX;
-  /* A pushed condition, and the end of a range with it, may be on any of the parts, whichever the server asks about. */
+  /* A pushed condition, and the end of a range with it, may use any part, not only the one that the server asks
+     about. */
   for (uint at = 0; at < table_share->key_info[index].user_defined_key_parts; at++) covers &= readable(index, at);
   return covers ? flags | HA_DO_INDEX_COND_PUSHDOWN | HA_DO_RANGE_FILTER_PUSHDOWN : flags;
 }
@@ -56,7 +58,7 @@ bool ha_seawall::get_error_message(int error, String *text) {
 
 // --- tables -------------------------------------------------------------------------------------------
 
-/* Under the share's mutex. */
+/* Opens the table's trees. Called under the share's mutex. */
 int ha_seawall::open_trees(const char *name) {
   Definition definition;
   seawall_status status = find_table(name, &definition);
@@ -131,7 +133,8 @@ int ha_seawall::open(const char *name, int, uint) {
   ref_length = (uint)std::min(longest, seawall_key_bytes_max(db.get())) + 2;
   m_scratch.resize(table->s->reclength + 8);
   if (int error = failed(seawall_cursor_new(m_cursor.out()))) return error;
-  /* The server asks for the rows of each value only here and in SHOW INDEX. A table whose statistics cannot be read opens. */
+  /* The server asks for the rows per value only here and in SHOW INDEX. The table opens even if its statistics cannot
+     be read. */
   info(HA_STATUS_VARIABLE | HA_STATUS_CONST);
   return 0;
 }
@@ -141,7 +144,7 @@ int ha_seawall::close() {
   return 0;
 }
 
-/* Foreign keys are refused, or left out with a warning: never left out in silence. */
+/* Refuses foreign keys, or leaves them out with a warning: never silently. */
 static int refuse_foreign_keys(THD *thd) {
   List_iterator<Key> keys(thd->lex->alter_info.key_list);
   while (const Key *key = keys++) {
@@ -216,8 +219,8 @@ std::string seawall::version_of(const TABLE *form) {
   return std::string((const char *)form->s->tabledef_version.str, form->s->tabledef_version.length);
 }
 
-/* The trees are dropped when the connection's transaction ends, if it may have locked them: those of temporary
-   tables, which need no commit before. */
+/* The trees are dropped when the connection's transaction ends, if it may have locked them: those of temporary tables,
+   which are dropped without a commit before. */
 static std::vector<uint64_t> *later() {
   THD *thd = current_thd;
   Connection *connection = thd ? Connection::known(thd) : nullptr;
@@ -237,7 +240,7 @@ int ha_seawall::rename_table(const char *from, const char *to) {
 }
 
 int ha_seawall::truncate() {
-  /* The server's locks do not know of prepared transactions that no connection has: they are waited for. */
+  /* The server's locks do not cover prepared transactions that no connection has: wait for them. */
   if (table->s->tmp_table == NO_TMP_TABLE)
     if (int error = failed(seawall_lock_tree(tx(), rows()))) return error;
   std::lock_guard<std::mutex> guard(m_share->mutex);
@@ -246,7 +249,7 @@ int ha_seawall::truncate() {
   return open_trees(m_name.c_str());
 }
 
-/* A second handler of the statement reads as the first: with its locks. */
+/* A second handler of the statement reads with the locks of the first. */
 handler *ha_seawall::clone(const char *name, MEM_ROOT *root) {
   handler *other = handler::clone(name, root);
   if (other) {
@@ -258,11 +261,12 @@ handler *ha_seawall::clone(const char *name, MEM_ROOT *root) {
 
 // --- automatic numbers --------------------------------------------------------------------------------
 
-/* The largest number that the column takes. */
+/* The largest number that fits the column. */
 static uint64_t most_of(Field *field) { return field->get_max_int_value(); }
 
-/* By seawall_autoinc_lock_mode, as InnoDB: 0: each statement that inserts locks the numbers until its end; 1: only one whose
-   number of rows is not known, and one that comes while it does; 2: none. */
+/* Locks the automatic numbers by seawall_autoinc_lock_mode, as in InnoDB. 0: each statement that inserts locks the
+   numbers until it ends; 1: only a statement whose number of rows is not known, and one that comes while the numbers
+   are locked; 2: none. */
 int ha_seawall::lock_auto_increment() {
   ulong mode = autoinc_lock_mode();
   if (mode == 2 || m_own) return 0;
@@ -275,7 +279,7 @@ int ha_seawall::lock_auto_increment() {
 void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                     ulonglong *reserved) {
   if (table->s->next_number_keypart != 0) {
-    /* Counted for each value of the parts before. */
+    /* The numbers are counted for each value of the key parts before. */
     handler::get_auto_increment(offset, increment, wanted, first, reserved);
     return;
   }
@@ -291,7 +295,7 @@ void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulong
   *reserved = wanted;
 }
 
-/* A row has come with a number of its own. */
+/* Notes the number that a row has. */
 int ha_seawall::note_auto_increment(const uchar *record) {
   if (table->s->next_number_keypart != 0) return 0;
   Field *field = table->found_next_number_field;
@@ -314,7 +318,7 @@ void ha_seawall::update_create_info(HA_CREATE_INFO *info) {
 
 // --- what the optimizer asks --------------------------------------------------------------------------
 
-/* Estimated again when a sixteenth of the rows have changed; between, what was inserted and deleted is counted. */
+/* Estimates the size again when a sixteenth of the rows have changed; in between, counts inserted and deleted rows. */
 Share::Size ha_seawall::size_of_table() {
   std::lock_guard<std::mutex> guard(m_share->size_mutex);
   Share::Size &size = m_share->size;
@@ -350,7 +354,7 @@ int ha_seawall::info(uint flags) {
   if (flags & HA_STATUS_ERRKEY) errkey = m_duplicate;
   if (flags & HA_STATUS_VARIABLE) {
     Share::Size size = size_of_table();
-    /* The optimizer takes a table of no rows as empty. */
+    /* The optimizer treats a table with 0 rows as empty. */
     stats.records = (ha_rows)(size.rows == 0 && !(flags & HA_STATUS_TIME) ? 1 : size.rows);
     stats.data_file_length = size.bytes;
     stats.index_file_length = size.index_bytes;
@@ -368,7 +372,7 @@ int ha_seawall::info(uint flags) {
       uint own = key->user_defined_key_parts;
       for (uint part = 0; part < key->ext_key_parts; part++) {
         bool one = (part + 1 >= own && (key->flags & HA_NOSAME)) || (part + 1 == key->ext_key_parts && (key->ext_key_flags & HA_EXT_NOSAME));
-        /* With a part of the primary key there are as many at most as without. */
+        /* With parts of the primary key, there are at most as many as without. */
         key->rec_per_key[part] = one ? 1 : known ? known->rows_per_value(key->name.str, std::min(part, own - 1)) : 0;
       }
     }
@@ -396,7 +400,7 @@ ha_rows ha_seawall::records_in_range(uint index, const key_range *min, const key
   return (ha_rows)std::max<uint64_t>(count, 1);
 }
 
-/* A condition on columns of the index is tested before the row is read; with it the end of the range. */
+/* A pushed condition on columns of the index, and with it the end of the range, is tested before the row is read. */
 Item *ha_seawall::idx_cond_push(uint index, Item *condition) {
   pushed_idx_cond = condition;
   pushed_idx_cond_keyno = index;
@@ -404,7 +408,7 @@ Item *ha_seawall::idx_cond_push(uint index, Item *condition) {
   return nullptr;
 }
 
-/* Which rows another index selects is tested before the row is read, too. */
+/* The filter, which has the rows that another index selects, is tested before the row is read, too. */
 bool ha_seawall::rowid_filter_push(Rowid_filter *filter) {
   pushed_rowid_filter = filter;
   rowid_filter_is_active = true;
@@ -437,8 +441,8 @@ int ha_seawall::reset() {
 
 // --- locks --------------------------------------------------------------------------------------------
 
-/* Whether what the statement reads must stay as it is until the transaction ends: a replica that executes the statement
-   at its place in the binary log reads the same. */
+/* Whether the rows that the statement reads must not change until the transaction ends, so that a replica that executes
+   the statement at its place in the binary log reads the same. */
 static bool reads_for_changes(THD *thd) {
   if (thd_tx_isolation(thd) <= ISO_READ_COMMITTED) return false;
   switch (thd_sql_command(thd)) {
@@ -456,7 +460,7 @@ static bool reads_for_changes(THD *thd) {
   }
 }
 
-/* How the statement locks the rows that it reads. */
+/* Sets how the statement locks the rows that it reads. */
 void ha_seawall::set_lock(THD *thd, thr_lock_type type) {
   bool shared = type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED || reads_for_changes(thd);
   m_lock = type >= TL_WRITE_ALLOW_WRITE ? SEAWALL_LOCK_EXCLUSIVE : shared ? SEAWALL_LOCK_SHARED : SEAWALL_LOCK_NONE;
@@ -468,7 +472,7 @@ void ha_seawall::set_lock(THD *thd, thr_lock_type type) {
 THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) {
   if (type != TL_IGNORE) set_lock(thd, type);
   if (type != TL_IGNORE && m_lock_data.type == TL_UNLOCK) {
-    /* The engine locks rows: writers of a table do not wait for each other, as long as no LOCK TABLES asks for it. */
+    /* The engine locks rows, so writers of a table do not wait for each other, unless LOCK TABLES asks for it. */
     if (type >= TL_WRITE_CONCURRENT_INSERT && type <= TL_WRITE && !thd_in_lock_tables(thd) && !thd_tablespace_op(thd))
       type = TL_WRITE_ALLOW_WRITE;
     if (type == TL_READ_NO_INSERT && !thd_in_lock_tables(thd)) type = TL_READ;
@@ -478,7 +482,7 @@ THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_ty
   return to;
 }
 
-/* Of a sequence, whose numbers are given out for good, or of a copy (copy.cc). */
+/* Begins the separate transaction of a sequence, whose numbers stay used after a rollback, or of a copy (copy.cc). */
 int ha_seawall::begin_own(seawall_commit_level level) {
   seawall_tx_options options{};
   options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
@@ -496,7 +500,7 @@ int ha_seawall::external_lock(THD *thd, int type) {
   m_connection = Connection::of(thd);
   if (!m_connection) return HA_ERR_OUT_OF_MEM;
   if (table->s->sequence) {
-    /* The server lets one write it at a time. */
+    /* The server lets one connection at a time write it. */
     m_lock = SEAWALL_LOCK_NONE;
     return begin_own(SEAWALL_COMMIT_LEVEL_FLUSHED);
   }
@@ -516,7 +520,7 @@ void ha_seawall::try_semi_consistent_read(bool yes) {
   m_waits_for_row = false;
 }
 
-/* Only at READ COMMITTED: above, what a statement has read stays as it is. */
+/* Only at READ COMMITTED: at higher levels, what a statement has read must not change. */
 void ha_seawall::unlock_row() {
   if (std::exchange(m_waits_for_row, false)) return; /* it is not locked */
   if (m_lock == SEAWALL_LOCK_NONE || !m_connection || thd_tx_isolation(m_connection->thd()) > ISO_READ_COMMITTED) return;

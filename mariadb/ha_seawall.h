@@ -15,23 +15,23 @@ namespace seawall {
 
 class Index_build;
 
-/* What all handlers of one table share. */
+/* State that all handlers of one table share. */
 class Share : public Handler_share {
 public:
   Share() { thr_lock_init(&lock); }
   ~Share() override { thr_lock_delete(&lock); }
   THR_LOCK lock;
-  std::mutex mutex;                   /* opening */
+  std::mutex mutex;                   /* held while the table is opened */
   bool open = false;
   std::vector<Tree> trees;            /* the rows, then one for each secondary index */
   std::shared_ptr<Counters> counters;
-  uint64_t number = 0;                /* of the table */
+  uint64_t number = 0;                /* the table's number */
   time_t created = 0;
   std::atomic<time_t> updated{0};     /* the last change since the table was opened */
   Layouts layouts;
-  Tree long_columns;                  /* null: no column is stored apart */
-  bool long_values_of_dropped = false; /* there may be values of columns that are gone */
-  /* What the table was estimated to have, when it had seen `changes` and had grown by so many rows. */
+  Tree long_columns;                  /* null if no column is stored apart */
+  bool long_values_of_dropped = false; /* there may be values of dropped columns */
+  /* The estimated size of the table, when it had seen `changes` and had `grown` by this many rows. */
   struct Size {
     uint64_t rows = 0, bytes = 0, index_bytes = 0, changes = 0;
     int64_t grown = 0;
@@ -40,19 +40,20 @@ public:
   std::mutex size_mutex;
   Size size;
   std::atomic<uint64_t> changes{0};
-  std::atomic<int64_t> grown{0}; /* rows inserted less rows deleted, rolled back ones too */
+  std::atomic<int64_t> grown{0}; /* rows inserted minus rows deleted, including those rolled back */
   std::mutex statistics_mutex;
   std::shared_ptr<const Statistics> statistics; /* null: not read yet */
-  uint64_t sampled_at = 0;                      /* of `changes` */
-  /* While indexes are `building`: their columns, and those of the primary key. Set while the server excludes writers. */
+  uint64_t sampled_at = 0;                      /* the value of `changes` then */
+  /* While indexes are being built (`building`): the columns of these indexes and of the primary key. Set while the
+     server excludes writers. */
   std::vector<uint> built_on;
   std::atomic<bool> building{false};
 };
 
-/* While all pages that are requested ahead are found in memory, requests are made for fewer and fewer batches. */
+/* Prefetch requests are made for fewer and fewer batches while all requested pages are found in memory. */
 struct Pace {
   uint calm = 0, pause = 0;
-  /* Whether a batch's requests are left out. */
+  /* Whether to leave out the requests of this batch. */
   bool rests() { return pause > 0 && pause-- > 0; }
   void note(bool absent) {
     const uint PAUSE_MAX = 64;
@@ -61,7 +62,7 @@ struct Pace {
   }
 };
 
-/* What a multi-range read has read ahead (multi_range.cc). */
+/* The read-ahead state of a multi-range read (multi_range.cc). */
 struct Ahead {
   struct Range {
     KEY_MULTI_RANGE range; /* its keys are `start` and `end` */
@@ -79,9 +80,9 @@ struct Ahead {
   Range current;
   std::deque<Range> ranges;
   std::deque<Row> rows;
-  bool sorts = false;     /* the rows come in the order of the primary key */
-  size_t window = 0;      /* ranges, or rows whose pages are requested */
-  size_t requested = 0;   /* of the rows ahead: the first ones */
+  bool sorts = false;     /* the rows are returned in the order of the primary key */
+  size_t window = 0;      /* ranges to read ahead, or rows whose pages to request */
+  size_t requested = 0;   /* how many of the first rows ahead are requested */
   Pace pace;
   void clear();
 };
@@ -89,27 +90,27 @@ struct Ahead {
 /* How far a scan of an index has looked ahead (look_ahead.cc). */
 struct Look {
   Bytes last;       /* the last entry that was looked at */
-  size_t rows = 0;  /* that the scan has read, until it looks ahead */
+  size_t rows = 0;  /* rows that the scan has read before it looks ahead */
   size_t ahead = 0; /* entries between the scan and `last` */
   size_t window = 0;
   bool backward = false;
   bool ended = false; /* no more entries */
 };
 
-/* Rows that ALTER TABLE and CREATE TABLE ... SELECT copy (copy.cc). */
+/* The copying of rows by ALTER TABLE and CREATE TABLE ... SELECT (copy.cc). */
 struct Copy {
-  bool on = false;               /* asked for; it begins with the first row */
-  uint64_t rows = 0, piece = 0;  /* in all; not committed yet */
+  bool on = false;               /* the server asked for it; it begins with the first row */
+  uint64_t rows = 0, piece = 0;  /* in total; not committed yet */
   std::vector<bool> sorted;      /* the indexes that are built at the end */
 };
 
 /* Drops a table, now or when the connection's transaction ends. */
 int drop_by_path(const char *path, Bytes *error);
-/* The server's number of a table's definition. */
+/* The server's version of a table's definition. */
 std::string version_of(const TABLE *form);
-/* The most that an entry of the index, with the primary key, has, bytes. */
+/* The maximum length of an entry of the index, with the primary key but without escapes, which are rare, bytes. */
 size_t entry_bytes(TABLE *form, uint index);
-/* Whether the index can be built from the rows that there are (index_build.h). */
+/* Whether the index can be built from the existing rows (index_build.h). */
 bool can_be_built(const KEY *key);
 /* The variable seawall_ignore_foreign_keys. */
 bool ignores_foreign_keys(THD *thd);
@@ -213,11 +214,11 @@ private:
   using Bytes = seawall::Bytes;
   int failed(seawall_status status);
   int open_trees(const char *name);
-  /* Index numbers of the server; the rows' tree is that of the primary key, or of hidden numbers. */
+  /* Indexes are given by the server's numbers. The key of the rows' tree is the primary key, or a hidden number. */
   const seawall_tree *rows() const { return m_share->trees[0].get(); }
   const seawall_tree *index_tree(uint index) const;
   seawall_tx *tx() const { return m_own ? m_own.get() : m_connection->tx(); }
-  /* A row is all there is to change: no indexes, no long columns. */
+  /* A change of a row changes nothing else: there are no secondary indexes and no long columns. */
   bool only_rows() const { return table->s->keys == (table->s->primary_key < MAX_KEY) && !m_share->long_columns; }
   bool is_primary(uint index) const { return index == table->s->primary_key; }
   void primary_key_of(const uchar *record, Bytes *key) const;
@@ -276,13 +277,13 @@ private:
   void look_ahead(bool backward);
   seawall_status entries_after(size_t count, std::vector<Bytes> *keys);
 
-  Bytes m_name; /* the table's path; of a partition with its suffix */
+  Bytes m_name; /* the table's path; a partition's has its suffix */
   seawall::Share *m_share = nullptr;
   THR_LOCK_DATA m_lock_data;
   seawall_lock m_lock = SEAWALL_LOCK_NONE;
   seawall_wait_mode m_wait = SEAWALL_WAIT_MODE_DEFAULT;
   seawall::Connection *m_connection = nullptr;
-  seawall::Tx m_own;                 /* of a sequence or a copy: what it has committed is not rolled back */
+  seawall::Tx m_own;                 /* for a sequence or a copy: its commits are not rolled back */
   seawall::Cursor m_cursor;
   bool m_positioned = false;
   bool m_point = false;              /* the row was read by its whole primary key, without the cursor */
@@ -296,19 +297,19 @@ private:
   Bytes m_search, m_upper;           /* the search key, and the end of its range */
   bool m_has_upper = false;
   bool m_exact = false;
-  bool m_in_range = false;           /* the server asks for the beginning of `end_range`, which it keeps afterwards */
+  bool m_in_range = false;           /* read_range_first() runs: `end_range` is the end of its range */
   Bytes m_key, m_value, m_old_key, m_new_key;
   Bytes m_primary;                   /* the primary key of the row that was read last */
-  Bytes m_entry;                     /* and the key of its entry in the index that is read: from it scans go on */
-  Bytes m_blobs;                     /* what its BLOBs point to */
-  std::vector<Bytes> m_long_values;  /* and those that are stored apart */
-  std::vector<Bytes> m_long_keys;    /* of the values that were read, and locked */
+  Bytes m_entry;                     /* and the key of its index entry, from which scans continue */
+  Bytes m_blobs;                     /* the bytes that its BLOBs point to */
+  std::vector<Bytes> m_long_values;  /* the BLOBs that are stored apart */
+  std::vector<Bytes> m_long_keys;    /* the keys of the values that were read, and locked */
   seawall::Ahead m_ahead;
   seawall::Look m_look;
-  seawall::Pace m_change_pace;       /* over statements, of which each may change one row */
+  seawall::Pace m_change_pace;       /* kept over statements, because each may change only one row */
   seawall::Copy m_copy;
   uint m_duplicate = MAX_KEY;
-  int m_auto_error = 0;              /* why there is no automatic number */
+  int m_auto_error = 0;              /* the error of get_auto_increment() */
   bool m_replaces = false;           /* REPLACE, INSERT ... ON DUPLICATE KEY UPDATE */
   Bytes m_error;
 };

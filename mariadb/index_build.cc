@@ -65,7 +65,7 @@ bool Index_build::is_nearly_complete(void *context) {
   return !build->m_abandoned;
 }
 
-/* The row of the entry that exists: of which index it is, only the row can tell. */
+/* Reads the row of the existing entry: only the row can tell which index the entry belongs to. */
 void Index_build::find_duplicate() {
   seawall_slice key = seawall_error_key();
   std::string of_error((const char *)key.data, key.len);

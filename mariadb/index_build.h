@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The building of indexes by a thread of its own, while others read and change the table.
+/* Builds indexes in a background thread, while other transactions read and change the table.
 
      BUILDING ──nearly complete──> NEARLY ──finish()──> FINISHING ──> ENDED
         └───────────an error, or abandon()──────────────────────────────^
 
    begin() is called under the server's exclusive lock of the table: from then on changes of rows are logged. NEARLY:
-   the entries of all rows are there, and the changes are applied as they come. The server ends the table's writers
+   the entries of all rows exist, and changes are applied as they come. The server waits for the table's writers to end
    before it calls finish(); statements that begin later maintain the indexes themselves. */
 #ifndef SEAWALL_INDEX_BUILD_H
 #define SEAWALL_INDEX_BUILD_H
@@ -24,15 +24,17 @@ namespace seawall {
 
 class Index_build {
 public:
-  /* Of indexes over the rows of `rows`, whose writers keep this share of their rate. */
+  /* Begins a build of indexes over the rows of `rows`, whose writers keep `keep_percent` of their rate. */
   seawall_status begin(const seawall_tree *rows, uint keep_percent);
-  /* Index `key` of `altered`, as tree `name`. Its record is used until the build is NEARLY, and during finish(). */
+  /* Adds index `key` of `altered`, to be built as tree `name`. The build uses the record of `altered` until it is
+     NEARLY, and during finish(). */
   void add(TABLE *altered, const Layouts &layouts, uint key, std::string name);
-  /* Decodes only these columns of a row, among them those of the indexes and of the primary key; they outlive the build. */
+  /* Makes the build decode only these columns of a row, which include those of the indexes and of the primary key.
+     `columns` must outlive the build. */
   void reads(const MY_BITMAP *columns) { m_columns = columns; }
   ~Index_build() { abandon(); }
-  /* Waits until the build is NEARLY, or ENDED with an error; `ticks` is called every 100 ms with the rows so far,
-     and ends the build by returning false. */
+  /* Runs the build, and waits until it is NEARLY, or ENDED with an error. Calls `ticks` every 100 ms with the number of
+     rows so far; it ends the build by returning false. */
   template <typename F> seawall_status run(F ticks) {
     std::unique_lock<std::mutex> lock(m_mutex);
     try {
@@ -50,10 +52,10 @@ public:
     lock.unlock();
     return ended();
   }
-  /* The index is complete and visible when it returns OK. */
+  /* When it returns OK, the indexes are complete and visible. */
   seawall_status finish();
   void abandon();
-  /* Of an error. KEY_EXISTS: the index, whose columns are in the record. */
+  /* The text of an error, and after KEY_EXISTS the index, whose columns are in the record. */
   const std::string &error() const { return m_error; }
   uint duplicate() const { return m_duplicate; }
 
@@ -80,7 +82,7 @@ private:
   Key_codec m_primary;
   Row_codec m_row;
   bool m_has_primary = false;
-  const MY_BITMAP *m_columns = nullptr; /* all */
+  const MY_BITMAP *m_columns = nullptr; /* null: all */
   std::string m_bytes, m_entry, m_value;
 
   std::thread m_thread;

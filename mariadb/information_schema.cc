@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A table is filled row by row: what is listed is in memory, and what belongs to a table of the server (SEAWALL_TREES) is
-   read one table at a time. Everything needs the privilege PROCESS, as InnoDB's tables do. */
+/* A table is filled row by row, from a list in memory; SEAWALL_TREES reads one table of the server at a time. Each
+   needs the privilege PROCESS, as InnoDB's tables do. */
 #include "information_schema.h"
 #include "dictionary.h"
 #include "reports.h"
@@ -52,7 +52,7 @@ public:
     return *this;
   }
   Row &text_or_null(const std::string &text) { return text.empty() ? null() : this->text(text); }
-  /* True: no more rows can be taken. */
+  /* Returns true if no more rows can be stored. */
   bool store() { return schema_table_store_record(m_thd, m_table); }
 
 private:
@@ -87,7 +87,7 @@ ST_FIELD_INFO trx_columns[] = {
     Column("trx_isolation_level", Varchar(16), NULLABLE),
     CEnd()};
 
-/* As the engine counts it for lock_memory_per_transaction. */
+/* Bytes of a lock, as the engine counts them for lock_memory_per_transaction. */
 const uint64_t LOCK_BYTES = 256;
 
 int fill_trx(THD *thd, TABLE_LIST *tables, COND *) {
@@ -127,7 +127,7 @@ ST_FIELD_INFO locks_columns[] = {
     Column("lock_data", Varchar(520), NULLABLE),
     CEnd()};
 
-/* What is waited for, and what blocks it. */
+/* Lists the locks that are waited for, and the locks that block them. */
 int fill_locks(THD *thd, TABLE_LIST *tables, COND *) {
   if (!may_see(thd)) return 1;
   Report report;
@@ -215,7 +215,8 @@ private:
   my_bitmap_map m_buffer[2] = {};
 };
 
-/* A statement that names a measured column has it measured. SELECT * names either none or all, by the server's version. */
+/* Whether the statement names a measured column, which is then measured. SELECT * names none or all columns, depending
+   on the server's version, and has none measured. */
 bool wants_measured(TABLE *table) {
   bool any = false, all = true;
   for (uint column = 0; column < TREE_COLUMNS; column++) {
@@ -226,7 +227,7 @@ bool wants_measured(TABLE *table) {
   return any && !all;
 }
 
-/* The condition on the rows, if it is one on the columns that are known without measuring. */
+/* Returns the condition on the rows, if it uses only columns that are known without measuring. */
 COND *condition_on_names(TABLE_LIST *tables, COND *condition) {
   if (!condition || condition->used_tables() != tables->table->map || condition->with_subquery()) return nullptr;
   Columns used;
@@ -247,7 +248,7 @@ int fill_trees(THD *thd, TABLE_LIST *tables, COND *condition) {
       std::string tree_text = tree_name(definition.number, number);
       Tree tree;
       seawall_tree_info_t info;
-      /* It may be dropped meanwhile. */
+      /* The tree may have been dropped meanwhile. */
       if (seawall_open_tree(tx, tree_text.c_str(), tree.out()) != SEAWALL_STATUS_OK ||
           seawall_tree_info(db.get(), tree.get(), false, &info) != SEAWALL_STATUS_OK)
         return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which columns a row has, in which order. A row begins with the number of its layout. Columns that are added, dropped
-   or moved at once make a new layout; rows of earlier ones stay as they are until they are changed. */
+/* A table's row layouts: which columns a row has, in which order. A row begins with the number of its layout. Adding,
+   dropping or moving columns instantly makes a new layout; rows of earlier layouts stay as they are until they are
+   changed. */
 #ifndef SEAWALL_LAYOUT_H
 #define SEAWALL_LAYOUT_H
 
@@ -12,21 +13,22 @@
 namespace seawall {
 
 struct Layouts {
-  /* Of a column that rows of earlier layouts do not have. */
+  /* The value of a column in rows of earlier layouts, which do not have it. */
   struct Default {
     bool null;
     std::string bytes;
   };
-  /* Of a column that was dropped: how its bytes are passed over. */
+  /* How to skip the bytes of a dropped column. */
   struct Dropped {
     bool nullable;
-    uint32_t fixed;  /* bytes, or, if it is 0: */
-    uint32_t prefix; /* bytes of the length that precedes them */
+    uint32_t fixed;  /* bytes of a value; 0: a length precedes them */
+    uint32_t prefix; /* bytes of that length */
     bool apart;      /* its value may be stored apart */
   };
   static const size_t MOST = 200;
 
-  /* Numbers of the columns that are stored, which they keep for ever. Layout 1 is the first; the last is the table's. */
+  /* For each layout, the numbers of its stored columns. A column keeps its number for ever. Layout 1 is the first; the
+     last is the table's current layout. */
   std::vector<std::vector<uint32_t>> all;
   std::map<uint32_t, Default> defaults;
   std::map<uint32_t, Dropped> dropped;

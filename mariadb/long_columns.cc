@@ -7,9 +7,9 @@
    1. The length alone tells whether a value is apart (is_apart): rows, records and this tree agree.
    2. A row and its long values change in one transaction, under the row's lock: a snapshot has both of one version,
       and the owner of the row's lock has the latest of both.
-   3. A value is read only by statements that read its column, and written only if it has changed. Where the server
-      writes whole rows though the statement does not read them, all values are read: versions of rows, moves between
-      partitions, replicated rows.
+   3. A value is read only by statements that read its column, and written only if it has changed. All values are read
+      where the server writes whole rows that the statement does not read: versions of rows, moves between partitions,
+      replicated rows.
    4. A column that is dropped instantly leaves its values in the tree until their rows are deleted. */
 #include "ha_seawall.h"
 
@@ -27,7 +27,7 @@ static seawall_slice value_of(const Long_column &column, const uchar *record) {
   return {data, column.field->get_length(at)};
 }
 
-/* Whether the new record has another long value, or another one than none. */
+/* Whether the long value differs between the records, or only one of them has one. */
 static bool has_changed(const Long_column &column, const uchar *old_record, const uchar *new_record) {
   if (is_unread(column.field, new_record)) return false;
   bool before = is_apart(column.field, old_record), after = is_apart(column.field, new_record);
@@ -44,14 +44,14 @@ bool ha_seawall::long_columns_changed(const uchar *old_record, const uchar *new_
 }
 
 /* Reads one value, with the statement's lock. The row is locked already: another transaction has the value's lock only
-   while it gives its locks back, and is waited for. */
+   while it releases its locks, so wait for it. */
 seawall_status ha_seawall::get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const {
   const seawall_tree *tree = m_share->long_columns.get();
   return m_lock == SEAWALL_LOCK_NONE ? seawall_get(tx, tree, slice(key), value)
                                      : seawall_lock_row(tx, tree, slice(key), m_lock, SEAWALL_WAIT_MODE_WAIT, 0, value, nullptr);
 }
 
-/* Reads the long values of the columns that the statement reads, of the row of `m_primary`. */
+/* Reads, for the row with the key `m_primary`, the long values of the columns that the statement reads. */
 int ha_seawall::read_long_columns(seawall_tx *tx, uchar *record) {
   const std::vector<Long_column> &columns = m_row.long_columns();
   m_long_values.resize(columns.size());
@@ -61,7 +61,7 @@ int ha_seawall::read_long_columns(seawall_tx *tx, uchar *record) {
   bool whole = changes && (table->versioned() || table->part_info || thd->rgi_slave || thd->rgi_fake);
   for (size_t at = 0; at < columns.size(); at++) {
     Field_blob *field = columns[at].field;
-    /* A change of the row needs its entries, whatever the statement reads. */
+    /* A change of the row needs its index entries, whatever the statement reads. */
     bool needed = whole || (changes && columns[at].indexed) || bitmap_is_set(table->read_set, field->field_index);
     if (!needed || !is_unread(field, record)) continue;
     m_long_keys.push_back(long_key(m_primary, columns[at].number));
@@ -94,7 +94,7 @@ int ha_seawall::write_long_columns(const uchar *record) {
   return 0;
 }
 
-/* Deletes all long values of the row of `primary`, those of dropped columns too. */
+/* Deletes all long values of the row with the key `primary`, including those of dropped columns. */
 seawall_status ha_seawall::delete_long_columns(const uchar *record, const Bytes &primary) {
   bool any = m_share->long_values_of_dropped;
   for (const Long_column &column : m_row.long_columns()) any |= is_apart(column.field, record);
@@ -111,7 +111,7 @@ seawall_status ha_seawall::delete_long_columns(const uchar *record, const Bytes 
   return status == SEAWALL_STATUS_NOT_FOUND ? SEAWALL_STATUS_OK : status;
 }
 
-/* Writes what has changed between the row of `m_old_key` and that of `m_key`. */
+/* Writes the long values that changed between the row with the key `m_old_key` and the row with the key `m_key`. */
 seawall_status ha_seawall::change_long_columns(const uchar *old_record, const uchar *new_record) {
   const seawall_tree *tree = m_share->long_columns.get();
   bool moved = m_old_key != m_key;
@@ -121,7 +121,7 @@ seawall_status ha_seawall::change_long_columns(const uchar *old_record, const uc
     if (status != SEAWALL_STATUS_OK) return status;
     if (!moved && !has_changed(column, old_record, new_record)) continue;
     Bytes key = long_key(m_key, column.number);
-    if (unread) { /* of a row that gets another key */
+    if (unread) { /* the row gets another key */
       seawall_slice value;
       status = get_long(tx(), long_key(m_old_key, column.number), &value);
       Bytes copy(status == SEAWALL_STATUS_OK ? (const char *)value.data : "", status == SEAWALL_STATUS_OK ? value.len : 0);
@@ -136,7 +136,7 @@ seawall_status ha_seawall::change_long_columns(const uchar *old_record, const uc
   return status;
 }
 
-/* Each row has the long values that it names, and there are no others; in one snapshot. */
+/* Checks in one snapshot that each row has the long values that it names, and that there are no others. */
 int ha_seawall::check_long_columns(seawall_tx *tx, THD *thd) {
   uint64_t values = 0, count = 0;
   Cursor cursor;

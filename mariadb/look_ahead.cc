@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A scan of a secondary index looks ahead: while it reads the row of one entry, the pages of the next entries' rows are read
-   in parallel. (multi_range.cc does so for statements that name several ranges, or a range.)
+/* A scan of a secondary index looks ahead: while it reads the row of one entry, the pages of the next entries' rows are
+   read in parallel. (multi_range.cc does this for statements that name one range or several.)
 
-   1. The entries ahead are a hint, read without locks: when the scan comes to them they may be others.
-   2. A locking scan must not make its transaction's snapshot, and at SERIALIZABLE nothing may be locked ahead: both look ahead
-      in a transaction of their own.
+   1. The entries ahead are a hint, read without locks: when the scan reaches them, they may have changed.
+   2. A locking scan must not take its transaction's snapshot, and at SERIALIZABLE nothing may be locked ahead: both
+      look ahead in a separate transaction.
    3. A scan of few rows does not look ahead. The window doubles from 4 to 64 rows, and half of it is requested at a time.
    4. While all pages are found in memory, a scan looks ahead less and less (Pace). */
 #include "ha_seawall.h"
@@ -14,7 +14,7 @@ using namespace seawall;
 
 static const size_t WINDOW_MIN = 4, WINDOW_MAX = 64;
 
-/* Before the row of the entry `m_entry` is read. */
+/* Called before the row of the entry `m_entry` is read. */
 void ha_seawall::look_ahead(bool backward) {
   Look &look = m_look;
   if (backward != look.backward) look = Look();
@@ -36,7 +36,7 @@ void ha_seawall::look_ahead(bool backward) {
     look.ahead = 0;
   }
   std::vector<Bytes> keys;
-  /* An error comes again when the rows are read. */
+  /* An error occurs again when the rows are read. */
   if (entries_after(look.window - look.ahead, &keys) != SEAWALL_STATUS_OK) look.ended = true;
   look.ahead += keys.size();
   std::vector<seawall_slice> slices;
@@ -44,7 +44,7 @@ void ha_seawall::look_ahead(bool backward) {
   request(rows(), slices);
 }
 
-/* The primary keys of the next `count` entries after the last one that was looked at. */
+/* Gets the primary keys of the next `count` entries after the last one that was looked at. */
 seawall_status ha_seawall::entries_after(size_t count, std::vector<Bytes> *keys) {
   Look &look = m_look;
   Tx own;

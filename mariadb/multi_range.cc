@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Multi-range read: a range scan of an index, and a batched key access join, whose rows are read in parallel.
+/* Multi-range read: reads the rows of an index range scan, or of a batched key access join, in parallel.
 
      ranges ──next_range()──> ranges ahead ──read_entries()──> rows ahead ──> the record
                (pages of the index requested)       (pages of the rows requested)
 
-   1. Rows of a scan come in the order of the ranges and of the index, as without reading ahead. Rows of a join, whose order is
-      free, are collected up to mrr_buffer_size and come in the order of the primary key: no page is read twice.
-   2. Only snapshot reads read ahead: a locking read would lock rows that the statement may never come to.
-   3. What is ahead is small at first, for statements with a LIMIT, and doubles with each batch; of a join only the pages.
+   1. Rows of a scan are returned in the order of the ranges and of the index, as without reading ahead. Rows of a join,
+      whose order is free, are collected up to mrr_buffer_size and returned in the order of the primary key: no page is
+      read twice.
+   2. Only snapshot reads read ahead: a locking read would lock rows that the statement may never reach.
+   3. The read-ahead is small at first, because of statements with a LIMIT, and doubles with each batch; for a join,
+      only that of the pages.
    4. While all requested pages are found in memory, requests are made for fewer and fewer batches (Pace). */
 #include "ha_seawall.h"
 #include <algorithm>
@@ -25,7 +27,8 @@ void Ahead::clear() {
   pace = Pace();
 }
 
-/* Whether rows of the index can be read ahead: an entry tells its columns, and no column is computed from others. */
+/* Whether rows of the index can be read ahead: its columns can be read from an entry, and no column is computed from
+   others. */
 bool ha_seawall::can_read_ahead(uint index, uint mode) const {
   return !(mode & HA_MRR_INDEX_ONLY) && !table->vfield && m_lock == SEAWALL_LOCK_NONE && thd_tx_isolation(ha_thd()) != ISO_SERIALIZABLE &&
          (is_primary(index) || (index_flags(index, table->key_info[index].user_defined_key_parts - 1, true) & HA_KEYREAD_ONLY));
@@ -57,7 +60,7 @@ int ha_seawall::multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, u
 void ha_seawall::request(const seawall_tree *tree, const std::vector<seawall_slice> &keys) {
   if (keys.empty() || m_ahead.pace.rests()) return;
   size_t absent = 0;
-  /* An error comes again when the rows are read. */
+  /* An error occurs again when the rows are read. */
   bool failed = seawall_prefetch(tx(), tree, keys.data(), keys.size(), &absent) != SEAWALL_STATUS_OK;
   m_ahead.pace.note(failed || absent > 0);
 }
@@ -96,7 +99,8 @@ bool ha_seawall::next_range() {
   return true;
 }
 
-/* The next row of the ranges, or the next entry: as handler::multi_range_read_next, of the ranges ahead. */
+/* Reads the next row of the ranges, or the next entry, like handler::multi_range_read_next, but from the ranges
+   ahead. */
 int ha_seawall::next_in_ranges() {
   const uint POINT = UNIQUE_RANGE | EQ_RANGE;
   if (m_ahead.in_range && (mrr_cur_range.range_flag & POINT) != POINT) {
@@ -114,7 +118,7 @@ int ha_seawall::next_in_ranges() {
   return HA_ERR_END_OF_FILE;
 }
 
-/* Reads entries until `window` rows are ahead, or until as many as are sorted at once. */
+/* Reads entries until `window` rows are ahead, or as many as are sorted at once. */
 int ha_seawall::read_entries() {
   size_t bytes = 0, bytes_max = m_ahead.sorts ? ha_thd()->variables.mrr_buff_size : SIZE_MAX;
   int error = 0;

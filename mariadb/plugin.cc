@@ -57,10 +57,10 @@ static int drop_table_hook(handlerton *, const char *path) {
   return error == HA_ERR_NO_SUCH_TABLE ? ENOENT : error;
 }
 
-/* After a crash: 0 if the engine has the definition of this version, so that an ALTER TABLE is done. */
+/* Called after a crash. Returns 0 if the engine has the definition of this version: then an ALTER TABLE is done. */
 static int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong) {
   Definition definition;
-  /* All partitions commit together, and only they are tables of the engine. */
+  /* Of a partitioned table, only the partitions are tables of the engine, and they commit together. */
   if (find_table(path, &definition) != SEAWALL_STATUS_OK && find_partition_of(path, &definition) != SEAWALL_STATUS_OK) return 2;
   return definition.version == std::string((const char *)version->str, version->length) ? 0 : 1;
 }
@@ -94,7 +94,7 @@ static std::string option_of_database(const char *name) {
   return std::string((const char *)value.data, value.len);
 }
 
-/* What was set, or the default, which set_option() has not seen: shown as the engine has it. */
+/* Shows the option as the engine has it after SET GLOBAL. A default did not go through set_option(): it is set here. */
 static void show_option(const char *name, const char *standard, void *to, const void *from) {
   const char *text = *static_cast<const char *const *>(from);
   if (db && !text && seawall_set_option(db.get(), name, standard) != SEAWALL_STATUS_OK)
@@ -145,7 +145,7 @@ static struct st_mysql_sys_var *variables[] = {
     MYSQL_SYSVAR(print_all_deadlocks), MYSQL_SYSVAR(snapshot_isolation), nullptr};
 #undef SEAWALL_OPTION
 
-/* What was given is for the database; its other options are those of its file seawall.toml, or of its own. */
+/* The given options are for the database; its other options are those of its file seawall.toml, or its own. */
 static std::vector<std::string> given_options() {
   std::vector<std::string> given;
   for (const Option &option : options)
@@ -153,7 +153,7 @@ static std::vector<std::string> given_options() {
   return given;
 }
 
-/* The variables show what the open database has. */
+/* Makes the variables show the options of the open database. */
 static void show_options() {
   static std::list<std::string> texts; /* those that never change */
   for (const Option &option : options) {
@@ -168,7 +168,7 @@ static void show_options() {
   }
 }
 
-/* The server's: directories below the data directory that are no databases. */
+/* A function of the server: names directories below the data directory that are not databases. */
 extern bool ignore_db_dirs_append(const char *name);
 
 static int init(void *p) {
@@ -189,7 +189,7 @@ static int init(void *p) {
     return 1;
   }
   show_options();
-  /* The entries of an index end with the primary key, by which the optimizer may search. */
+  /* The entries of an index end with the primary key, by which the optimizer may search, too. */
   hton->flags = HTON_SUPPORTS_EXTENDED_KEYS;
   hton->create = create_handler;
   hton->drop_database = drop_database_hook;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A thread that does something again and again until it is ended. */
+/* A background thread that repeats a task until it is ended. */
 #ifndef SEAWALL_REPEATED_H
 #define SEAWALL_REPEATED_H
 
@@ -15,7 +15,8 @@ namespace seawall {
 
 class Repeated {
 public:
-  /* `turn` returns how long to wait before the next one. Without a thread there is a warning that `what` is missing. */
+  /* Starts the thread. `turn` does the task once, and returns how long to wait before the next time. If no thread can
+     be started, logs a warning that names `what`. */
   void begin(const char *what, std::function<std::chrono::milliseconds()> turn) {
     m_ended = false;
     try {
@@ -24,7 +25,7 @@ public:
       sql_print_warning("Seawall: no thread for %s: %s", what, error.what());
     }
   }
-  /* Waits for the turn that runs. */
+  /* Ends the thread, after a `turn` that is running. */
   void end() {
     {
       std::lock_guard<std::mutex> guard(m_mutex);
@@ -42,7 +43,7 @@ private:
       std::chrono::milliseconds wait(1000);
       try {
         wait = turn();
-      } catch (const std::bad_alloc &) { /* the next time */
+      } catch (const std::bad_alloc &) { /* tried again the next time */
       }
       lock.lock();
       m_ends.wait_for(lock, wait, [this] { return m_ended; });

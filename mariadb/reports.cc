@@ -33,7 +33,7 @@ void end_reports() {
 
 // --- transactions ----------------------------------------------------------------------------------------
 
-/* Ids stay below this for ever. */
+/* Ids never reach this. */
 static const uint64_t WITHOUT_ID = 1ULL << 48, READS_ONLY = 1ULL << 49;
 
 uint64_t number_of(const seawall_party &party) { return party.id ? party.id : WITHOUT_ID + party.serial; }
@@ -50,7 +50,7 @@ const char *Transaction::state() const {
   return waits ? "LOCK WAIT" : is_victim ? "ROLLING BACK" : is_prepared ? "PREPARED" : "RUNNING";
 }
 
-/* Runs `call`, which must not throw into the engine, for each row; a list without memory is cut off. */
+/* Appends what `make` returns. No exception may reach the engine: a list without memory is cut off. */
 template <typename T, typename F> static void append(std::vector<T> *list, F make) {
   if (list->size() >= ROWS_MAX) return;
   try {
@@ -122,7 +122,7 @@ std::vector<Transaction> all_transactions() {
     Transaction &one = found == of_tag.end() ? all.back() : all[found->second];
     one.connection = std::move(connection);
   }
-  /* What began while this was collected, and has ended: nothing is known of its connection. */
+  /* Leaves out what began or ended while this was collected: nothing is known of its connection. */
   all.erase(std::remove_if(all.begin(), all.end(),
                            [&](const Transaction &one) { return one.connection.thread == 0 && !one.is_prepared && one.changes == 0 && !one.waits; }),
             all.end());
@@ -183,7 +183,7 @@ void remember_deadlock(THD *thd) {
   Deadlock found;
   if (seawall_last_deadlock(db.get(), add_party, &found.parties) != SEAWALL_STATUS_OK) return;
   uint64_t thread = thd_get_thread_id(thd);
-  /* A later one has come between: its victim remembers it. */
+  /* A later deadlock has come in between: its victim remembers it. */
   if (std::none_of(found.parties.begin(), found.parties.end(),
                    [&](const Deadlock::Party &party) { return party.is_victim && party.who.tag == thread; }))
     return;
@@ -236,7 +236,7 @@ std::string Place::quoted() const {
 
 std::map<uint32_t, Place> places_of(const std::vector<uint32_t> &trees) {
   std::map<uint32_t, Place> places;
-  /* Of each table that is looked for: its trees, and their indexes. */
+  /* For each table that is looked for: its trees, and the numbers of their indexes. */
   std::map<uint64_t, std::vector<std::pair<uint32_t, uint32_t>>> tables;
   for (uint32_t tree : trees) {
     if (places.count(tree)) continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What information_schema and SHOW ENGINE tell: transactions, waits, deadlocks, names of trees, numbers. Each is a copy of
-   one moment; no mutex is held while it is used. */
+/* The data of information_schema and SHOW ENGINE: transactions, waits, deadlocks, names of trees, numbers. Each is a
+   copy that shows one moment; no mutex is held while it is used. */
 #ifndef SEAWALL_REPORTS_H
 #define SEAWALL_REPORTS_H
 
@@ -11,9 +11,9 @@
 namespace seawall {
 
 inline std::string text_of(seawall_slice text) { return std::string((const char *)text.data, text.len); }
-/* Since a moment of microsecond_interval_timer(). */
+/* The seconds since `us`, a time of microsecond_interval_timer(). */
 uint64_t seconds_since(uint64_t us);
-/* The time of the clock then. */
+/* The wall-clock time at `us`. */
 time_t time_of(uint64_t us);
 
 /* A report keeps the database open while it exists; without a database there is nothing to report. */
@@ -27,21 +27,21 @@ private:
   bool m_open;
 };
 void permit_reports();
-/* Returns when no report is being made. */
+/* Permits no more reports, and returns when none is being made. */
 void end_reports();
 
-/* The number by which reports name a transaction: its id, or one above all ids before its first change. */
+/* The number by which reports name a transaction: its id, or, before its first change, a number above all ids. */
 uint64_t number_of(const seawall_party &party);
 const char *name_of(seawall_isolation isolation);
 
 struct Transaction {
   uint64_t number = 0;
-  Connection::Open connection; /* its thread is 0 if it has none: prepared, or rolled back after a restart */
+  Connection::Open connection; /* its thread is 0 if there is none: prepared, or rolled back after a restart */
   uint64_t changes = 0, locked_keys = 0;
   bool waits = false, is_victim = false, is_prepared = false;
   const char *state() const;
 };
-/* Those of connections, and those without one. */
+/* The transactions of connections, and those without a connection. */
 std::vector<Transaction> all_transactions();
 
 /* A lock that is waited for. */
@@ -51,15 +51,15 @@ struct Lock_key {
   std::string text; /* in hexadecimal, at most 256 bytes of the key */
   Lock_key() = default;
   Lock_key(uint32_t tree, seawall_slice key);
-  /* The name of a transaction's lock on it: S or X. */
+  /* The name of a transaction's lock on the key, in mode S or X. */
   std::string id(uint64_t transaction, uint32_t lock) const;
 };
 struct Wait {
   seawall_party waiter{}, holder{};
   Lock_key key;
   uint32_t wanted = 0;
-  uint32_t held = 0;    /* by the holder: what is in the way; if it is only ahead in the queue, what it wants */
-  bool queued = false;  /* it is only ahead in the queue, or uses a tree that is wanted whole */
+  uint32_t held = 0;    /* the holder's lock; if the holder is only ahead in the queue, the lock that it wants */
+  bool queued = false;  /* the holder is only ahead in the queue, or uses a tree that is to be locked whole */
   uint64_t waited_ms = 0;
 };
 std::vector<Wait> all_waits();
@@ -76,17 +76,17 @@ struct Deadlock {
   time_t at = 0;
   std::vector<Party> parties;
 };
-/* Called by the victim's thread before it rolls back: the others wait still. */
+/* Called by the victim's thread before it rolls back: the others still wait. */
 void remember_deadlock(THD *thd);
 Deadlock last_deadlock();
 
-/* What a tree is for. */
+/* The table and index that a tree belongs to. */
 struct Place {
   std::string schema, table, partition, index, tree;
   /* As InnoDB's reports write it: `db`.`table`, with the partition. */
   std::string quoted() const;
 };
-/* "db/table", as the dictionary has it. */
+/* `name` is "db/table", as the dictionary has it. */
 Place place_of_table(const std::string &name);
 /* The places of some trees, found in one pass over the dictionary. */
 std::map<uint32_t, Place> places_of(const std::vector<uint32_t> &trees);

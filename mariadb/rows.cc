@@ -20,7 +20,7 @@ void ha_seawall::primary_key_of(const uchar *record, Bytes *key) const {
   else key->append(m_primary);
 }
 
-/* An index's entry; `unique_len`: the bytes of the key that no other entry may have, 0 for none. */
+/* Encodes an index's entry. `unique_len`: how many of the key's first bytes no other entry may have; 0 for none. */
 void ha_seawall::entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const {
   key->clear();
   value->clear();
@@ -32,7 +32,8 @@ void ha_seawall::entry_of(uint index, const uchar *record, Bytes *key, Bytes *va
   primary_key_of(record, key);
 }
 
-/* A cursor over the keys with a prefix, which locks what it reads; with `limit` rows at most, 0 for all. */
+/* Opens a cursor over the keys with a prefix, which locks what it reads. `limit`: how many rows will be read (a hint;
+   0: unknown). */
 seawall_status ha_seawall::open_prefix(const seawall_tree *tree, const Bytes &prefix, uint64_t limit, Cursor *cursor) {
   Bytes end = prefix;
   seawall_bound upper = UNBOUNDED;
@@ -43,8 +44,8 @@ seawall_status ha_seawall::open_prefix(const seawall_tree *tree, const Bytes &pr
                               SEAWALL_WAIT_MODE_DEFAULT, 0, limit);
 }
 
-/* After a duplicate that REPLACE or ON DUPLICATE KEY UPDATE is going to read: locks the entry with this prefix,
-   and returns whether another transaction has deleted it meanwhile. */
+/* After a duplicate that REPLACE or ON DUPLICATE KEY UPDATE will read: locks the entry with this prefix, and returns
+   whether another transaction has deleted it meanwhile. */
 bool ha_seawall::is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len) {
   Cursor cursor;
   seawall_slice found;
@@ -70,20 +71,20 @@ int ha_seawall::insert_entry(uint index, const uchar *record) {
 static bool is_same(const Field *field, const uchar *old_record, const uchar *new_record) {
   bool null = field->is_null_in_record(old_record);
   if (null != field->is_null_in_record(new_record)) return false;
-  /* Some of its bits lie among those for NULL. */
+  /* Some of its bits are stored among the NULL bits. */
   if (field->real_type() == MYSQL_TYPE_BIT) return false;
   return null || !field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record));
 }
 
-/* Whether no column of the index has another value. */
+/* Whether all columns of the index have the same values in both records. */
 static bool is_same(const KEY *key, const TABLE *table, const uchar *old_record, const uchar *new_record) {
   for (uint at = 0; at < key->user_defined_key_parts; at++)
     if (!is_same(table->field[key->key_part[at].fieldnr - 1], old_record, new_record)) return false;
   return true;
 }
 
-/* The leaves of a row's entries in several indexes are read in parallel, before they are changed one after the other. With
-   `other`, the row's new columns, only of the indexes in which it has another entry. */
+/* Prefetches the leaves of a row's entries in several indexes, before the entries are changed one after the other. With
+   `other`, the row's new columns, only for the indexes in which its entry changes. */
 void ha_seawall::request_entries(const uchar *record, const uchar *other) {
   uint secondary = table->s->keys - (table->s->primary_key < MAX_KEY);
   if (secondary < 2 || m_change_pace.rests()) return;
@@ -99,7 +100,7 @@ void ha_seawall::request_entries(const uchar *record, const uchar *other) {
     if (other && keys[0] == keys[1]) continue;
     const seawall_slice wanted[] = {slice(keys[0]), slice(keys[1])};
     size_t absent = 0;
-    /* An error comes again with the change. */
+    /* An error occurs again with the change. */
     any_absent |= seawall_prefetch(tx(), index_tree(at), wanted, other ? 2 : 1, &absent) != SEAWALL_STATUS_OK || absent > 0;
   }
   m_change_pace.note(any_absent);
@@ -111,7 +112,8 @@ namespace {
 /* Undoes what a call has changed, unless it succeeded. */
 class Guard {
 public:
-  /* A call that makes `one_change` at most has nothing to undo when that fails. `connection`: null for a sequence. */
+  /* A call that makes at most `one_change` has nothing to undo when the change fails. `connection`: null for a sequence
+     or a copy. */
   Guard(Connection *connection, seawall_tx *tx, bool one_change) : m_tx(tx) {
     const seawall_savepoint_t *of_statement = nullptr;
     bool first = false;
@@ -134,7 +136,7 @@ private:
 };
 }
 
-/* `number`: of the rows. */
+/* `number`: whether the number of rows changes. */
 void ha_seawall::note_change(bool number) {
   if (number) m_share->changes.fetch_add(1, std::memory_order_relaxed);
   time_t now = m_connection->thd()->query_start();
@@ -206,7 +208,7 @@ int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record)
   return 0;
 }
 
-/* Whether a change of a row, whose key stays, changes an index that is being built. */
+/* Whether a change of a row that keeps its key may change an index that is being built. */
 bool ha_seawall::changes_built(const uchar *old_record, const uchar *new_record) const {
   if (!m_share->building.load(std::memory_order_acquire)) return true;
   for (uint column : m_share->built_on)
@@ -277,14 +279,14 @@ int ha_seawall::delete_row(const uchar *record) {
 
 // --- reading ------------------------------------------------------------------------------------------
 
-/* Sets the columns of the row of `m_primary`. */
+/* Sets the columns of the row with the key `m_primary`. */
 int ha_seawall::read_row(seawall_tx *tx, uchar *record, seawall_slice value) {
   const uchar *from = value.data;
   if (m_row.has_blobs()) {
     m_blobs.assign((const char *)value.data, value.len);
     from = (const uchar *)m_blobs.data();
   }
-  /* A statement that changes rows, and the server's computed columns, need all of them. */
+  /* A statement that changes rows, and the server's computed columns, need all columns. */
   bool all = m_lock == SEAWALL_LOCK_EXCLUSIVE || m_own || table->vfield;
   const MY_BITMAP *wanted = all ? nullptr : table->read_set;
   if (m_row.decode(from, value.len, record, wanted)) return m_row.long_columns().empty() ? 0 : read_long_columns(tx, record);
@@ -292,14 +294,14 @@ int ha_seawall::read_row(seawall_tx *tx, uchar *record, seawall_slice value) {
   return HA_ERR_CRASHED;
 }
 
-/* Reads the row of `m_primary`, from the snapshot or with the statement's lock. */
+/* Reads the row with the key `m_primary`, from the snapshot or with the statement's lock. */
 int ha_seawall::fetch(uchar *record) {
   seawall_slice value;
   seawall_tx *tx = this->tx();
   seawall_status status = m_lock == SEAWALL_LOCK_NONE
       ? seawall_get(tx, rows(), slice(m_primary), &value)
       : seawall_lock_row(tx, rows(), slice(m_primary), m_lock, m_wait, 0, &value, nullptr);
-  /* Skipped: no failure of the statement. */
+  /* The row is skipped; the statement does not fail. */
   if (status == SEAWALL_STATUS_LOCK_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED) return HA_ERR_LOCK_WAIT_TIMEOUT;
   if (status != SEAWALL_STATUS_OK) return failed(status);
   return read_row(tx, record, value);
@@ -314,15 +316,15 @@ bool ha_seawall::read_entry(uchar *record, seawall_slice key, seawall_slice valu
   return primary >= MAX_KEY || m_keys[primary].decode(&at, end, &rest, rest_end, record);
 }
 
-/* UPDATE at READ COMMITTED: the committed version of a row that another transaction has locked shows whether it is
-   worth waiting for. Not of a single row, and not through an index or with long columns, which could be of another
+/* For UPDATE at READ COMMITTED: the committed version of a row that another transaction has locked shows whether the
+   row is worth waiting for. Not for a single row, and not with an index or long columns, which could be of another
    version. */
 bool ha_seawall::reads_semi_consistently() const {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
   return m_semi_consistent && primary && !m_share->long_columns && !m_exact && m_lock == SEAWALL_LOCK_EXCLUSIVE && m_wait == SEAWALL_WAIT_MODE_DEFAULT;
 }
 
-/* The direction in which a scan goes on. */
+/* The direction in which a scan continues. */
 static seawall_seek next_of(seawall_seek to) {
   return to == SEAWALL_SEEK_LAST || to == SEAWALL_SEEK_PREV || to == SEAWALL_SEEK_BEFORE || to == SEAWALL_SEEK_AT_MOST
              ? SEAWALL_SEEK_PREV
@@ -334,21 +336,21 @@ int ha_seawall::damaged_entry() {
   return HA_ERR_CRASHED;
 }
 
-/* Moves the cursor, and reads its row, or of an index only the entry. */
+/* Moves the cursor, and reads its row, or only its index entry. */
 int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
   bool condition = !primary && pushed_idx_cond && pushed_idx_cond_keyno == active_index;
-  /* Not while the server fills the filter, from entries alone. */
+  /* Not while the server fills the filter, which it does from entries alone. */
   bool rowids = !primary && !m_keyread && pushed_rowid_filter && rowid_filter_is_active;
   bool filter = condition || rowids;
-  /* For an index merge the server asks for entries alone of any index, also of prefixes of columns. */
+  /* For an index merge, the server asks for the entries alone of any index, even one over prefixes of columns. */
   bool entries = !primary && m_covers[active_index];
   /* A scan that will change rows locks the rows, not only their entries. */
   bool covered = entries && (m_keyread || m_ahead.entries) && m_lock != SEAWALL_LOCK_EXCLUSIVE;
-  /* The server computes no virtual columns for a statement that needs the index alone: they are the entry's. */
+  /* The server computes no virtual columns for a statement that needs the index alone: they are read from the entry. */
   bool completed = entries && m_keyread && !covered && table->vfield;
   if (m_waits_for_row) {
-    /* The committed version that was read instead of a locked row's own matches: now the row is waited for. */
+    /* The committed version of a locked row matches the statement's condition: now wait for the row. */
     m_waits_for_row = false;
     int error = fetch(record);
     if (error != HA_ERR_KEY_NOT_FOUND) return error;
@@ -373,7 +375,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       to = next_of(to);
       continue;
     }
-    /* The entry's key ends with the row's: as long as the parts before take. */
+    /* The entry's key ends with the row's key, which begins behind the index's own parts. */
     size_t at = 0;
     if (!m_keys[active_index].length_in(found.data, found.len, MAX_KEY, &at) ||
         ((covered || filter) && !read_entry(record, found, value)))
@@ -389,14 +391,14 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       if (result == CHECK_NEG) error = HA_ERR_KEY_NOT_FOUND;
     }
     if (!error && !covered) {
-      /* Not of entries that a condition may exclude. */
+      /* Not for entries that a condition may exclude. */
       if (!filter) look_ahead(next_of(to) == SEAWALL_SEEK_PREV);
       error = fetch(record);
     }
     if (!error && completed && !read_entry(record, slice(m_entry), slice(entry))) return damaged_entry();
     bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
     if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_entry), nullptr);
-    /* Otherwise the row was deleted, or the pushed condition excludes it. */
+    /* With HA_ERR_KEY_NOT_FOUND, the row was deleted, or the pushed condition excludes it. */
     if (error != HA_ERR_KEY_NOT_FOUND && !skipped) return error;
     to = next_of(to);
   }
@@ -475,7 +477,7 @@ void ha_seawall::encode_search(uint index, const uchar *key, key_part_map parts,
   uint count = 0, len = 0;
   KEY *info = table->key_info + index;
   for (; (parts & 1) && count < info->ext_key_parts; parts >>= 1) len += info->key_part[count++].store_length;
-  /* The bounds of a LIKE are longer than the column: what does not fit does not count. */
+  /* The bounds of a LIKE are longer than the column: their truncation is not counted. */
   enum_check_fields check = table->in_use->count_cuted_fields;
   table->in_use->count_cuted_fields = CHECK_FIELD_IGNORE;
   key_restore(m_scratch.data(), key, info, len);
@@ -483,7 +485,7 @@ void ha_seawall::encode_search(uint index, const uchar *key, key_part_map parts,
   to->clear();
   m_keys[index].encode(m_scratch.data(), count, to);
   if (count <= info->user_defined_key_parts) return;
-  /* Then the primary key's, as far as they are given: those that the index has itself are not given twice. */
+  /* Then the parts of the primary key that are given. Columns that the index has itself are not given again. */
   const KEY &primary = table->key_info[table->s->primary_key];
   auto is_given = [&](const KEY_PART_INFO &part) {
     return std::any_of(info->key_part, info->key_part + count, [&](const KEY_PART_INFO &given) { return given.fieldnr == part.fieldnr; });
@@ -492,11 +494,11 @@ void ha_seawall::encode_search(uint index, const uchar *key, key_part_map parts,
   m_keys[table->s->primary_key].encode(m_scratch.data(), (uint)(std::find_if_not(first, end, is_given) - first), to);
 }
 
-/* The row of `m_primary`, which may be missing. */
+/* Reads the row with the key `m_primary`, which may be missing. */
 int ha_seawall::read_point(uchar *record) {
   int error = fetch(record);
   if (error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED) return HA_ERR_KEY_NOT_FOUND;
-  /* At READ COMMITTED others may insert what is not there. */
+  /* At READ COMMITTED, others may insert the missing row. */
   if (error == HA_ERR_KEY_NOT_FOUND) unlock_row();
   return error;
 }
@@ -552,11 +554,11 @@ int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map par
   m_positioned = true;
   int error = move(record, to, *at);
   if (error != HA_ERR_END_OF_FILE) return error;
-  /* From there leave_key() goes on. */
+  /* leave_key() continues from there. */
   if (m_exact) (is_primary(active_index) ? m_primary : m_entry) = m_search;
   return HA_ERR_KEY_NOT_FOUND;
 }
-/* HANDLER and loose scans of an index go on beyond the key that they have sought. */
+/* HANDLER and loose index scans continue beyond the key that they have sought. */
 int ha_seawall::leave_key(uchar *record, seawall_seek to) {
   if (!m_exact && !m_point) return move(record, to == SEAWALL_SEEK_AFTER ? SEAWALL_SEEK_NEXT : SEAWALL_SEEK_PREV, m_search);
   m_exact = m_has_upper = false;
@@ -566,7 +568,7 @@ int ha_seawall::leave_key(uchar *record, seawall_seek to) {
 }
 int ha_seawall::index_next(uchar *record) { return leave_key(record, SEAWALL_SEEK_AFTER); }
 int ha_seawall::index_prev(uchar *record) { return leave_key(record, SEAWALL_SEEK_BEFORE); }
-/* The bounds of the key are the cursor's. (The record has no virtual columns yet that could be compared.) */
+/* The cursor's range has only this key. (The record has no virtual columns yet that could be compared.) */
 int ha_seawall::index_next_same(uchar *record, const uchar *, uint) {
   return m_point ? HA_ERR_END_OF_FILE : move(record, SEAWALL_SEEK_NEXT, m_search);
 }

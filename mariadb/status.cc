@@ -9,7 +9,7 @@ namespace seawall {
 
 // --- SHOW STATUS -----------------------------------------------------------------------------------------
 
-/* As InnoDB counts its I/O: in all classes of files. */
+/* Adds the I/O of all classes of files, as InnoDB counts its own. */
 static void add_io_totals(std::vector<Metric> *metrics) {
   uint64_t reads = 0, read_bytes = 0, writes = 0, written_bytes = 0, flushes = 0, errors = 0;
   for (const Io &io : all_io()) {
@@ -32,7 +32,7 @@ static void add_io_totals(std::vector<Metric> *metrics) {
   add("errors", errors);
 }
 
-/* Fills the array of the variables; the memory is that of the statement. */
+/* Fills the array of the variables, in the statement's memory. */
 static int show_metrics(THD *thd, SHOW_VAR *var, void *, struct system_status_var *, enum enum_var_type) {
   std::vector<Metric> metrics;
   try {
@@ -91,7 +91,7 @@ public:
     last_us = now_us;
   }
   uint64_t operator[](const char *name) const { return get(m_now, name); }
-  /* A second, since the last report. */
+  /* The rate per second since the last report. */
   double rate(const char *name) const {
     uint64_t now = get(m_now, name), before = get(m_before, name);
     return m_seconds > 0 && now > before ? (double)(now - before) / m_seconds : 0;

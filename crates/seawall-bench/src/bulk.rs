@@ -1,5 +1,5 @@
-//! Workloads for Seawall only: rows popped from the front, a tree built of sorted rows, an index built beside
-//! writers.
+//! Workloads for Seawall only: rows popped from the front, a tree built of sorted rows, an index built while threads
+//! write.
 //!
 //! ```text
 //!   pop-first   load ──checkpoint──> [pop until none is left] ──> settled
@@ -10,8 +10,8 @@
 //! 1. Only the part in brackets counts for a rate; settling is a checkpoint and is reported separately.
 //! 2. A wrong result is an error, not a figure: the rows of every tree are counted, and each row is looked up
 //!    in an index.
-//! 3. Writers beside an index share a gate. The index is made visible, and checked, with the gate closed: it
-//!    misses none of their changes.
+//! 3. Writers share a gate with the index build. The index is made visible, and checked, with the gate closed, so that
+//!    it misses none of their changes.
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
 use crate::observe::{Observed, Observer, cpu_time};
@@ -42,11 +42,11 @@ const INDEXED: usize = 8;
 words! {
     /// The task to measure.
     pub enum Task {
-        /// Rows popped from the front one by one, [`BATCH`] a transaction.
+        /// Rows popped from the front one by one, [`BATCH`] per transaction.
         PopFirst = "pop-first",
         /// A tree built from sorted rows.
         BuildTree = "build-tree",
-        /// The same rows put in order, [`BATCH`] a transaction.
+        /// The same rows put in order, [`BATCH`] per transaction.
         PutMany = "put-many",
         /// An index built while threads update the indexed rows.
         Index = "index",
@@ -68,9 +68,9 @@ pub struct Bulk {
     pub value_size: u64,
     /// The pool, bytes.
     pub pool_bytes: u64,
-    /// Writers beside the index.
+    /// Threads that write while the index is built.
     pub writers: usize,
-    /// How long the writers are measured alone, before and after the index each.
+    /// How long the writers are measured alone before the index build, and again after it.
     pub alone: Duration,
 }
 
@@ -98,7 +98,7 @@ pub struct Bulked {
     /// Index: commits a second of the writers while it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside_per_s: Option<f64>,
-    /// Index: without it, before and after.
+    /// Index: commits a second of the writers alone, before and after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alone_per_s: Option<f64>,
     /// Rows.
@@ -119,7 +119,7 @@ pub struct Bulked {
     pub commit: String,
 }
 
-/// Elapsed and processor time of a task; the writers' rates beside an index.
+/// Elapsed and processor time of a task; the writers' rates during an index build.
 struct Took {
     rows: u64,
     wall: Duration,
@@ -136,7 +136,7 @@ fn take_time(work: impl FnOnce() -> Result<u64>) -> Result<Took> {
     Ok(Took { rows, wall, cpu, beside_per_s: None, alone_per_s: None })
 }
 
-/// Changes of the latest version, committed without waiting.
+/// Options of transactions that change the latest version and do not wait at commit.
 fn deferred() -> TxOptions {
     TxOptions { isolation: Isolation::ReadCommitted, durability: Some(Durability::Deferred), ..TxOptions::default() }
 }
@@ -278,7 +278,7 @@ impl Bulk {
         }
     }
 
-    /// The time of the index, and the writers' commits a second beside it and without it.
+    /// Measures the time of the index build, and the writers' commits a second during it and without it.
     fn index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<Took> {
         let writers = Writers { over: AtomicBool::new(false), done: AtomicU64::new(0), gate: RwLock::new(()) };
         std::thread::scope(|scope| {

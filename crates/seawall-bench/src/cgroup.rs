@@ -102,7 +102,7 @@ fn enter(way: Way, limit: u64) -> Result<MemoryGroup, String> {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // The kernel removes the process from the group at its end; then an empty group stays.
+        // If this fails, the kernel removes the process from the group when it exits, and an empty group remains.
         drop(fs::write(self.before.join("cgroup.procs"), std::process::id().to_string()));
         drop(fs::remove_dir(&self.dir));
     }

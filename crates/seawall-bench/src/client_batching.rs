@@ -3,9 +3,9 @@
 //!
 //! 1. A thread that finds no leader becomes the leader: it takes up to the limit of waiting puts, writes them
 //!    in one durable batch, and wakes their threads.
-//! 2. Before a batch the leader waits for the threads of the last batch and those that came just too late for
-//!    it, as Seawall's group commit does: at most as long as the last write took, and at most
-//!    [`GATHER_TIME`] or an eighth of that.
+//! 2. Before a batch the leader waits for the threads of the last batch and those that came just too late for it, as
+//!    Seawall's group commit does: at most as long as the last write took, and at most [`GATHER_TIME`] or an eighth of
+//!    that write, whichever is longer.
 //! 3. A put returns when the batch that holds it is durable. When the batch fails, each put in it fails.
 //! 4. The leader writes batches until its own put is done, then hands over to the thread that has waited
 //!    longest.
@@ -37,7 +37,7 @@ struct State {
     led: bool,
     /// Puts of the last batch, and those that waited when it was written.
     expected: usize,
-    /// How long it took.
+    /// How long the last batch took to write.
     last_write: Duration,
     batches: u64,
     batched_puts: u64,
@@ -93,13 +93,13 @@ struct Work<'s> {
 }
 
 impl Work<'_> {
-    /// Writes batches until the own put is done, then hands over.
+    /// Writes batches until this thread's own put is done, then hands over.
     fn lead(&mut self, own: &Receiver<Turn>) -> Result<()> {
         loop {
             if let Ok(Turn::Done(outcome)) = own.try_recv() {
                 let mut state = self.store.state.lock();
                 let next = state.waiting.front();
-                // The receiver of a waiting put lives until it is told.
+                // The receiver of a waiting put lives until it gets the outcome.
                 state.led = next.is_some_and(|(_, waiter)| waiter.send(Turn::Lead).is_ok());
                 return outcome;
             }

@@ -5,7 +5,7 @@ use crate::store::{Error, Result, Session, Store, Visit};
 /// Opens the store, which keeps its data between openings.
 pub type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
 
-/// Calls every operation of a store that is empty and has two tables. `transactions`: it offers
+/// Calls every operation of a store that is empty and has two tables. `transactions` says whether it offers
 /// [`crate::Session::begin`].
 ///
 /// # Panics
@@ -72,7 +72,7 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     store.close().unwrap();
 }
 
-/// The rows that `read` visits, as many as it says.
+/// Returns the rows that `read` visits, after checking their number against its result.
 fn visited(read: impl FnOnce(&mut Visit<'_>) -> Result<u64>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut seen = Vec::new();
     let count = read(&mut |key, value| seen.push((key.to_vec(), value.to_vec()))).unwrap();
@@ -80,7 +80,7 @@ fn visited(read: impl FnOnce(&mut Visit<'_>) -> Result<u64>) -> Vec<(Vec<u8>, Ve
     seen
 }
 
-/// Two threads do `change` a hundred times each, again after a conflict.
+/// Two threads each do `change` a hundred times, retrying after a conflict.
 fn at_once(store: &dyn Store, change: impl Fn(&mut dyn Session) -> Result<()> + Sync) {
     std::thread::scope(|scope| {
         for _ in 0..2 {

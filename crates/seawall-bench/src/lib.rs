@@ -3,8 +3,8 @@
 //! - [`run`] runs threads and records their operations, [`observe`] watches the machine meanwhile,
 //!   [`results`] defines the output.
 //! - [`lab`] is what `seawall lab` measures of the engine itself.
-//! - [`bulk`] has workloads for Seawall only: rows from the front, a tree built of sorted rows, an index
-//!   beside writers.
+//! - [`bulk`] has workloads for Seawall only: rows popped from the front, a tree built of sorted rows, an index built
+//!   while threads write.
 //! - [`scan`] and [`tpcc`] are workloads with rows of their own.
 //! - [`goals`] measures cells of many stores alternately and compares them with thresholds.
 //! - [`store`] is the interface that a measured store implements; `stores` has Seawall's own, the crate

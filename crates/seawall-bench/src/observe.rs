@@ -43,7 +43,7 @@ pub struct Usage {
     pub rss_bytes: Option<u64>,
     /// Its maximum in the window, bytes.
     pub rss_peak_bytes: Option<u64>,
-    /// What the page cache holds of the store's files at the end, bytes.
+    /// Bytes of the store's files in the page cache at the end.
     pub page_cache_bytes: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ struct Reading {
 }
 
 impl<'c> Observer<'c> {
-    /// For a store whose files are in `dir`.
+    /// Creates an observer for a store whose files are in `dir`.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
         let canonical = fs::canonicalize(dir).unwrap_or_else(|_| dir.into());
@@ -75,7 +75,7 @@ impl<'c> Observer<'c> {
         Self { dir: canonical, device, counters: Box::new(Vec::new), began: None }
     }
 
-    /// Reads these counters too at both ends of a window.
+    /// Also reads these counters at both ends of a window.
     #[must_use]
     pub fn counting(mut self, counters: impl Fn() -> Vec<u64> + 'c) -> Self {
         self.counters = Box::new(counters);
@@ -89,16 +89,16 @@ impl<'c> Observer<'c> {
         Reading { at: Instant::now(), device, reading_ms, counted, cpu }
     }
 
-    /// The window begins.
+    /// Begins a window.
     pub fn begin(&mut self) {
-        // Asks the kernel to reset the peak resident size, which is that of the load. Without that support,
-        // the peak is the process's.
+        // Asks the kernel to reset the peak resident size, which the load has set. Without that support, the peak is
+        // that of the process since its start.
         drop(fs::write("/proc/self/clear_refs", "5"));
         let foreign = ForeignReading::take();
         self.began = Some((self.read(), foreign));
     }
 
-    /// The window is over.
+    /// Ends the window.
     pub fn end(&mut self) -> Observed {
         let Some((begun, foreign)) = self.began.take() else { return Observed::default() };
         let now = self.read();
@@ -158,8 +158,7 @@ pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What the page cache holds of the files below `dir`; `None` when the kernel cannot report it for one of
-/// them.
+/// Bytes in the page cache of the files below `dir`; `None` when the kernel cannot report it for one of them.
 fn cached_bytes(dir: &Path) -> Option<u64> {
     let disk = OsDisk::synchronous();
     let mut sum = 0;

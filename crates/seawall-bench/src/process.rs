@@ -1,4 +1,4 @@
-//! A measuring process: started, its output collected, ended when it takes too long or Ctrl-C arrives.
+//! Runs a measuring process: starts it, collects its output, and ends it when it takes too long or Ctrl-C arrives.
 //!
 //! 1. At most one runs at a time, and none is left behind: a child that does not end on request is killed.
 //! 2. It has a process group of its own, so that Ctrl-C at the terminal reaches it only through this process,
@@ -48,7 +48,7 @@ pub(crate) fn failed<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl
     move |error| ProcessError::Failed(format!("{what}: {error}"))
 }
 
-/// An error when Ctrl-C has come.
+/// Returns an error after Ctrl-C.
 pub(crate) fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
     if stop.load(Ordering::Relaxed) { Err(ProcessError::Interrupted) } else { Ok(()) }
 }
@@ -71,7 +71,7 @@ pub fn run(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<S
     }
 }
 
-/// Waits for a child. One that shall end is asked to, and killed if it does not.
+/// Waits for a child. A child that must end gets SIGTERM, and is killed if it does not end in time.
 fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, ProcessError> {
     let failed = failed("cannot wait for a process");
     let (began, mut asked) = (Instant::now(), None);
@@ -93,7 +93,7 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitSta
     }
 }
 
-/// Asks a child to end; returns when.
+/// Sends SIGTERM to a child; returns the time.
 fn ask(child: &Child) -> Instant {
     // A child that this does not reach is killed later.
     kill_process(Pid::from_child(child), Signal::TERM).unwrap_or(());

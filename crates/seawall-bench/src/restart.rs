@@ -11,7 +11,7 @@
 //! 1. The rates are measured after the opening, on the same files: caches below the engine that the opening
 //!    fills can only lower the bound. The time to apply the log is that of another opening, of a copy whose
 //!    files are all in the page cache.
-//! 2. The number of pages read is that of a pool that holds all rows, so that no page counts twice.
+//! 2. Pages read are counted as in a pool that holds all rows, so that no page counts twice.
 
 use crate::observe::{Observer, drop_page_cache, files_below};
 use crate::process::{self, ProcessError, failed, go_on};
@@ -278,7 +278,7 @@ impl Restart {
         Ok(done as f64 / took.as_secs_f64().max(1e-9))
     }
 
-    /// Direct random reads of a page a second from the data file.
+    /// Direct random page reads a second from the data file.
     fn random_reads(&self, page_bytes: u64, stop: &AtomicBool) -> Result<f64, ProcessError> {
         let mut fio = Command::new("fio");
         fio.args(fio::fixed_arguments(&self.dir.join(DATA_FILE))).args(RANDOM_READS).arg(format!("--bs={page_bytes}"));

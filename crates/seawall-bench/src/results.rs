@@ -55,7 +55,7 @@ pub struct Cell {
     pub threads: usize,
     /// Keys loaded; 0 when the workload has rows of its own (TPC-C).
     pub keys: u64,
-    /// Bytes of a value; 0 likewise.
+    /// Bytes of a value; 0 in that case too.
     pub value_size: u64,
     /// What a change waits for.
     pub durability: Durability,
@@ -142,7 +142,7 @@ pub(crate) fn named<'n, T>(values: impl IntoIterator<Item = (&'n str, T)>) -> im
 }
 
 impl CellResult {
-    /// As JSON, for people too.
+    /// As indented JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Maps with text keys and finite numbers: this cannot fail.

@@ -1,5 +1,5 @@
-//! A disk with slow flushes: each sync, and each write that is durable by itself, completes a given time
-//! after it really did.
+//! A disk with slow flushes: each sync, and each write that is durable by itself, completes a given time later than on
+//! the disk below.
 //!
 //! 1. Other requests are not delayed: reads and ordinary writes complete as usual, also while a flush is
 //!    being delayed.
@@ -76,7 +76,7 @@ impl SlowDisk {
     }
 }
 
-/// Methods of the disk below.
+/// Forwards methods to the disk below.
 macro_rules! forward {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(fn $name(&self, $($argument: $type),*) -> $result {
@@ -168,7 +168,7 @@ impl Disk for SlowDisk {
                 return completion;
             }
             if !left {
-                // Not a delayed request: those leave the list only when they are complete.
+                // `ticket` is not delayed: delayed requests leave the list only when they are complete.
                 return self.below.wait(ticket);
             }
             self.below.drive(false);

@@ -91,7 +91,7 @@ pub struct About {
 /// Called with a key and its value.
 pub type Visit<'f> = dyn FnMut(&[u8], &[u8]) + 'f;
 
-/// The same, as long as it answers `true`.
+/// Called with a key and its value, as long as it returns true.
 pub type While<'f> = dyn FnMut(&[u8], &[u8]) -> bool + 'f;
 
 /// The store in the errors of default methods.
@@ -114,8 +114,8 @@ pub trait Store: Send + Sync {
         Vec::new()
     }
 
-    /// Waits until background work left by a load is done (compaction, checkpoint), so that the next workload
-    /// is not charged for it. The default is that of a store without such work.
+    /// Waits until background work left by a load is done (compaction, checkpoint), so that the next workload is not
+    /// charged for it. The default is for a store without such work.
     ///
     /// # Errors
     /// Those of the store.
@@ -123,8 +123,8 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// A test whether the store has reached its steady state since this call: its background work is part of
-    /// every further change. True at once for a store that postpones no work.
+    /// Returns a test whether the store has reached its steady state since this call: every further change then
+    /// includes its share of background work. The default, true at once, is for a store that postpones no work.
     fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         Box::new(|| true)
     }
@@ -146,7 +146,7 @@ pub trait Store: Send + Sync {
 }
 
 /// The operations of one thread. Each method is its own transaction at the durability of the settings, except
-/// [`Session::load`] and reads. The default methods that change rows are those of a store that has transactions.
+/// [`Session::load`] and reads. The default methods that change rows are for a store that has transactions.
 pub trait Session {
     /// Calls `visit` with the value of `key`; false when the key does not exist.
     ///
@@ -177,8 +177,8 @@ pub trait Session {
         tx.commit()
     }
 
-    /// Writes `rows` as one batch; `durable`: at the durability of the settings, else as cheaply as the store
-    /// can while a clean close keeps the rows.
+    /// Writes `rows` as one batch: if `durable`, at the durability of the settings, otherwise as cheaply as the store
+    /// can while a clean close still keeps the rows.
     ///
     /// # Errors
     /// Those of the store.
@@ -235,7 +235,7 @@ pub trait Session {
         self.gets(keys, visit)
     }
 
-    /// The same by one request each.
+    /// Like [`Session::multi_get`], but with one request per key.
     ///
     /// # Errors
     /// Those of the store.
@@ -243,7 +243,7 @@ pub trait Session {
         found(keys, |key| self.get(key, &mut |value| visit(key, value)))
     }
 
-    /// Begins a transaction over several tables. It commits as `durable` says for [`Session::load`].
+    /// Begins a transaction over several tables. `durable` means the same as for [`Session::load`].
     ///
     /// # Errors
     /// [`Error::Unsupported`]; those of the store.
@@ -260,10 +260,10 @@ pub trait Session {
     }
 }
 
-/// How many of `keys` there are, by a function that visits one.
+/// Counts the `keys` that exist, by a function that visits one key.
 ///
 /// # Errors
-/// The first of the function.
+/// The first error of the function.
 pub fn found(keys: &[Vec<u8>], mut get: impl FnMut(&[u8]) -> Result<bool>) -> Result<u64> {
     keys.iter().try_fold(0, |found, key| Ok(found + u64::from(get(key)?)))
 }
@@ -276,8 +276,8 @@ pub trait Tx {
     /// Those of the store.
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// The latest value of `key`, locked until the transaction ends. Without locks of rows it is `get`: one
-    /// writer at a time, or conflicts found at the commit.
+    /// The latest value of `key`, locked until the transaction ends. A store without row locks uses the default,
+    /// [`Tx::get`]: it has one writer at a time, or finds conflicts at the commit.
     ///
     /// # Errors
     /// [`Error::Conflict`]; those of the store.

@@ -4,7 +4,7 @@
 //!    number.
 //! 2. A value is half random bytes and half zeroes, within every 64 bytes: a store that compresses gains no
 //!    more than with real data.
-//! 3. A random order is a permutation that is computed, not stored: a thousand million keys need no memory.
+//! 3. A random order is a permutation that is computed, not stored: a billion keys need no memory.
 //! 4. The same seed gives the same keys, values and order to each thread; the interleaving of the threads is
 //!    not determined.
 
@@ -31,7 +31,7 @@ words! {
         LoadRandom = "load-random",
         /// Reads a key, uniformly at random.
         PointRead = "point-read",
-        /// The same from the device: data of at least eight times the pool, with cold caches.
+        /// Like `PointRead`, but from the device: data of at least eight times the pool, with cold caches.
         PointReadCold = "point-read-cold",
         /// Sets a new value for an existing key, uniformly at random, in a transaction of its own.
         Update = "update",
@@ -39,7 +39,7 @@ words! {
         ReadModifyWrite = "read-modify-write",
         /// One small durable transaction at a time.
         Commit = "commit",
-        /// The same while backups are taken, one after the other.
+        /// Like `Commit`, while backups are taken one after the other.
         CommitBesideBackup = "commit-beside-backup",
         /// Reads and updates, half each, of keys by Zipf's law.
         Mixed = "mixed",
@@ -49,13 +49,13 @@ words! {
 }
 
 impl Workload {
-    /// Whether it measures loading.
+    /// Returns whether the workload measures loading.
     #[must_use]
     pub fn loads(self) -> bool {
         matches!(self, Self::LoadSequential | Self::LoadRandom)
     }
 
-    /// Whether it changes rows.
+    /// Returns whether the workload changes rows.
     #[must_use]
     pub fn writes(self) -> bool {
         !matches!(self, Self::PointRead | Self::PointReadCold | Self::ShortRange)
@@ -141,7 +141,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Of `size` bytes.
+    /// Creates a generator of values of `size` bytes.
     #[must_use]
     pub fn new(size: usize, seed: u64) -> Self {
         let mut noise = vec![0; size + (1 << 16)];
@@ -154,7 +154,7 @@ impl Values {
         Self { noise, size }
     }
 
-    /// Bytes of each.
+    /// Bytes of a value.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
@@ -182,7 +182,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// Those of `workload` over `len` keys.
+    /// Creates the distribution of `workload` over `len` keys.
     ///
     /// # Errors
     /// When `len` is 0.

@@ -18,8 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use stop::Stop;
 
-/// Run and diagnose a Seawall database; measure what a disk really does, keep the page cache honest, prove
-/// durability.
+/// Manage and diagnose Seawall databases, measure disks, control the page cache, and prove durability.
 #[derive(Debug, Parser)]
 #[command(name = "seawall", version, max_term_width = 110, propagate_version = true)]
 struct Cli {
@@ -29,52 +28,51 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Re-run classic I/O experiments on the disk under PATH; ends in a table, verdicts, settings and a
-    /// report.
+    /// Run classic I/O experiments on the disk under PATH: a table, verdicts, settings and a report.
     Lab(Box<commands::lab::LabArgs>),
-    /// Show what the disk, file system and kernel under PATH offer, and what each finding means.
+    /// Show what the disk, file system and kernel under PATH support, and what each finding means.
     Probe(commands::probe::ProbeArgs),
-    /// Show, drop or keep out what the page cache holds of any files.
+    /// Show or drop the cached pages of any files, or keep files out of the page cache.
     #[command(subcommand)]
     Cache(commands::cache::CacheCommand),
-    /// Prove durability by pulling the plug, with another machine as the witness.
+    /// Prove durability by cutting the power, with another machine as the witness.
     #[command(subcommand)]
     Witness(commands::witness::WitnessCommand),
-    /// Make a database.
+    /// Create a database.
     Init(db::DatabaseArgs),
     /// List the trees of a database.
     Trees(db::trees::TreesArgs),
     /// Print the value of a key.
     Get(db::rows::GetArgs),
-    /// Give a key a value.
+    /// Set the value of a key.
     Put(db::rows::PutArgs),
     /// Delete a key, or drop a tree.
     Del(db::rows::DelArgs),
-    /// Print the entries of a tree, or of a range of it.
+    /// Print the entries of a tree, or of a range of its keys.
     Scan(db::rows::ScanArgs),
-    /// Load rows from text into a tree: TSV, CSV or JSON lines.
+    /// Load rows from text (TSV, CSV or JSON lines) into a tree.
     Import(db::import::ImportArgs),
-    /// Write trees into one portable stream.
+    /// Write trees to one portable stream.
     Dump(db::dump::DumpArgs),
-    /// Load a dump; makes the database when there is none.
+    /// Load a dump; creates the database if there is none.
     Load(db::load::LoadArgs),
-    /// Make space for data in quiet hours.
+    /// Grow the data file ahead of need, for example in quiet hours.
     Grow(db::maintenance::GrowArgs),
-    /// Bring the leaves of trees into the order of their keys, and fill them up.
+    /// Put the leaves of trees into key order, fill them up, and give free space back.
     Compact(db::maintenance::CompactArgs),
     /// Show live rates and latencies of a database that another process has open.
     Stat(db::stat::StatArgs),
-    /// Say where the I/O time of a database goes and what to change.
+    /// Report where the I/O time of a database goes and what to change.
     Doctor(db::doctor::DoctorArgs),
-    /// Copy a database, also one that is open, to be restored as it is when the copy ends.
+    /// Back up a database, even while it is open; a restore gives its state at the end of the backup.
     Backup(db::backup::BackupArgs),
-    /// Make a database from a backup and the increments on it.
+    /// Create a database from a full backup and its increments.
     Restore(db::backup::RestoreArgs),
-    /// Verify every page, tree, map and undo record of a database.
+    /// Verify every page, tree, space map and undo record of a database.
     Check(db::maintenance::CheckArgs),
-    /// List the options of a database, each a flag of the commands that open one.
+    /// List the options of a database; each is a flag of the commands that open one.
     Options(db::options::OptionsArgs),
-    /// Print the completion script of a shell.
+    /// Print the completion script for a shell.
     Completions(commands::manual::CompletionsArgs),
     /// Write the man pages.
     Man(commands::manual::ManArgs),
@@ -100,7 +98,7 @@ type Outcome = Result<Ended, Failed>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Listens,
-    /// Closed, as after `| head`: no reason to fail, nor to skip the remaining work.
+    /// Closed, as after `| head`: the command neither fails nor skips its remaining work.
     Gone,
 }
 
@@ -114,7 +112,7 @@ fn print(text: impl AsRef<[u8]>) -> std::io::Result<Reader> {
     }
 }
 
-/// Prints a note to standard error; a closed one must not cause a panic in the middle of a run.
+/// Prints a note to standard error. A closed standard error must not cause a panic in the middle of a run.
 fn note(text: impl Display) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }
@@ -131,12 +129,12 @@ fn interrupted(why: impl Display) -> Outcome {
     Ok(Ended::Interrupted)
 }
 
-/// JSON for standard output, over several lines.
+/// Formats a value as JSON for standard output, over several lines.
 fn pretty(value: &impl serde::Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// Makes an error message of a failed operation on a path.
+/// Makes an error message for a failed operation on a path.
 fn cannot<E: Display>(what: &str, path: &Path) -> impl Fn(E) -> String {
     move |error| format!("cannot {what} {}: {error}", path.display())
 }

@@ -5,7 +5,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use seawall_lab::run::Progress;
 use std::time::{Duration, Instant};
 
-/// A bar on standard error. It is hidden if that is no terminal, and cleared when it is dropped.
+/// Creates a bar on standard error. It is hidden if standard error is not a terminal, and cleared when
+/// it is dropped.
 pub(crate) fn bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("the template is valid");
     let bar = ProgressBar::new(0).with_style(style);

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Is set by signals from now on; a command that never `looks` is ended by the first one, which harms nothing.
+    /// Registers the handlers that set the flag. If the command never `looks` at it, the first signal ends the
+    /// process, which harms nothing.
     pub(crate) fn on_signals(looks: bool) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         // Without a handler `ulimit -f` kills the run silently; with one, the write fails with an error that
@@ -30,7 +31,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// What a callback of the engine returns.
+    /// Returns the flag as the result of a callback of the engine.
     pub(crate) fn flow(&self) -> ControlFlow<()> {
         if self.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -44,7 +45,7 @@ impl Deref for Stop {
     }
 }
 
-/// Whether `nohup` started this process: then a lost terminal must not end the run.
+/// Returns whether `nohup` started this process: a lost terminal must then not end the run.
 fn hang_up_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));

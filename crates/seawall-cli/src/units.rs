@@ -2,26 +2,27 @@
 
 use std::time::Duration;
 
-/// The number before the unit, times the unit's factor; `None` without a number or with an unknown unit.
+/// Returns the number before the unit, times the unit's factor; `None` without a number or with an
+/// unknown unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
     Some(number.trim().parse::<f64>().ok()? * factor)
 }
 
-/// `4096`, `512K`, `1.5G`: bytes, in powers of 1024.
+/// Parses a size such as `4096`, `512K` or `1.5G`: bytes, in powers of 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 5] =
         [("", 1.0), ("k", 1024.0), ("m", 1_048_576.0), ("g", 1_073_741_824.0), ("t", 1_099_511_627_776.0)];
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
-    // Less than a byte is a forgotten unit, and not 0, which can mean "no limit".
+    // Less than a byte means a forgotten unit. It is not 0, which can mean "no limit".
     let is_size = |bytes: &f64| *bytes == 0.0 || (1.0..1e18).contains(bytes);
     let bytes = scaled(lower, &UNITS).filter(is_size).map(|bytes| bytes as u64);
     bytes.ok_or_else(|| format!("{text:?} is no size: write a number with K, M, G or T, such as 512M"))
 }
 
-/// `500ms`, `5s`, `30m`, `2h`; a bare number is seconds.
+/// Parses a time such as `500ms`, `5s`, `30m` or `2h`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 6] = [("ms", 1e-3), ("", 1.0), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
     let time = scaled(text.trim(), &UNITS).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -29,7 +30,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is no duration: write a number with ms, s, m or h, such as 30m"))
 }
 
-/// Bytes for people: `12.3 MiB`.
+/// Formats bytes for people: `12.3 MiB`.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     // Every unit is 10 bits more than the one before.

@@ -288,7 +288,7 @@ fn a_dump_is_loaded_whole_or_not_at_all() {
     }
     seawall(dir, ["load", "new.db", "--in", "all"]).exits(0).says("2 trees loaded");
     assert_eq!(std::fs::read(dir.join("mine/notes")).unwrap(), b"kept");
-    // With --merge what was committed stays, and is said.
+    // With `--merge`, what was committed stays, and is reported.
     let cut = seawall(dir, ["load", "cut.db", "--in", "cut", "--merge"]).exits(2).says("without being complete");
     assert!(cut.err.contains("4001 entries") && cut.err.contains("can be loaded over them"), "{cut:?}");
     let ran = seawall(dir, ["load", "flipped.db", "--in", "flipped", "--merge", "--batch", "100K"])
@@ -550,7 +550,7 @@ fn a_database_is_backed_up_and_restored_open_or_closed() {
     db.transact(|tx| tx.put(&users, b"eve", b"not yet on disk")).unwrap();
     seawall(dir, ["backup", "db", "wednesday"]).exits(0).shows("full backup");
     seawall(dir, ["backup", "db", "wednesday"]).exits(2).says("the process that has db open refused the backup").says("new or empty");
-    // One that waits for its end: the process tells it.
+    // A backup that waits for its end: the process ends it.
     std::thread::scope(|threads| {
         let asked = threads.spawn(|| seawall(dir, ["backup", "db", "thursday", "--wait-for-end"]));
         while !asked.is_finished() && db.tell_backup_to_end().unwrap().is_none() {

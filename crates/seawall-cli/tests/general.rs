@@ -91,7 +91,8 @@ fn what_is_no_command_exits_with_2() {
     }
 }
 
-/// The flags of a command are its help; those of the database are a command away, and work.
+/// The help of a command shows its own flags. `seawall options` lists those of the database, and
+/// they work.
 #[test]
 fn the_help_of_a_command_is_about_the_command() {
     let dir = scratch();

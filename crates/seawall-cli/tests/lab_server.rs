@@ -1,5 +1,5 @@
-//! `seawall lab --server`, beside a client and a sysbench that only note how they were called: what the run asks of the
-//! server, and that nothing stays changed.
+//! `seawall lab --server`, with a fake client and a fake sysbench that only record how they were called: what the run
+//! asks of the server, and that nothing stays changed.
 
 mod common;
 
@@ -72,7 +72,8 @@ impl Fake {
         std::fs::read_to_string(self.calls_path()).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// The variables have their values again, then what was made is gone, and nothing follows.
+    /// Asserts that the variables have their values again, then that what was created is gone, and that nothing
+    /// follows.
     #[track_caller]
     fn left_nothing(&self) {
         let calls = self.calls();

@@ -8,13 +8,13 @@ use seawall_tools::doctor::{Diagnosis, Severity, Watch, place};
 use std::ffi::c_void;
 use std::sync::RwLock;
 
-/// How much a message or a finding matters.
+/// The importance of a message or a finding.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Importance {
     /// Worth knowing.
     Note = 0,
-    /// It costs performance, or will soon cause worse.
+    /// It costs performance, or will soon cause something worse.
     Warning = 1,
     /// Act now.
     Error = 2,
@@ -22,12 +22,13 @@ pub enum Importance {
 
 /// Called with a message.
 pub type MessageFn = Option<unsafe extern "C" fn(context: *mut c_void, importance: Importance, text: Slice)>;
-/// Called with a finding: its name in docs/operations.md, what was observed, and what to do.
+/// Called with a finding: its name in docs/operations.md (`id`), what was observed (`sentence`), and what to do
+/// (`advice`).
 pub type AdviceFn = Option<
     unsafe extern "C" fn(context: *mut c_void, importance: Importance, id: Slice, sentence: Slice, advice: Slice),
 >;
 
-/// Where messages go. The caller promises that the context may be used by any thread.
+/// Where messages go. The caller promises that any thread may use the context.
 struct Destination {
     told: unsafe extern "C" fn(context: *mut c_void, importance: Importance, text: Slice),
     context: *mut c_void,
@@ -54,23 +55,24 @@ impl log::Log for Messages {
         let Some(to) = &*destination else { return };
         let importance = if record.level() == log::Level::Error { Importance::Error } else { Importance::Warning };
         let text = record.args().to_string();
-        // SAFETY: as `seawall_on_message` requires: it may be called until it is replaced, and that waits for us.
+        // SAFETY: as `seawall_on_message` requires: `told` may be called until it is replaced, and replacing it waits
+        // for this call.
         unsafe { (to.told)(to.context, importance, Slice::of(text.as_bytes())) };
     }
 
     fn flush(&self) {}
 }
 
-/// Sets the function that is called with each message of the engine, for all databases of the process; null removes
-/// it, and waits until no call of it runs. It is called by any thread, and must not call this function.
+/// Sets the function that is called with each message of the engine, for all databases of the process; null removes it.
+/// Waits until no call of the previous function runs. Any thread may call `told`, which must not call this function.
 ///
 /// # Safety
-/// `told` may be called with `context` by any thread, until another function is set.
+/// Any thread may call `told` with `context`, until another function is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_on_message(told: MessageFn, context: *mut c_void) -> Status {
     call(|| {
         static LOGGER: Messages = Messages;
-        // No thread panics with the lock held: what it stores is whole.
+        // No thread panics while it changes the value under this lock, so a poisoned lock still has a whole value.
         let mut destination = DESTINATION.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         *destination = told.map(|told| Destination { told, context });
         if log::set_logger(&LOGGER).is_ok() {
@@ -99,7 +101,7 @@ fn tell(found: &[Diagnosis], told: impl Fn(Importance, Slice, Slice, Slice)) {
     }
 }
 
-/// Makes a watch, for one opening of a database.
+/// Makes a watch for one opening of a database.
 ///
 /// # Safety
 /// `advice` is writable.
@@ -112,8 +114,9 @@ pub unsafe extern "C" fn seawall_advice_new(advice: *mut *mut Advice) -> Status 
     })
 }
 
-/// Calls `told` with each finding about the time since the last call that is new: not said within the last hour, or
-/// worse since. The first call also looks at the options, and at the disk under the database's directories.
+/// Calls `told` with each new finding about the time since the last call. A finding is new if it was not reported
+/// within the last hour, or is worse since. The first call also checks the options, and the disks of the database's
+/// directories.
 ///
 /// # Safety
 /// `advice` and `db` are handles; `told` may be called with `context`.

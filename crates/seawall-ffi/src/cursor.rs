@@ -1,4 +1,4 @@
-//! Cursors, which live as long as a statement or a prepared query does.
+//! Cursors, which live as long as a statement or a prepared query.
 
 use crate::lock::{Lock, WaitMode};
 use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, usage};
@@ -7,11 +7,11 @@ use crate::transaction::Transaction;
 use crate::tree::Tree;
 use seawall::{CursorOptions, OwnedCursor, Result, Seek};
 
-/// A cursor over a range of a tree. Each call that moves it is given the transaction.
+/// A cursor over a range of a tree. Each call that moves it takes the transaction as an argument.
 #[derive(Debug, Default)]
 pub struct Cursor {
     cursor: OwnedCursor,
-    /// The key of a seek: what it was given may be what the cursor lent last.
+    /// A copy of the key of a seek: the caller's key may be bytes that the cursor lent last.
     sought: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ pub enum BoundKind {
     Unbounded = 0,
     /// The key belongs to the range.
     Included = 1,
-    /// The key does not belong to it.
+    /// The key does not belong to the range.
     Excluded = 2,
 }
 
@@ -62,7 +62,7 @@ impl Bound {
     }
 }
 
-/// Where a cursor goes.
+/// Where a cursor moves.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeekTo {
@@ -78,13 +78,13 @@ pub enum SeekTo {
     AtMost = 4,
     /// The last entry with a smaller key.
     Before = 5,
-    /// From where it stands: the next entry.
+    /// The entry after the cursor's position.
     Next = 6,
-    /// From where it stands: the previous entry.
+    /// The entry before the cursor's position.
     Prev = 7,
 }
 
-/// Makes a cursor without a tree.
+/// Makes a cursor without a tree: call `seawall_cursor_reset` first.
 ///
 /// # Safety
 /// `cursor` is writable.
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn seawall_cursor_free(cursor: *mut Cursor) {
     drop(unsafe { free(cursor) });
 }
 
-/// Sets the tree, the range, the lock that it takes on each row, and how many rows will be read (a hint; 0: unknown).
-/// Keeps its memory.
+/// Sets the cursor's tree, its range, the lock that it takes on each row, and in `limit` how many rows will be read (a
+/// hint; 0: unknown). The cursor keeps its allocated memory.
 ///
 /// # Safety
 /// `cursor` and `tree` are handles; the bounds are readable.
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn seawall_cursor_reset(
     })
 }
 
-/// Gives up its position and its snapshot until the next seek.
+/// Releases the cursor's position and snapshot until the next seek.
 ///
 /// # Safety
 /// `cursor` is a handle.
@@ -149,12 +149,13 @@ pub unsafe extern "C" fn seawall_cursor_release(cursor: *mut Cursor) -> Status {
     })
 }
 
-/// Moves the cursor, and lends the entry's key and value until its next call. `SEAWALL_STATUS_NOT_FOUND`: there is
-/// none. With a null `value` a long value is not read.
+/// Moves the cursor to an entry, and stores the entry's key and value. They stay valid until the next call with the
+/// cursor returns. Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. With a null `value`, a long value is
+/// not read.
 ///
 /// # Safety
-/// `cursor` and `tx` are handles; `key` is readable, and ignored where `to` has none; `found_key` and `value`
-/// are null or writable.
+/// `cursor` and `tx` are handles; `key` is readable, and is ignored if `to` needs no key; `found_key` and `value` are
+/// null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_cursor_seek(
     cursor: *mut Cursor,
@@ -201,7 +202,8 @@ pub unsafe extern "C" fn seawall_cursor_seek(
     })
 }
 
-/// Whether the cursor stands on a row that it has newly locked, and may return with `seawall_unlock_row`.
+/// Stores whether the cursor stands on a row that it has newly locked, so that `seawall_unlock_row` may release the
+/// lock.
 ///
 /// # Safety
 /// `cursor` is a handle.
@@ -216,7 +218,8 @@ pub unsafe extern "C" fn seawall_cursor_newly_locked(cursor: *const Cursor, newl
     })
 }
 
-/// Deletes the entry on which the cursor stands. It continues from there. `SEAWALL_STATUS_NOT_FOUND`: it was gone.
+/// Deletes the entry at the cursor's position. The cursor can continue from there. Returns `SEAWALL_STATUS_NOT_FOUND`
+/// if another transaction had deleted the entry.
 ///
 /// # Safety
 /// `cursor` and `tx` are handles.

@@ -1,4 +1,4 @@
-//! Databases, their log, and the transactions that wait to be decided.
+//! Databases, their log, and prepared transactions that are not decided yet.
 
 use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store, text, usage};
 use crate::status::{Status, call};
@@ -17,12 +17,12 @@ pub struct Database(pub(crate) seawall::Database);
 pub enum CommitLevel {
     /// The database's option `durability`.
     Default = 0,
-    /// The flush: it survives a power cut.
+    /// The flush: the commit survives a power cut.
     Flushed = 1,
-    /// The write to the device: it survives the death of the process. A power cut loses at most the commits
-    /// of the last `flush_interval`.
+    /// The write to the device: the commit survives the death of the process. A power cut loses at most the commits of
+    /// the last `flush_interval`.
     Written = 2,
-    /// Nothing: the death of the process or a power cut lose at most the commits of the last `flush_interval`.
+    /// Nothing: the death of the process or a power cut loses at most the commits of the last `flush_interval`.
     Deferred = 3,
 }
 
@@ -42,8 +42,8 @@ impl CommitLevel {
     }
 }
 
-/// Opens the database in the directory `path`, and makes it if there is none. `options` are `count` texts
-/// like "pool_size=4G"; they precede those of the directory's seawall.toml.
+/// Opens the database in the directory `path`, and creates it if there is none. `options` has `count` texts like
+/// "pool_size=4G"; they override the options in the directory's seawall.toml.
 ///
 /// # Safety
 /// `path` and the options are texts that end with a zero byte; `db` is writable.
@@ -78,9 +78,9 @@ pub unsafe extern "C" fn seawall_open(
     })
 }
 
-/// Shuts the database down: later calls fail, running ones are waited for, at most for `patience_ms`; then
-/// it is closed clean. `SEAWALL_STATUS_SHUT_DOWN` when transactions are still open: call it again when they have ended.
-/// The handle is to be freed afterwards.
+/// Shuts the database down: refuses new transactions, waits at most `patience_ms` for open transactions and running
+/// calls, then closes the database cleanly. Returns `SEAWALL_STATUS_SHUT_DOWN` when some are still open: call it again
+/// when they have ended. The handle must still be freed.
 ///
 /// # Safety
 /// `db` is a handle of a database.
@@ -93,8 +93,8 @@ pub unsafe extern "C" fn seawall_shutdown(db: *const Database, patience_ms: u64)
     })
 }
 
-/// Frees the handle. The database closes with its last handle; to see a failure of that,
-/// call `seawall_shutdown` before.
+/// Frees the handle. The database closes when its last handle is freed; to see whether closing fails, call
+/// `seawall_shutdown` first.
 ///
 /// # Safety
 /// `db` is null, or a handle of a database that no call uses any more.
@@ -125,7 +125,8 @@ thread_local! {
     static OPTION: RefCell<String> = RefCell::default();
 }
 
-/// The value of an option of the running database. It stays until the thread's next call of this function.
+/// Stores in `value` the value of an option of the running database. The text stays valid until the thread's next call
+/// of this function.
 ///
 /// # Safety
 /// `db` is a handle of a database; `name` is a text that ends with a zero byte; `value` is writable.
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn seawall_option(db: *const Database, name: *const c_char
     })
 }
 
-/// Makes the log before `position` durable; the whole log if that is 0. Calls at one time share a flush.
+/// Makes the log before `position` durable, or the whole log if `position` is 0. Concurrent calls share a flush.
 ///
 /// # Safety
 /// `db` is a handle of a database.
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn seawall_flush_log(db: *const Database, position: u64) -
     })
 }
 
-/// The end of the log now.
+/// Stores in `position` the current end of the log.
 ///
 /// # Safety
 /// `db` is a handle of a database; `position` is writable.
@@ -173,9 +174,9 @@ pub unsafe extern "C" fn seawall_log_position(db: *const Database, position: *mu
     })
 }
 
-/// Decides the end of the backup that another process has asked for with `--wait-for-end`: everything that was
-/// committed before is in it, and nothing whose commit begins later. `position` is its end, or 0 when no backup
-/// waits.
+/// Decides the end of the backup that another process requested with `--wait-for-end`: the backup has everything that
+/// was committed before this call, and nothing whose commit begins after it. Stores the end in `position`, or 0 when no
+/// backup waits.
 ///
 /// # Safety
 /// `db` is a handle of a database; `position` is writable.
@@ -191,20 +192,20 @@ pub unsafe extern "C" fn seawall_end_backup(db: *const Database, position: *mut 
     })
 }
 
-/// Called once, by a thread of the database, when the log before a position is durable (`ok`), or never
-/// will be.
+/// Called once, by a thread of the database: with `ok` when the log before a position is durable, without `ok` when it
+/// never will be.
 pub type OnDurable = Option<unsafe extern "C" fn(context: *mut c_void, ok: bool)>;
 
 struct Context(*mut c_void);
 // SAFETY: the caller promises that the context may be used by another thread.
 unsafe impl Send for Context {}
 
-/// Calls `told` once when the log before `position` is durable. It causes no flush: background work flushes
-/// within `flush_interval`.
+/// Calls `told` once when the log before `position` is durable. Causes no flush: background work flushes within
+/// `flush_interval`.
 ///
 /// # Safety
-/// `db` is a handle of a database; `told` may be called with `context` by another thread, also after this
-/// handle is freed, until the database has closed.
+/// `db` is a handle of a database; another thread may call `told` with `context`, even after this handle is freed,
+/// until the database has closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_on_durable(
     db: *const Database,
@@ -226,7 +227,7 @@ pub unsafe extern "C" fn seawall_on_durable(
     })
 }
 
-/// The transactions that are prepared and not decided.
+/// A list of the transactions that are prepared and not decided.
 #[derive(Debug)]
 pub struct PreparedList {
     left: std::vec::IntoIter<Xid>,
@@ -249,7 +250,7 @@ pub unsafe extern "C" fn seawall_prepared(db: *const Database, list: *mut *mut P
     })
 }
 
-/// The next name of the list; `SEAWALL_STATUS_NOT_FOUND` at its end.
+/// Stores the next name of the list in `xid`. Returns `SEAWALL_STATUS_NOT_FOUND` at the end of the list.
 ///
 /// # Safety
 /// `list` is a handle of a list; `xid` is writable.
@@ -276,7 +277,7 @@ pub unsafe extern "C" fn seawall_prepared_free(list: *mut PreparedList) {
     drop(unsafe { free(list) });
 }
 
-/// Commits a prepared transaction that no handle has. `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
+/// Commits a prepared transaction that belongs to no handle. Returns `SEAWALL_STATUS_NOT_FOUND` if none has this name.
 ///
 /// # Safety
 /// `db` is a handle of a database; `xid` is readable.
@@ -290,7 +291,8 @@ pub unsafe extern "C" fn seawall_commit_prepared(db: *const Database, xid: Slice
     })
 }
 
-/// Rolls a prepared transaction back that no handle has; as `seawall_commit_prepared`.
+/// Rolls back a prepared transaction that belongs to no handle. Returns `SEAWALL_STATUS_NOT_FOUND` if none has this
+/// name.
 ///
 /// # Safety
 /// `db` is a handle of a database; `xid` is readable.
@@ -304,18 +306,18 @@ pub unsafe extern "C" fn seawall_rollback_prepared(db: *const Database, xid: Sli
     })
 }
 
-/// Called when a transaction begins to wait for a lock, by its thread, once for each transaction that blocks it. The
-/// tags are those of the transactions' options.
+/// Called when a transaction begins to wait for a lock, by the thread that waits, once for each transaction that blocks
+/// it. `waiter` and `holder` are the tags of the transactions' options.
 pub type OnWait = Option<unsafe extern "C" fn(context: *mut c_void, waiter: u64, holder: u64)>;
 
-/// Sets the function that is called with each wait for a lock; null removes it. No lock of the engine is held while it
-/// runs. It is short, and may interrupt any transaction.
+/// Sets the function that is called at each wait for a lock; null removes it. The engine holds no lock of its own while
+/// the function runs. The function must be short; it may interrupt any transaction.
 ///
 /// # Safety
-/// `db` is a handle; `told` may be called with `context` by any thread, as long as the database is open.
+/// `db` is a handle; any thread may call `told` with `context`, as long as the database is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_on_wait(db: *const Database, told: OnWait, context: *mut c_void) -> Status {
-    /// The caller answers for its use by other threads.
+    /// The caller promises that other threads may use the context.
     struct Context(*mut c_void);
     // SAFETY: as the function requires.
     unsafe impl Send for Context {}

@@ -7,19 +7,19 @@ use crate::tree::Tree;
 use seawall::IndexOptions;
 use std::ffi::{c_char, c_void};
 
-/// The entries of a row in an index that is being built.
+/// Collects the entries of a row in an index that is being built.
 #[derive(Debug)]
 pub struct IndexEntries<'e>(&'e mut seawall::IndexEntries);
 
-/// The building of indexes over a tree.
+/// A build of indexes over a tree.
 #[derive(Debug)]
 pub struct IndexBuild {
     builder: Option<seawall::IndexBuilder>,
 }
 
-/// Adds the entries of a row in one of the indexes with `seawall_index_entry`; called for each index in turn, before
-/// the next row, or the next version of it. The same row must give the same entries. False ends the
-/// building with `SEAWALL_STATUS_INTERRUPTED`.
+/// Adds the entries of one row for one of the indexes, with `seawall_index_entry`. It is called for each index in turn
+/// before the next row, or the next version of the row. The same row must always give the same entries. Returning false
+/// ends the build with `SEAWALL_STATUS_INTERRUPTED`.
 pub type EntriesFn = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -30,14 +30,15 @@ pub type EntriesFn = Option<
     ) -> bool,
 >;
 
-/// Called once, when the indexes are nearly complete. Every change of the base that begins after its return must be
-/// made to the indexes too. False ends the building with `SEAWALL_STATUS_INTERRUPTED`.
+/// Called once, when the indexes are nearly complete. Every change of the base that begins after it returns must be
+/// made to the indexes too. Returning false ends the build with `SEAWALL_STATUS_INTERRUPTED`.
 pub type SwitchFn = Option<unsafe extern "C" fn(context: *mut c_void) -> bool>;
 
-/// Adds an entry. `unique_len`: no other entry may begin with so many bytes of `key`; 0: there is no such part.
+/// Adds an entry. No other entry's key may begin with the first `unique_len` bytes of `key`; 0 means that there is no
+/// unique part.
 ///
 /// # Safety
-/// `entries` is what an `seawall_entries_fn` was given; `key` and `value` are readable.
+/// `entries` is the argument of the running `seawall_entries_fn`; `key` and `value` are readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_index_entry(
     entries: *mut IndexEntries<'_>,
@@ -58,8 +59,8 @@ pub unsafe extern "C" fn seawall_index_entry(
     })
 }
 
-/// Begins the building of indexes over `base`: from now on its changes are logged. It does not wait if no transaction
-/// has locks or unended changes in `base`.
+/// Begins a build of indexes over `base`: from now on, changes of `base` are logged. Does not wait if no transaction
+/// has locks or uncommitted changes in `base`; otherwise waits until all active transactions have ended.
 ///
 /// # Safety
 /// `db` and `base` are handles; `build` is writable.
@@ -79,10 +80,10 @@ pub unsafe extern "C" fn seawall_begin_index_build(
     })
 }
 
-/// Builds new trees `names` of the entries that `entries` gives for each row of the base; `entries` and `switch` are
-/// called by this thread. Others may change the base meanwhile, and keep `keep_percent` of their rate, at most 95: the
-/// build pauses for them; with 0 it does not. `SEAWALL_STATUS_KEY_EXISTS`: two entries have the
-/// same key or unique part; `seawall_error_key` is the key of one. A build can be used once.
+/// Builds new trees `names` from the entries that `entries` gives for each row of the base. This thread calls `entries`
+/// and `switch`. Other transactions may change the base meanwhile: the build pauses so that they keep `keep_percent`
+/// (at most 95) of their rate; with 0 it does not pause. Returns `SEAWALL_STATUS_KEY_EXISTS` if two entries have the
+/// same key or unique part; `seawall_error_key` then returns the key of one of them. A build can be used once.
 ///
 /// # Safety
 /// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn seawall_build_indexes(
     })
 }
 
-/// Frees a build; the logging of changes ends.
+/// Frees a build. Changes of the base are no longer logged.
 ///
 /// # Safety
 /// `build` is a handle or null; it is not used afterwards.

@@ -2,18 +2,19 @@
 //!
 //! Conventions, for every function unless it says otherwise:
 //!
-//! 1. It returns a `seawall_status`. What it produces goes through a pointer, and is written only when the status
-//!    says so. `seawall_error` returns the text of the last failure of the calling thread.
-//! 2. A handle (a `seawall_db`, `seawall_tree`, `seawall_tx`, `seawall_cursor`, ...) is made by one function and freed
-//!    by one. Null is refused with `SEAWALL_STATUS_USAGE`; freeing null does nothing.
-//! 3. A handle is used by one thread at a time, except a `seawall_db`, a `seawall_tree` and a `seawall_interrupt_t`,
-//!    which any number of threads use at once. Handles can be freed in any order: each keeps alive what it needs.
-//! 4. Bytes that are handed in (`seawall_slice`) are read during the call only. Bytes that are handed out belong to
-//!    the handle that lent them, and stay until that handle's next call returns: they can be its arguments.
-//! 5. No panic crosses the interface: a call that panics returns `SEAWALL_STATUS_PANIC`. Roll the transaction back.
-//!    (The engine stops itself if a panic left a page half changed.)
+//! 1. It returns a `seawall_status`. Results are stored through pointers, and only when the status says that there is a
+//!    result. `seawall_error` returns the text of the calling thread's last failure.
+//! 2. One function makes a handle (a `seawall_db`, `seawall_tree`, `seawall_tx`, `seawall_cursor`, ...) and another
+//!    frees it. A null handle is refused with `SEAWALL_STATUS_USAGE`; freeing null does nothing.
+//! 3. Only one thread at a time may use a handle, except a `seawall_db`, a `seawall_tree` and a `seawall_interrupt_t`,
+//!    which any number of threads may use at once. Handles may be freed in any order: each keeps alive what it needs.
+//! 4. A call reads the bytes of its arguments (`seawall_slice`) only until it returns. Bytes that a call stores for the
+//!    caller belong to its first handle, and stay valid until the next call with that handle returns: they may be
+//!    arguments of that call. Bytes that a callback gets are valid only until it returns.
+//! 5. No panic crosses the interface: a call that panics returns `SEAWALL_STATUS_PANIC`. Then roll the transaction
+//!    back. (The engine stops itself if a panic left a page half changed.)
 //!
-//! The header `include/seawall.h` is made from this crate; a test compares them.
+//! The header `include/seawall.h` is generated from this crate; a test compares them.
 
 #![allow(unsafe_code, reason = "pointers of a C caller; each function states what it relies on")]
 #![allow(

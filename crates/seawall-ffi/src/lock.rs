@@ -1,4 +1,4 @@
-//! What is locked, and what a call does when another transaction has the lock.
+//! Lock modes, and what a call does when another transaction holds the lock.
 
 use crate::slice::Enumeration;
 use seawall::{LockMode, LockWait};
@@ -8,27 +8,27 @@ use std::time::Duration;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitMode {
-    /// The transaction's setting; in the options of a transaction, as `Wait`.
+    /// The transaction's setting. In the options of a transaction, the same as `SEAWALL_WAIT_MODE_WAIT`.
     Default = 0,
-    /// Wait, up to the option `lock_wait_timeout`.
+    /// Wait at most for the option `lock_wait_timeout`.
     Wait = 1,
-    /// Wait, up to `wait_ms`.
+    /// Wait at most `wait_ms`.
     For = 2,
     /// Fail at once.
     No = 3,
-    /// Locking cursors skip the row; elsewhere as `No`.
+    /// Locking cursors skip the row; other calls fail at once, like `SEAWALL_WAIT_MODE_NO`.
     SkipLocked = 4,
 }
 
-/// A lock.
+/// The lock that a read takes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
-    /// None: the snapshot is read.
+    /// No lock: the snapshot is read.
     None = 0,
-    /// Others may read it with a lock, too.
+    /// Other transactions may also hold a shared lock.
     Shared = 1,
-    /// No other transaction has it.
+    /// No other transaction may hold a lock.
     Exclusive = 2,
 }
 

@@ -1,4 +1,4 @@
-//! Counts and checks of whole trees.
+//! Counting, sampling, checking and compacting whole trees.
 
 use crate::cursor::Bound;
 use crate::database::Database;
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn seawall_count(
     })
 }
 
-/// The bytes of a tree's pages.
+/// Stores the bytes of a tree's pages.
 ///
 /// # Safety
 /// `db` and `tree` are handles; `bytes` is writable.
@@ -52,12 +52,12 @@ pub unsafe extern "C" fn seawall_tree_bytes(db: *const Database, tree: *const Tr
 /// Returns the length of the part of an index key that holds its first `parts` columns.
 pub type PrefixFn = Option<unsafe extern "C" fn(context: *mut c_void, key: Slice, parts: u32) -> usize>;
 
-/// Estimates a tree's rows, and for 1 to `parts` columns of its keys how many different values they have, from
-/// about `leaves` leaves. `prefix` is called meanwhile, by this thread.
+/// Estimates, from about `leaves` leaves, a tree's rows, and how many different values the first 1, 2, ... `parts`
+/// columns of its keys have. This thread calls `prefix` meanwhile.
 ///
 /// # Safety
-/// `db` and `tree` are handles; `rows` is null or writable; `distinct` has room for `parts` numbers; `prefix` may be
-/// called with `context`.
+/// `db` and `tree` are handles; `rows` is null or writable; `distinct` is null or has space for `parts` numbers;
+/// `prefix` may be called with `context`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_sample(
     db: *const Database,
@@ -73,9 +73,10 @@ pub unsafe extern "C" fn seawall_sample(
         // SAFETY: as the function requires.
         let (db, tree) = unsafe { (shared(db)?, shared(tree)?) };
         let prefix = prefix.ok_or_else(|| usage("seawall_sample without a function"))?;
-        // Of neighbours in a leaf, those that differ: a value that fills many leaves is not counted in each.
+        // Counts neighbours in a leaf that differ, so that a value that fills many leaves is not counted in each.
         let mut changes = vec![1.0; parts as usize];
-        // Those that were seen, at least: few values seldom change inside a leaf. And the last key that was seen.
+        // Also counts the values that were seen, as a lower bound: if there are few values, they seldom change inside a
+        // leaf. `last` is the last key that was seen.
         let (mut seen, mut last) = (vec![0; parts as usize], None::<Vec<u8>>);
         let sample = db.0.sample_leaves(&tree.0, leaves, |leaf| {
             for (parts, (changes, seen)) in (1..).zip(changes.iter_mut().zip(&mut seen)) {
@@ -91,18 +92,18 @@ pub unsafe extern "C" fn seawall_sample(
         // SAFETY: as the function requires.
         unsafe { store(rows, sample.rows) };
         for (at, (changes, seen)) in changes.iter().zip(seen).enumerate().filter(|_| !distinct.is_null()) {
-            // SAFETY: there is room for `parts` of them.
+            // SAFETY: there is space for `parts` of them.
             unsafe { store(distinct.wrapping_add(at), changes.max(seen as f64).min(sample.rows)) };
         }
         Ok(Status::Ok)
     })
 }
 
-/// Called with the text of a finding, which ends with a zero byte.
+/// Called with the text of a finding; the text ends with a zero byte.
 pub type FindingFn = Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char)>;
 
-/// Verifies a tree's nodes and long values while others use it. `SEAWALL_STATUS_CORRUPT` after `finding` was called
-/// for each damage, at most 100 times.
+/// Verifies a tree's nodes and long values while others use the tree. If it finds damage, it calls `finding` for each,
+/// at most 100 times, and returns `SEAWALL_STATUS_CORRUPT`.
 ///
 /// # Safety
 /// `db` and `tree` are handles; `finding` may be called with `context`.
@@ -131,11 +132,11 @@ pub unsafe extern "C" fn seawall_check_tree(
     })
 }
 
-/// Called between the steps of a compaction with the leaves processed, and the leaves of the tree when it began. False
-/// ends it.
+/// Called between the steps of a compaction, with the number of leaves processed (`done`) and the number of leaves that
+/// the tree had at the beginning (`leaves`). Returning false ends the compaction.
 pub type CompactFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, leaves: u64) -> bool>;
 
-/// Brings a tree's leaves into key order in the file and fills them, while others use the tree.
+/// Brings a tree's leaves into key order in the file and fills them, while others use the tree. Returns
 /// `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
 ///
 /// # Safety
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn seawall_compact_tree(
     })
 }
 
-/// The longest key that the database takes, bytes; 0 without a database.
+/// Returns the length of the longest key that the database accepts, bytes; 0 if `db` is null.
 ///
 /// # Safety
 /// `db` is a handle or null.

@@ -1,8 +1,8 @@
-//! What runs, what waits for what, and what is counted: for the reports of a server.
+//! Transactions, lock waits and statistics, for the reports of a server.
 //!
-//! 1. A report is collected first; then the caller's function is called for each row of it, with no latch and no
-//!    mutex of the engine held. Slices that it gets are readable during that call only.
-//! 2. A report is of one moment, or nearly so, and takes memory for what it lists only.
+//! 1. A report is collected first; then the caller's function is called for each of its rows, while the engine holds no
+//!    latch and no mutex. Slices that the function gets are readable during that call only.
+//! 2. A report shows one moment, or nearly so, and uses memory only for the rows that it lists.
 
 use crate::database::Database;
 use crate::lock::Lock;
@@ -14,15 +14,15 @@ use seawall::{LockMode, TreeId, metrics::Meaning};
 use std::cell::RefCell;
 use std::ffi::c_void;
 
-/// A transaction, as reports name it.
+/// How reports name a transaction.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Party {
-    /// Unique since the database was opened. Later transactions mostly have higher ones.
+    /// A number that is unique since the database was opened. Later transactions mostly have higher numbers.
     pub serial: u64,
-    /// The tag of its options; 0 if none.
+    /// The tag of the transaction's options; 0 if none.
     pub tag: u64,
-    /// Its id; 0 before its first change.
+    /// The transaction's id; 0 before its first change.
     pub id: u64,
 }
 
@@ -32,45 +32,46 @@ impl From<seawall::Party> for Party {
     }
 }
 
-/// A transaction that writes, or has or wants locks.
+/// A transaction that writes, or holds or waits for locks.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionInfo {
     /// The transaction.
     pub who: Party,
-    /// The changes that it has made.
+    /// The number of changes that it has made.
     pub changes: u64,
-    /// The keys that it has locked. Not included: ranges, and rows that it wrote and no other transaction asked for.
+    /// The number of keys that it has locked, without ranges, and without rows that it wrote and no other transaction
+    /// asked for.
     pub locked_keys: u64,
     /// Whether it waits for a lock.
     pub waits: bool,
-    /// Whether it is the victim of a deadlock.
+    /// Whether it is the victim of a deadlock and must be rolled back.
     pub is_victim: bool,
     /// Whether it is prepared and belongs to no handle.
     pub is_prepared: bool,
 }
 
-/// A transaction that waits for a lock, and one that blocks it.
+/// A transaction that waits for a lock, and one transaction that blocks it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct LockWaitInfo {
     /// The transaction that waits.
     pub waiter: Party,
-    /// One that it waits for.
+    /// A transaction that it waits for.
     pub holder: Party,
     /// The id of the tree.
     pub tree: u32,
     /// The key, or the first key of a range.
     pub key: Slice,
-    /// What is wanted: a `seawall_lock`.
+    /// The requested lock: a `seawall_lock`.
     pub wanted: u32,
-    /// How the holder has it, a `seawall_lock`; `SEAWALL_LOCK_NONE` if it is only ahead in the queue.
+    /// The lock that the holder has: a `seawall_lock`, or `SEAWALL_LOCK_NONE` if the holder is only ahead in the queue.
     pub held: u32,
-    /// How long it has waited, ms.
+    /// How long the waiter has waited, ms.
     pub waited_ms: u64,
 }
 
-/// A transaction of a deadlock. Each waits for what the next one has, the last for what the first has.
+/// A transaction of a deadlock. Each waits for a lock of the next one, and the last for a lock of the first.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DeadlockParty {
@@ -80,13 +81,13 @@ pub struct DeadlockParty {
     pub tree: u32,
     /// The key, or the first key of a range, for which it waited.
     pub key: Slice,
-    /// What it wanted: a `seawall_lock`.
+    /// The lock that it requested: a `seawall_lock`.
     pub wanted: u32,
-    /// Whether it was the one that gave way.
+    /// Whether it was chosen as the victim.
     pub is_victim: bool,
 }
 
-/// I/O of one class of files, one operation and one cause.
+/// The I/O of one class of files, one operation and one cause.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct IoInfo {
@@ -94,59 +95,59 @@ pub struct IoInfo {
     pub file_class: Slice,
     /// The operation.
     pub operation: Slice,
-    /// Why.
+    /// The cause.
     pub cause: Slice,
     /// Operations that succeeded.
     pub count: u64,
-    /// Those that failed.
+    /// Operations that failed.
     pub errors: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// The time of all of them, ns.
+    /// The total time of the operations, ns.
     pub total_ns: u64,
-    /// Half of them took no longer than this, ns.
+    /// Half of the operations took no longer than this, ns.
     pub p50_ns: u64,
-    /// 95% of them took no longer than this, ns.
+    /// 95% of the operations took no longer than this, ns.
     pub p95_ns: u64,
-    /// 99% of them took no longer than this, ns.
+    /// 99% of the operations took no longer than this, ns.
     pub p99_ns: u64,
-    /// The longest took this, ns.
+    /// The longest operation took this, ns.
     pub max_ns: u64,
 }
 
-/// How the files of one class are open.
+/// How the files of one class are opened.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct FileInfo {
     /// The class of files.
     pub file_class: Slice,
-    /// The flush method in effect, and why it is another than the one asked for.
+    /// The flush method in effect, and the reason if it is not the requested one.
     pub mode: Slice,
-    /// Bytes of them in the page cache; `UINT64_MAX` if unknown.
+    /// Bytes of the files in the page cache; `UINT64_MAX` if unknown.
     pub page_cache_bytes: u64,
 }
 
-/// The size of a tree, and how its leaves lie.
+/// The size of a tree, and the layout of its leaves in the file.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct TreeInfo {
-    /// Its id, which no other tree has had.
+    /// The tree's id; ids are never reused.
     pub id: u32,
-    /// Its pages, as far as the space maps have been read.
+    /// The number of its pages, as far as the space maps have been read.
     pub pages: u64,
-    /// Their bytes.
+    /// The bytes of those pages.
     pub bytes: u64,
-    /// Its leaves; 0 unless they were measured.
+    /// The number of its leaves; 0 unless they were measured.
     pub leaves: u64,
-    /// Leaves that do not follow the one before them in the file.
+    /// Leaves that do not directly follow, in the file, the leaf before them in key order.
     pub apart: u64,
-    /// How full leaves are, from a sample of 32.
+    /// How full the leaves are, percent, from a sample of 32 leaves.
     pub fill_percent: u32,
 }
 
 /// Called with each transaction.
 pub type TransactionFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const TransactionInfo)>;
-/// Called with each pair of a transaction that waits and one that it waits for.
+/// Called with each pair of a waiting transaction and a transaction that it waits for.
 pub type LockWaitFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const LockWaitInfo)>;
 /// Called with each transaction of a deadlock.
 pub type DeadlockFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const DeadlockParty)>;
@@ -154,8 +155,8 @@ pub type DeadlockFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *co
 pub type IoFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const IoInfo)>;
 /// Called with each class of files.
 pub type FileFn = Option<unsafe extern "C" fn(context: *mut c_void, one: *const FileInfo)>;
-/// Called with each number of the statistics: the part of the engine, the number's name, what it is, whether it
-/// only grows.
+/// Called with each number of the statistics: the part of the engine (`group`), the number's name, what it means
+/// (`help`), and whether it only grows (`is_counter`).
 pub type MetricFn = Option<
     unsafe extern "C" fn(context: *mut c_void, group: Slice, name: Slice, help: Slice, is_counter: bool, value: u64),
 >;
@@ -172,7 +173,7 @@ fn text(text: &str) -> Slice {
     Slice::of(text.as_bytes())
 }
 
-/// Calls `told` with each transaction that writes, or has or wants locks, in the order in which they began.
+/// Calls `told` with each transaction that writes, or holds or waits for locks, in the order in which they began.
 ///
 /// # Safety
 /// `db` is a handle; `told` may be called with `context`.
@@ -231,8 +232,8 @@ pub unsafe extern "C" fn seawall_lock_waits(db: *const Database, told: LockWaitF
     })
 }
 
-/// Calls `told` with each transaction of the last deadlock since the opening. `SEAWALL_STATUS_NOT_FOUND`: there was
-/// none.
+/// Calls `told` with each transaction of the last deadlock since the opening. Returns `SEAWALL_STATUS_NOT_FOUND` if
+/// there was none.
 ///
 /// # Safety
 /// `db` is a handle; `told` may be called with `context`.
@@ -293,8 +294,8 @@ thread_local! {
     static LENT: RefCell<String> = RefCell::default();
 }
 
-/// Calls `told` with each class of files, and stores the I/O backend with the reason why it was chosen. That text
-/// stays until the thread's next call of this function or of `seawall_tree_name`.
+/// Calls `told` with each class of files. Stores in `backend` the I/O backend with the reason why it was chosen. That
+/// text stays valid until the thread's next call of this function or of `seawall_tree_name`.
 ///
 /// # Safety
 /// `db` is a handle; `told` may be called with `context`; `backend` is null or writable.
@@ -324,8 +325,9 @@ pub unsafe extern "C" fn seawall_files(
     })
 }
 
-/// The name of the tree with an id. It stays until the thread's next call of this function or of `seawall_files`.
-/// `SEAWALL_STATUS_NOT_FOUND`: there is no such tree, or it is not committed. Scans the names of all trees.
+/// Stores in `name` the name of the tree with this id. It stays valid until the thread's next call of this function or
+/// of `seawall_files`. Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such tree, or its creation is not committed.
+/// Scans the names of all trees.
 ///
 /// # Safety
 /// `db` is a handle; `name` is writable.
@@ -341,8 +343,9 @@ pub unsafe extern "C" fn seawall_tree_name(db: *const Database, id: u32, name: *
     })
 }
 
-/// The size of a tree. With `measure` also how its leaves lie in the file and how full they are: that reads the
-/// branch pages above the leaves, about one page in some hundreds of the tree's, and at most 32 leaves.
+/// Stores the size of a tree in `info`. With `measure`, also measures how its leaves lie in the file and how full they
+/// are: this reads the branch pages above the leaves (about one in some hundreds of the tree's pages) and at most 32
+/// leaves.
 ///
 /// # Safety
 /// `db` and `tree` are handles; `info` is writable.
@@ -372,7 +375,7 @@ pub unsafe extern "C" fn seawall_tree_info(
     })
 }
 
-/// Calls `told` with each number of the database's statistics; the texts stay for ever.
+/// Calls `told` with each number of the database's statistics. The texts stay valid until the process ends.
 ///
 /// # Safety
 /// `db` is a handle; `told` may be called with `context`.

@@ -13,7 +13,7 @@ fn found(found: bool) -> Status {
 }
 
 impl Transaction {
-    /// Keeps a value and lends it.
+    /// Keeps a value, and stores a slice of it for the caller.
     ///
     /// # Safety
     /// `value` is null or writable.
@@ -26,10 +26,10 @@ impl Transaction {
     }
 }
 
-/// Inserts a row; `SEAWALL_STATUS_KEY_EXISTS` if the key exists.
+/// Inserts a row. Returns `SEAWALL_STATUS_KEY_EXISTS` if the key exists.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_insert(tx: *mut Transaction, tree: *const Tree, key: Slice, value: Slice) -> Status {
     let run = |tx: &mut Transaction| {
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn seawall_insert(tx: *mut Transaction, tree: *const Tree,
 /// Inserts a row, or replaces it.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_put(tx: *mut Transaction, tree: *const Tree, key: Slice, value: Slice) -> Status {
     let run = |tx: &mut Transaction| {
@@ -58,11 +58,11 @@ pub unsafe extern "C" fn seawall_put(tx: *mut Transaction, tree: *const Tree, ke
     unsafe { with(tx, run) }
 }
 
-/// Inserts an entry of a unique index: `SEAWALL_STATUS_KEY_EXISTS` if an entry exists whose key begins with the first
-/// `prefix_len` bytes of `key`.
+/// Inserts an entry of a unique index. Returns `SEAWALL_STATUS_KEY_EXISTS` if an entry exists whose key begins with the
+/// first `prefix_len` bytes of `key`.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_insert_unique(
     tx: *mut Transaction,
@@ -81,8 +81,9 @@ pub unsafe extern "C" fn seawall_insert_unique(
     unsafe { with(tx, run) }
 }
 
-/// Replaces a row; `SEAWALL_STATUS_NOT_FOUND` if there is none. Not `indexed`: the row's entries stay as they are in
-/// the indexes that are being built over the tree (`seawall_begin_index_build`), which then need not read it again.
+/// Replaces a row. Returns `SEAWALL_STATUS_NOT_FOUND` if there is none. Without `indexed`, the change must leave the
+/// row's entries unchanged in all indexes that are being built over the tree (`seawall_begin_index_build`): the build
+/// does not read the row again.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` and `value` are readable.
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn seawall_update(
     unsafe { with(tx, update) }
 }
 
-/// Deletes a row; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+/// Deletes a row. Returns `SEAWALL_STATUS_NOT_FOUND` if there is none.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` is readable.
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn seawall_delete(tx: *mut Transaction, tree: *const Tree,
     unsafe { with(tx, delete) }
 }
 
-/// Reads a row of the snapshot; `SEAWALL_STATUS_NOT_FOUND` if there is none.
+/// Reads a row of the snapshot. Returns `SEAWALL_STATUS_NOT_FOUND` if there is none.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` is readable; `value` is null or writable.
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn seawall_get(tx: *mut Transaction, tree: *const Tree, ke
         // SAFETY: as the function requires.
         let (tree, key) = unsafe { (shared(tree)?, key.bytes()?) };
         let mut before = std::mem::take(&mut tx.lent);
-        // The key may be what was lent last.
+        // The key may be the value that was lent last.
         let is_key = before.as_ptr_range().contains(&key.as_ptr());
         let mut lent = if is_key { Vec::new() } else { std::mem::take(&mut before) };
         lent.clear();
@@ -142,8 +143,8 @@ pub unsafe extern "C" fn seawall_get(tx: *mut Transaction, tree: *const Tree, ke
     unsafe { with(tx, get) }
 }
 
-/// Locks a row, whether it exists or not, and reads its latest version; `SEAWALL_STATUS_NOT_FOUND` if it does not
-/// exist. `newly_locked`: `seawall_unlock_row` may return the lock.
+/// Locks a row, whether it exists or not, and reads its latest version. Returns `SEAWALL_STATUS_NOT_FOUND` if it does
+/// not exist. Stores in `newly_locked` whether `seawall_unlock_row` may release the lock.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` is readable; `value` and `newly_locked` are null or writable.
@@ -172,7 +173,8 @@ pub unsafe extern "C" fn seawall_lock_row(
     unsafe { with(tx, lock_row) }
 }
 
-/// Returns the lock of a row that a locking read of this statement took new; `unlocked` says whether it did.
+/// Releases the lock on a row if a locking read of this statement newly took it. Stores in `unlocked` whether it was
+/// released. At serializable, all locks stay.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` is readable; `unlocked` is null or writable.
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn seawall_unlock_row(
     unsafe { with(tx, unlock) }
 }
 
-/// As `seawall_unlock_row`, at serializable too: for a row that stands for something else, and whose value the
+/// Like `seawall_unlock_row`, but also at serializable: for a row that stands for something else, and whose value the
 /// transaction does not use.
 ///
 /// # Safety
@@ -212,8 +214,8 @@ pub unsafe extern "C" fn seawall_release_row(tx: *mut Transaction, tree: *const 
     unsafe { with(tx, release) }
 }
 
-/// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones included,
-/// has locks or unended changes in it.
+/// Locks a whole tree exclusively until the transaction ends: first waits until no other transaction, prepared ones
+/// included, has locks or uncommitted changes in it.
 ///
 /// # Safety
 /// `tx` and `tree` are handles.
@@ -229,8 +231,8 @@ pub unsafe extern "C" fn seawall_lock_tree(tx: *mut Transaction, tree: *const Tr
     unsafe { with(tx, lock) }
 }
 
-/// A semi-consistent read, at read committed: locks the row if it is free (`locked`), otherwise reads its committed
-/// version.
+/// A semi-consistent read, at read committed: locks the row if it is free, otherwise reads its committed version.
+/// Stores in `locked` whether the row was locked. Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such row.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `key` is readable; `value` and `locked` are null or writable.
@@ -258,8 +260,8 @@ pub unsafe extern "C" fn seawall_lock_or_committed(
     unsafe { with(tx, lock) }
 }
 
-/// Whether the transaction's snapshot, if it has taken one, is as new as the tree: `SEAWALL_STATUS_TREE_TOO_NEW` if
-/// the tree was made later, so that the snapshot would find it empty.
+/// Checks that the transaction's snapshot, if it has one, is not older than the tree. Returns
+/// `SEAWALL_STATUS_TREE_TOO_NEW` if the tree was made later, so that the snapshot would find it empty.
 ///
 /// # Safety
 /// `tx` and `tree` are handles.
@@ -280,8 +282,8 @@ pub unsafe extern "C" fn seawall_may_read(tx: *mut Transaction, tree: *const Tre
     unsafe { with(tx, may_read) }
 }
 
-/// Requests the pages of rows that are going to be read soon, and waits for none of them. `absent`: how many are not in
-/// memory yet.
+/// Prefetches the pages of rows that will be read soon, without waiting for them. Stores in `absent` how many of the
+/// pages are not in memory yet.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; `keys` are `count` readable slices; `absent` is null or writable.
@@ -313,7 +315,7 @@ pub unsafe extern "C" fn seawall_prefetch(
     unsafe { with(tx, prefetch) }
 }
 
-/// An estimate of a range's rows and pages, from branch pages. An unbounded end is a null slice.
+/// Estimates a range's rows and pages, mostly from branch pages.
 ///
 /// # Safety
 /// `tx` and `tree` are handles; the bounds are readable; `rows` and `pages` are null or writable.

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char};
 pub struct Slice {
     /// The first byte.
     pub data: *const u8,
-    /// Their number.
+    /// The number of bytes.
     pub len: usize,
 }
 
@@ -50,7 +50,7 @@ pub(crate) unsafe fn shared<'a, T>(handle: *const T) -> Result<&'a T> {
     unsafe { handle.as_ref() }.ok_or_else(|| usage("a null handle"))
 }
 
-/// Hands out a new handle.
+/// Stores a new handle in `out`.
 ///
 /// # Safety
 /// `out` is null or writable.
@@ -61,7 +61,7 @@ pub(crate) unsafe fn hand_out<T>(out: *mut *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Stores a result where the caller wants it; nowhere if the pointer is null.
+/// Stores a result through the caller's pointer, unless that is null.
 ///
 /// # Safety
 /// `out` is null or writable.
@@ -92,14 +92,14 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     text.to_str().map_err(|error| usage(&format!("a text that is not UTF-8: {error}")))
 }
 
-/// An enumeration of the interface. A caller in C can pass any number: it is checked before it becomes one.
+/// An enumeration of the interface. A C caller can pass any number, so it is checked before it becomes a value.
 pub(crate) trait Enumeration: Copy + 'static {
     /// Its name in C.
     const NAME: &'static str;
     /// Its values, in the order of their numbers, from 0.
     const VALUES: &'static [Self];
 
-    /// The value with this number.
+    /// Returns the value with this number.
     fn of(number: u32) -> Result<Self> {
         let value = usize::try_from(number).ok().and_then(|at| Self::VALUES.get(at));
         value.copied().ok_or_else(|| usage(&format!("{number} is no {}", Self::NAME)))

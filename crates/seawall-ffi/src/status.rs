@@ -12,27 +12,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub enum Status {
     /// Done.
     Ok = 0,
-    /// There is no such row, entry or tree. Not a failure.
+    /// There is no such row, entry, tree or prepared transaction. Not a failure.
     NotFound = 1,
     /// The key exists.
     KeyExists = 2,
-    /// Another transaction changed the row after this one's snapshot: roll back and run it again.
+    /// Another transaction changed the row after this transaction took its snapshot: roll back and run it again.
     WriteConflict = 3,
-    /// Chosen as the victim of a deadlock: roll back and run it again.
+    /// The transaction was chosen as the victim of a deadlock: roll back and run it again.
     Deadlock = 4,
-    /// The lock was not free in time. Nothing was changed by this call.
+    /// The lock was not free in time. This call changed nothing.
     LockTimeout = 5,
-    /// Interrupted by another thread. Nothing was changed by this call.
+    /// Another thread interrupted the call. This call changed nothing.
     Interrupted = 6,
-    /// The transaction has as many locks as it may have.
+    /// The transaction holds as many locks as it may.
     TooManyLocks = 7,
     /// The disk is full.
     NoSpace = 8,
-    /// A read failed.
+    /// An I/O request failed, or the system could not start a thread.
     Io = 9,
-    /// What was read is not what was written.
+    /// Data read from disk is damaged.
     Corrupt = 10,
-    /// An earlier write or flush failed: nothing can be committed until the database is opened again.
+    /// An earlier write or flush failed: no transaction can commit until the database is opened again.
     Poisoned = 11,
     /// It is unknown whether the transaction is committed: open the database again and look.
     OutcomeUnknown = 12,
@@ -40,29 +40,30 @@ pub enum Status {
     TreeDropped = 13,
     /// The tree is newer than the transaction's snapshot.
     TreeTooNew = 14,
-    /// A tree of that name exists.
+    /// A tree with that name exists.
     TreeExists = 15,
     /// A key, value or name is too long.
     TooLong = 16,
-    /// The database, or the transaction, permits no changes.
+    /// The database or the transaction permits no changes.
     ReadOnly = 17,
     /// An option has an invalid value.
     InvalidOption = 18,
-    /// The directory cannot be opened as a database: another kind of file, another format, a backup.
+    /// The directory cannot be opened as a database: it holds other files, another format, or a backup, or needs
+    /// recovery.
     NotADatabase = 19,
-    /// It is open already.
+    /// The database is open already.
     Locked = 20,
     /// The transaction has ended.
     TransactionEnded = 21,
     /// Too many transactions write or are prepared at once.
     TooManyTransactions = 22,
-    /// The database was shut down, or transactions keep it from being shut down.
+    /// The database was shut down, or open transactions prevent the shutdown.
     ShutDown = 23,
     /// The rows are not in key order.
     RowsOutOfOrder = 24,
-    /// Wrong use of the interface.
+    /// The interface was used incorrectly.
     Usage = 25,
-    /// Any other failure; the text says which.
+    /// Any other failure; `seawall_error` says which.
     Other = 26,
     /// The call panicked: a defect of the engine.
     Panic = 27,
@@ -111,14 +112,14 @@ thread_local! {
     static KEY: RefCell<Vec<u8>> = RefCell::default();
 }
 
-/// Keeps the text of a failure. (A thread that is ending has none.)
+/// Keeps the text of a failure for `seawall_error`. (A thread that is ending keeps none.)
 pub(crate) fn remember(text: &str) {
     let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     let text = CString::new(bytes).unwrap_or_default();
     drop(TEXT.try_with(|last| last.replace(text)));
 }
 
-/// Runs a call: no panic leaves it, and the text of its failure is kept.
+/// Runs a call: catches a panic, and keeps the text of a failure.
 pub(crate) fn call(f: impl FnOnce() -> Result<Status>) -> Status {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(status)) => status,
@@ -138,21 +139,21 @@ pub(crate) fn call(f: impl FnOnce() -> Result<Status>) -> Status {
     }
 }
 
-/// The text of the last call of this thread that failed: what, where, and what to do. UTF-8. It stays until
-/// the next failure of the thread.
+/// Returns the text of the calling thread's last failure: what, where, and what to do. UTF-8. It stays valid until the
+/// thread's next failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn seawall_error() -> *const c_char {
     TEXT.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The key of the last call of this thread that failed with `SEAWALL_STATUS_KEY_EXISTS`. It stays until the next
-/// such failure of the thread.
+/// Returns the existing key of the calling thread's last failure with `SEAWALL_STATUS_KEY_EXISTS`. It stays valid until
+/// the thread's next such failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn seawall_error_key() -> Slice {
     KEY.try_with(|last| Slice::of(&last.borrow())).unwrap_or_else(|_| Slice::of(&[]))
 }
 
-/// The version of the library, for example "0.1.0".
+/// Returns the version of the library, for example "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn seawall_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

@@ -6,15 +6,16 @@ use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store,
 use crate::status::{Status, call};
 use seawall::{InterruptHandle, Isolation, OnConflict, Result, TxOptions, Xid};
 
-/// A transaction. After its end it is a new one with the same options: one object serves a connection.
+/// A transaction. After it ends, the object is a new transaction with the same options, so one object can serve a
+/// connection.
 #[derive(Debug)]
 pub struct Transaction {
     pub(crate) tx: seawall::Transaction,
-    /// What was handed out last.
+    /// The bytes that were lent to the caller last.
     pub(crate) lent: Vec<u8>,
 }
 
-/// The most bytes of a lent value whose memory is kept for the next one.
+/// The largest lent value whose memory is kept for the next one, bytes.
 const LENT_KEPT: usize = 64 << 10;
 
 impl Transaction {
@@ -30,11 +31,11 @@ impl Transaction {
 #[derive(Debug)]
 pub struct Savepoint(seawall::Savepoint);
 
-/// Interrupts a transaction while it waits or scans.
+/// A handle that interrupts a transaction while it waits or scans.
 #[derive(Debug)]
 pub struct Interrupt(InterruptHandle);
 
-/// What others may do to what a transaction reads.
+/// What other transactions may do to the rows that a transaction reads.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsolationLevel {
@@ -42,7 +43,7 @@ pub enum IsolationLevel {
     ReadCommitted = 0,
     /// All statements see what was committed at the first read without a lock.
     RepeatableRead = 1,
-    /// As if transactions ran one after the other.
+    /// The result is as if transactions ran one after the other.
     Serializable = 2,
 }
 
@@ -51,22 +52,22 @@ impl Enumeration for IsolationLevel {
     const VALUES: &'static [Self] = &[Self::ReadCommitted, Self::RepeatableRead, Self::Serializable];
 }
 
-/// How a transaction is to run.
+/// The options of a transaction.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionOptions {
-    /// What others may do to what it reads: a `seawall_isolation`.
+    /// The isolation level: a `seawall_isolation`.
     pub isolation: u32,
-    /// What its commit waits for: a `seawall_commit_level`.
+    /// What the commit waits for: a `seawall_commit_level`.
     pub level: u32,
-    /// What it does when another transaction holds a lock: a `seawall_wait_mode`.
+    /// What a call does when another transaction holds a lock: a `seawall_wait_mode`.
     pub wait: u32,
     /// The longest wait for a lock, ms, with `SEAWALL_WAIT_MODE_FOR`.
     pub wait_ms: u64,
-    /// Whether a change of a row that is newer than its snapshot fails (snapshot isolation). Otherwise it
-    /// acts on the latest version, as InnoDB does.
+    /// Whether changing a row that was committed after the transaction's snapshot fails (snapshot isolation). Otherwise
+    /// the change acts on the latest version, as in InnoDB.
     pub fail_on_conflict: bool,
-    /// A number that reports of lock waits show: a connection's, for example.
+    /// A number that reports of lock waits show, for example a connection's number.
     pub tag: u64,
 }
 
@@ -93,7 +94,7 @@ impl TransactionOptions {
     }
 }
 
-/// Makes a transaction. It costs nothing until it reads or changes a row.
+/// Makes a transaction. It uses no resources of the database until it reads or changes a row.
 ///
 /// # Safety
 /// `db` is a handle of a database; `options` is readable; `tx` is writable.
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn seawall_begin(
     })
 }
 
-/// Frees a transaction: rolls it back, unless it is prepared.
+/// Frees a transaction, and rolls it back unless it is prepared.
 ///
 /// # Safety
 /// `tx` is null, or a handle of a transaction.
@@ -135,7 +136,7 @@ pub(crate) unsafe fn with(tx: *mut Transaction, f: impl FnOnce(&mut Transaction)
     call(|| f(unsafe { exclusive(tx) }?))
 }
 
-/// Gives the transaction new options, from its beginning on: it must not have read or changed anything yet.
+/// Rolls back uncommitted changes, and begins a new transaction with new options.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; `options` is readable.
@@ -151,10 +152,10 @@ pub unsafe extern "C" fn seawall_restart(tx: *mut Transaction, options: *const T
     unsafe { with(tx, restart) }
 }
 
-/// Commits. After a failure the text says whether it is committed.
+/// Commits the transaction. After a failure, `seawall_error` says whether it is committed.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_commit(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
@@ -166,10 +167,10 @@ pub unsafe extern "C" fn seawall_commit(tx: *mut Transaction) -> Status {
     unsafe { with(tx, run) }
 }
 
-/// Rolls back.
+/// Rolls the transaction back.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_rollback(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
@@ -181,10 +182,10 @@ pub unsafe extern "C" fn seawall_rollback(tx: *mut Transaction) -> Status {
     unsafe { with(tx, run) }
 }
 
-/// Takes the snapshot now, not at the first read.
+/// At repeatable read, takes the snapshot now instead of at the first read.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_take_snapshot(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
@@ -195,10 +196,10 @@ pub unsafe extern "C" fn seawall_take_snapshot(tx: *mut Transaction) -> Status {
     unsafe { with(tx, run) }
 }
 
-/// Begins a statement: at read committed it sees what is committed now.
+/// Begins a statement: at read committed, its reads see what is committed now.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_begin_statement(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
@@ -209,10 +210,10 @@ pub unsafe extern "C" fn seawall_begin_statement(tx: *mut Transaction) -> Status
     unsafe { with(tx, run) }
 }
 
-/// Ends a statement: `seawall_unlock_row` returns no lock of it any more.
+/// Ends a statement: `seawall_unlock_row` can no longer release the locks that it took.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_end_statement(tx: *mut Transaction) -> Status {
     let run = |tx: &mut Transaction| {
@@ -224,10 +225,10 @@ pub unsafe extern "C" fn seawall_end_statement(tx: *mut Transaction) -> Status {
     unsafe { with(tx, run) }
 }
 
-/// Changes the isolation from the next statement on.
+/// Changes the isolation level from the next statement on.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_set_isolation(tx: *mut Transaction, isolation: u32) -> Status {
     let run = |tx: &mut Transaction| {
@@ -238,10 +239,10 @@ pub unsafe extern "C" fn seawall_set_isolation(tx: *mut Transaction, isolation: 
     unsafe { with(tx, run) }
 }
 
-/// Changes what it does when another transaction holds a lock.
+/// Changes what a call does when another transaction holds a lock.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_set_wait(tx: *mut Transaction, wait: u32, wait_ms: u64) -> Status {
     let run = |tx: &mut Transaction| {
@@ -252,10 +253,10 @@ pub unsafe extern "C" fn seawall_set_wait(tx: *mut Transaction, wait: u32, wait_
     unsafe { with(tx, run) }
 }
 
-/// Changes what its commit waits for.
+/// Changes what the transaction's commit waits for.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_set_level(tx: *mut Transaction, level: u32) -> Status {
     let run = |tx: &mut Transaction| {
@@ -266,7 +267,7 @@ pub unsafe extern "C" fn seawall_set_level(tx: *mut Transaction, level: u32) -> 
     unsafe { with(tx, run) }
 }
 
-/// Whether the transaction has changed anything: `id` is its number then, otherwise 0.
+/// Stores in `id` the transaction's id, or 0 if it has not changed anything.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; `id` is writable.
@@ -296,7 +297,7 @@ pub unsafe extern "C" fn seawall_savepoint(tx: *mut Transaction, savepoint: *mut
     unsafe { with(tx, make) }
 }
 
-/// Undoes all changes since the savepoint, which stays.
+/// Undoes all changes since the savepoint, which stays valid.
 ///
 /// # Safety
 /// `tx` and `savepoint` are handles.
@@ -311,7 +312,7 @@ pub unsafe extern "C" fn seawall_rollback_to(tx: *mut Transaction, savepoint: *c
     unsafe { with(tx, back) }
 }
 
-/// Frees a savepoint; changes nothing.
+/// Frees a savepoint; does not change the transaction.
 ///
 /// # Safety
 /// `savepoint` is null, or a handle of a savepoint.
@@ -321,7 +322,7 @@ pub unsafe extern "C" fn seawall_savepoint_free(savepoint: *mut Savepoint) {
     drop(unsafe { free(savepoint) });
 }
 
-/// A handle with which any thread interrupts the transaction, also after later commits and rollbacks.
+/// Makes a handle with which any thread can interrupt the transaction, even after later commits and rollbacks.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; `interrupt` is writable.
@@ -336,7 +337,7 @@ pub unsafe extern "C" fn seawall_interrupt_new(tx: *mut Transaction, interrupt: 
     unsafe { with(tx, make) }
 }
 
-/// Interrupts the transaction's waits and scans until `seawall_interrupt_clear`. Any thread may call it.
+/// Interrupts the transaction's waits and scans until `seawall_interrupt_clear`. Any thread may call this function.
 ///
 /// # Safety
 /// `interrupt` is a handle.
@@ -349,7 +350,7 @@ pub unsafe extern "C" fn seawall_interrupt(interrupt: *const Interrupt) -> Statu
     })
 }
 
-/// Lets the transaction go on.
+/// Ends the interrupt, so that the transaction can continue.
 ///
 /// # Safety
 /// `interrupt` is a handle.
@@ -374,9 +375,9 @@ pub unsafe extern "C" fn seawall_interrupt_free(interrupt: *mut Interrupt) {
 
 // --- beside an outside log -------------------------------------------------------------------------------
 
-/// Prepares the transaction under the name `xid` (1 to 140 bytes): it survives a crash, and waits for the
-/// outside log's decision. `position` is where the log must be flushed to if `level` is below
-/// `SEAWALL_COMMIT_LEVEL_FLUSHED`.
+/// Prepares the transaction under the name `xid` (1 to 140 bytes): it survives a crash, and waits for the outside log's
+/// decision. If `level` is below `SEAWALL_COMMIT_LEVEL_FLUSHED`, Seawall's log must be flushed up to the stored
+/// `position` before the outside log records the commit.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; `xid` is readable; `position` is null or writable.
@@ -396,8 +397,8 @@ pub unsafe extern "C" fn seawall_prepare(tx: *mut Transaction, xid: Slice, level
     unsafe { with(tx, prepare) }
 }
 
-/// Commits a prepared transaction that the outside log has decided, in that log's order: visible to others at once, no
-/// flush, no I/O. It is durable when the log is flushed to `position`.
+/// Commits a prepared transaction that the outside log has decided, in that log's order. The commit is visible to
+/// others at once and does no I/O. It is durable when Seawall's log is flushed up to the stored `position`.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; `position` is null or writable.

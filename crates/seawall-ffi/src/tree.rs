@@ -9,7 +9,7 @@ use std::ffi::c_char;
 #[derive(Debug)]
 pub struct Tree(pub(crate) seawall::Tree);
 
-/// Makes a tree. It exists for others when the transaction has committed.
+/// Makes a tree. Other transactions see it after this transaction has committed.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; `name` is a text; `tree` is writable.
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn seawall_create_tree(
     unsafe { with(tx, create) }
 }
 
-/// Opens a tree; `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
+/// Opens a tree. Returns `SEAWALL_STATUS_NOT_FOUND` if no tree has this name.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; `name` is a text; `tree` is writable.
@@ -47,10 +47,10 @@ pub unsafe extern "C" fn seawall_open_tree(tx: *mut Transaction, name: *const c_
     unsafe { with(tx, open) }
 }
 
-/// Drops a tree; `SEAWALL_STATUS_NOT_FOUND` if there is none of this name.
+/// Drops a tree. Returns `SEAWALL_STATUS_NOT_FOUND` if no tree has this name.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_drop_tree(tx: *mut Transaction, name: *const c_char) -> Status {
     let run = |tx: &mut Transaction| {
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn seawall_drop_tree(tx: *mut Transaction, name: *const c_
 /// Renames a tree.
 ///
 /// # Safety
-/// `tx` is a handle of a transaction; what else is passed is valid.
+/// `tx` is a handle of a transaction; the other arguments are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_rename_tree(tx: *mut Transaction, from: *const c_char, to: *const c_char) -> Status {
     let run = |tx: &mut Transaction| {

@@ -1,5 +1,4 @@
-//! Programs in C use the interface: they are compiled with all warnings and run, the first of them twice on one
-//! database.
+//! C programs use the interface. They are compiled with all warnings and run; the first runs twice on one database.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +34,7 @@ fn a_program_in_c_moves_an_amount() {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines, ["refused: 77 is no seawall_lock", "ada 70", &format!("charles {charles}")]);
     }
-    // A file in place of the directory: a status and a text, no crash.
+    // A file in place of the directory gives a status and a text, not a crash.
     let file = dir.path().join("file");
     std::fs::write(&file, b"no database").unwrap();
     let said = Command::new(&program).arg(&file).output().unwrap();

@@ -1,8 +1,8 @@
-//! The committed header is the one that the crate's functions have, and the plugin's variables are the options.
+//! Checks that the committed header matches the crate's functions, and the plugin's variables match the options.
 
 use seawall::{OptionChange, Options};
 
-/// With `UPDATE=1` in the environment the file is written instead of compared.
+/// Compares the file with `made`; with `UPDATE=1` in the environment, writes it instead.
 fn is_current(path: &str, made: &[u8]) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, made).unwrap();

@@ -1,4 +1,4 @@
-/* What a handle lent is an argument of its next call: rows name rows, each longer than the one before it. */
+/* Bytes that a handle lent are arguments of its next call: each row's value is the next row's key, one byte longer. */
 #include "seawall.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static void check(seawall_status status, const char *what) {
   exit(1);
 }
 
-/* Row `row` is so many bytes long. */
+/* Writes the key of row `row`, of 4 + `row` bytes, to `to`. */
 static seawall_slice name(int row, char *to) {
   seawall_slice bytes = {(const uint8_t *)to, 4 + (size_t)row};
   memset(to, 'x', bytes.len);
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
   check(seawall_cursor_reset(cursor, tree, all, all, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0), "reset");
   check(seawall_cursor_seek(cursor, tx, SEAWALL_SEEK_FIRST, at, &at, &value), "first");
   for (row = 1; row < ROWS; row++) {
-    /* By its own key, then by its own value. */
+    /* Seeks by the lent key, then by the lent value. */
     check(row % 2 ? seawall_cursor_seek(cursor, tx, SEAWALL_SEEK_AFTER, at, &at, &value)
                   : seawall_cursor_seek(cursor, tx, SEAWALL_SEEK_AT_LEAST, value, &at, &value), "seek");
     if (at.len != name(row, key).len || memcmp(at.data, key, at.len) != 0) return fprintf(stderr, "seek: row %d\n", row), 1;

@@ -42,7 +42,7 @@ unsafe impl Send for AlignedBuf {}
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// `len` zero bytes.
+    /// Allocates `len` zero bytes.
     ///
     /// # Panics
     /// When `len` is 0 or exceeds `isize::MAX`.
@@ -59,7 +59,7 @@ impl AlignedBuf {
         Self { start, len }
     }
 
-    /// An aligned copy of `bytes`.
+    /// Copies `bytes` into an aligned buffer.
     ///
     /// # Panics
     /// When `bytes` is empty.
@@ -99,7 +99,7 @@ impl Deref for AlignedBuf {
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and &mut self excludes everyone else.
+        // SAFETY: as in `deref`, and &mut self excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -130,7 +130,7 @@ enum Memory {
     Lent(Lent),
 }
 
-/// Memory of another owner, lent for one buffer.
+/// Memory that belongs to another owner and is lent to one buffer.
 struct Lent {
     start: NonNull<u8>,
     len: usize,
@@ -150,8 +150,8 @@ impl fmt::Debug for Lent {
 }
 
 impl IoBuf {
-    /// `len` bytes from `start` on, in memory that `keeper` keeps alive. A read into it delivers the bytes to
-    /// their final place, without a copy.
+    /// Wraps `len` bytes from `start`, in memory that `keeper` keeps alive. A read into the buffer places the
+    /// bytes at their final address, without a copy.
     ///
     /// # Safety
     /// The bytes are initialised, and `keeper` keeps them allocated. Until the buffer is dropped, they are
@@ -165,19 +165,20 @@ impl IoBuf {
         Self(Memory::Lent(Lent { start, len, _keeper: keeper }))
     }
 
-    /// Bytes.
+    /// Returns the length, bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.deref().len()
     }
 
-    /// Never true: buffers have at least one byte.
+    /// Returns false: a buffer has at least one byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the memory belongs to `arena`, so that an arena registered with the kernel can be used for it.
+    /// Returns whether the memory belongs to `arena`, so that I/O can use the arena's registration with the
+    /// kernel.
     #[must_use]
     pub fn is_from(&self, arena: &Arena) -> bool {
         matches!(&self.0, Memory::Slot(slot) if std::ptr::eq(Arc::as_ptr(&slot.arena), arena))
@@ -213,7 +214,7 @@ impl DerefMut for IoBuf {
     }
 }
 
-/// One stretch of memory cut into equal slots, which a backend may register with the kernel once.
+/// A contiguous block of memory cut into equal slots. A backend can register it with the kernel once.
 ///
 /// ```
 /// use seawall_io::Arena;
@@ -245,10 +246,10 @@ unsafe impl Send for NonNullBytes {}
 unsafe impl Sync for NonNullBytes {}
 
 impl Arena {
-    /// `slots` buffers of `slot_bytes` each; `slot_bytes` is rounded up to [`BUFFER_ALIGN`].
+    /// Allocates `slots` buffers of `slot_bytes` each; `slot_bytes` is rounded up to [`BUFFER_ALIGN`].
     ///
     /// # Panics
-    /// When either is 0 or the whole exceeds `isize::MAX`.
+    /// When either is 0 or the total size exceeds `isize::MAX`.
     ///
     /// ```
     /// let arena = seawall_io::Arena::new(1000, 1);
@@ -264,7 +265,8 @@ impl Arena {
         Arc::new(Self { memory, slot_bytes, free: Mutex::new((0..slots).rev().collect()), claimed: AtomicU64::new(0) })
     }
 
-    /// A free slot; `None` when all are claimed. It holds the bytes of its last owner (zeroes at first).
+    /// Claims a free slot; returns `None` if all are claimed. The slot still holds the bytes of its last
+    /// owner (zeroes at first).
     #[must_use]
     pub fn claim(self: &Arc<Self>) -> Option<IoBuf> {
         let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -272,13 +274,13 @@ impl Arena {
         Some(IoBuf(Memory::Slot(ArenaSlot { arena: self.clone(), index })))
     }
 
-    /// Slots claimed so far, for statistics.
+    /// Returns the number of slots claimed so far, for statistics.
     #[must_use]
     pub fn claims(&self) -> u64 {
         self.claimed.load(Ordering::Relaxed)
     }
 
-    /// Start and length of the whole memory, for registration with the kernel.
+    /// Returns the start and length of the arena's memory, for registration with the kernel.
     pub(crate) fn extent(&self) -> (*mut u8, usize) {
         (self.memory.start.as_ptr(), self.memory.len)
     }

@@ -68,7 +68,7 @@ dimension! {
         Open = "open",
         /// Directory work: list, rename, remove. The sync of a directory is `sync`.
         Directory = "directory",
-        /// Queries about a file, or about the pages the page cache holds of it.
+        /// Queries about a file or about its pages in the page cache.
         Inspect = "inspect",
     }
 }

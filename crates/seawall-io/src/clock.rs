@@ -1,4 +1,4 @@
-//! Time as a seam, and the pacing of background work against it.
+//! A clock that can be replaced, and the pacing of background work by it.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use std::time::Duration;
 /// assert_eq!(clock.now().as_secs(), 3600);
 /// ```
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Time since some fixed moment.
+    /// Returns the time since some fixed moment.
     fn now(&self) -> Duration;
-    /// Waits.
+    /// Waits for `duration`.
     fn sleep(&self, duration: Duration);
 }
 
@@ -45,7 +45,8 @@ impl Default for SystemClock {
     }
 }
 
-/// Costs a third of the instructions of `Instant::elapsed`: every commit reads the clock several times.
+/// Reads the clock with a third of the instructions of `Instant::elapsed`: every commit reads it several
+/// times.
 fn monotonic() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
@@ -60,8 +61,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A steady rate: computes the wait before the next unit of work, so that at most `per_second` units pass a
-/// second. A pause earns no burst.
+/// A rate limiter: computes the delay before the next unit of work, so that at most `per_second` units run
+/// in a second. Idle time earns no burst.
 ///
 /// ```
 /// use seawall_io::Pace;
@@ -80,7 +81,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// At most `per_second` units of work a second; at 0 or less there is no second unit.
+    /// Allows at most `per_second` units of work a second; at 0 or less, one unit in all.
     ///
     /// ```
     /// use seawall_io::Pace;
@@ -95,7 +96,7 @@ impl Pace {
         Self { per_second: per_second.max(f64::MIN_POSITIVE), next: Duration::ZERO }
     }
 
-    /// How long to wait at time `now` before doing `units` (not negative) of work.
+    /// Returns how long to wait from `now` before doing `units` (not negative) of work.
     pub fn delay(&mut self, now: Duration, units: f64) -> Duration {
         let start = self.next.max(now);
         let takes = Duration::try_from_secs_f64(units / self.per_second).unwrap_or(Duration::MAX);

@@ -24,9 +24,9 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A disk: a name space of files and positioned I/O on them.
+/// A disk: a namespace of files and positioned I/O on them.
 ///
-/// Code written against the trait runs on the operating system's disk and on the simulated one alike:
+/// Code written against the trait runs on the operating system's disk and on the simulated one:
 ///
 /// ```
 /// use seawall_io::{Create, Disk, OpenHow, OsDisk, Result, SyncHow, WriteHow};
@@ -47,7 +47,7 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Which backend this is and why it was chosen.
+    /// Returns which backend this is and why it was chosen.
     fn backend(&self) -> &BackendInfo;
 
     // --- names ---------------------------------------------------------------------------------------------
@@ -62,9 +62,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Renames a file unless the new name exists; durable after [`Disk::sync_dir`] of both directories. This
-    /// default checks for the name first: a file created in between is lost. The operating system's disk
-    /// renames atomically where the file system can.
+    /// Renames a file unless the new name exists; durable after [`Disk::sync_dir`] of both directories. This default
+    /// checks for the name first, so the rename overwrites a file that is created in between. The operating system's
+    /// disk renames atomically where the file system can.
     ///
     /// # Errors
     /// `EEXIST` when `to` exists, or the kernel's refusal.
@@ -84,48 +84,47 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// directory, a disk can sync it again without a new descriptor.
     ///
     /// # Errors
-    /// With [`Op::Sync`] when the sync failed: as for [`Disk::sync`], it must not be retried. With
-    /// [`Op::Open`] when the directory could not be opened: no sync was attempted.
+    /// [`Op::Sync`] when the sync failed: like [`Disk::sync`], it must not be retried. [`Op::Open`] when the directory
+    /// could not be opened: no sync was attempted.
     fn sync_dir(&self, path: &Path) -> Result<()>;
     /// Makes the path of a directory durable: its name, and the names of the directories above it. Any of them may be
-    /// new, created by this process or by one that was killed before this step.
+    /// new, created by this process or by one that was killed before it made the name durable.
     ///
     /// # Errors
     /// As [`Disk::sync_dir`].
     fn make_name_durable(&self, dir: &Path) -> Result<()> {
-        // An old directory may not be ours to open, or may be on a read-only file system; then a name in it is
-        // not new.
+        // This process may lack the permission to open a directory, or the directory may be on a read-only file system.
+        // Then no name in it is new.
         const EPERM_EACCES_EINVAL_EROFS: [i32; 4] = [1, 13, 22, 30];
         const ENOENT: i32 = 2;
         for (above, parent) in dir.ancestors().skip(1).enumerate() {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             match self.sync_dir(parent) {
                 Err(e) if e.errno().is_some_and(|errno| EPERM_EACCES_EINVAL_EROFS.contains(&errno)) => {}
-                // Only for directories further up: another process may have removed and created a name again
-                // there.
+                // Only further up: another process may have removed a directory there and created it again.
                 Err(e) if above > 0 && e.errno() == Some(ENOENT) => {}
                 done => done?,
             }
         }
         Ok(())
     }
-    /// Everything in a directory, sorted by name.
+    /// Lists everything in a directory, sorted by name.
     ///
     /// # Errors
     /// The kernel's refusal.
     fn list(&self, path: &Path) -> Result<Vec<PathBuf>>;
-    /// Bytes free for this process on the file system of `path`.
+    /// Returns the bytes that this process can still allocate on the file system of `path`.
     ///
     /// # Errors
     /// The kernel's refusal.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
-    /// The largest write, bytes, at a multiple of its size within a file of the directory `path`, that a power cut
-    /// leaves done or undone as a whole. This default does not know.
+    /// Returns the size, bytes, of the largest write that a power cut leaves either complete or not done at all, in a
+    /// file of the directory `path`, at an offset that is a multiple of the size. This default returns unknown.
     fn untorn_write_bytes(&self, _path: &Path) -> Finding<u32> {
         Finding::unknown("this kind of disk does not tell what a power cut leaves whole")
     }
-    /// The largest write with [`WriteHow::atomic`], bytes, to the file `path` or to a file of the directory `path`.
-    /// This default has none.
+    /// Returns the size, bytes, of the largest write with [`WriteHow::atomic`] to the file `path` or to a file of the
+    /// directory `path`. This default returns unknown.
     fn atomic_write_bytes(&self, _path: &Path) -> Finding<u32> {
         Finding::unknown("this kind of disk has no atomic writes")
     }
@@ -135,22 +134,22 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Locks the file itself against other processes and other handles, without waiting.
     ///
     /// # Errors
-    /// [`crate::IoErrorKind::Locked`] when another holds it.
+    /// [`crate::IoErrorKind::Locked`] when another process or handle holds the lock.
     fn lock(&self, file: &Handle) -> Result<()>;
-    /// Takes a shared lock on the file, without waiting. It excludes [`Disk::lock`], and not other shared
-    /// locks. A disk without shared locks locks it exclusively.
+    /// Takes a shared lock on the file, without waiting. It excludes [`Disk::lock`] but no other shared lock. This
+    /// default, for a disk without shared locks, locks the file exclusively.
     ///
     /// # Errors
-    /// [`crate::IoErrorKind::Locked`] when another holds it exclusively.
+    /// [`crate::IoErrorKind::Locked`] when another process or handle holds the exclusive lock.
     fn lock_shared(&self, file: &Handle) -> Result<()> {
         self.lock(file)
     }
-    /// Length, bytes.
+    /// Returns the length, bytes.
     ///
     /// # Errors
     /// The kernel's refusal.
     fn len(&self, file: &Handle) -> Result<u64>;
-    /// Sets the length, bytes; growth makes a hole.
+    /// Sets the length, bytes. Growth leaves a hole.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -160,12 +159,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// `EOPNOTSUPP` when this way of allocating does not exist here, `ENOSPC` when there is no room.
     fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()>;
-    /// Reads into `buf`; returns the bytes read, which may be fewer, and 0 at the end of the file.
+    /// Reads into `buf`. Returns the number of bytes read: it may be less than the buffer's length, and is 0 at the end
+    /// of the file.
     ///
     /// # Errors
     /// The kernel's refusal; never `EINTR`.
     fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Writes `bufs` in order; returns the bytes written, which may be fewer.
+    /// Writes `bufs` in order. Returns the number of bytes written, which may be less than their total length.
     ///
     /// # Errors
     /// The kernel's refusal; never `EINTR`.
@@ -175,12 +175,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The first error of any write-back since the last sync through this handle. It must not be retried.
     fn sync(&self, file: &Handle, how: SyncHow) -> Result<()>;
-    /// What the page cache holds of the first `len` bytes, in whole pages. Where the kernel has no cachestat
-    /// and the caller may not write the file, everything may be reported as resident (mincore does not answer
-    /// for files of other users).
+    /// Returns what the page cache holds of the first `len` bytes, in whole pages.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel's refusal. `EPERM` where the kernel has no cachestat and the caller neither owns the file nor may
+    /// write it: mincore does not answer then.
     fn cached(&self, file: &Handle, len: u64) -> Result<Cached>;
     /// Drops clean pages of a range from the page cache (`len` 0: to the end). Dirty pages stay: call
     /// [`Disk::sync`] first. Pages and large folios (several pages cached as one unit) that lie only partly
@@ -190,41 +189,40 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The kernel's refusal.
     fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()>;
 
-    /// Maps the first `len` bytes of a file as memory. What is stored there is the file's at once: reads through the
-    /// page cache find it, also after the death of this process. Nothing makes it durable. The caller has written all
-    /// of these bytes, and the file does not become shorter.
+    /// Maps the first `len` bytes of a file as memory. A store to this memory changes the file at once: reads through
+    /// the page cache see it, even after this process has died. Nothing makes it durable. The caller must have written
+    /// all of these bytes and must not shorten the file.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where a store to such memory could need space (this default, and file systems that do not overwrite
-    /// in place); the kernel's refusal.
+    /// `EOPNOTSUPP` where a store to such memory could need new space (file systems that do not overwrite in place),
+    /// and from this default; or the kernel's refusal.
     fn map_shared(&self, file: &Handle, _len: usize) -> Result<SharedMemory> {
         Err(IoError::os(Op::Inspect, file.path(), libc::EOPNOTSUPP))
     }
 
-    /// Which file this is, whatever its name.
+    /// Returns the identity of the file, which does not depend on its name.
     ///
     /// # Errors
-    /// The kernel's refusal; this default's, without a descriptor.
+    /// The kernel's refusal; `EBADF` from this default if the handle has no descriptor.
     fn identity(&self, file: &Handle) -> Result<FileIdentity> {
         let stat = rustix::fs::fstat(file.fd(Op::Inspect)?);
         let stat = stat.map_err(|e| IoError::os(Op::Inspect, file.path(), e.raw_os_error()))?;
-        // (Their types differ by architecture.)
+        // (The types of these fields differ by architecture.)
         #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
         Ok(FileIdentity { device: stat.st_dev.into(), inode: stat.st_ino.into(), names: stat.st_nlink as u64 })
     }
 
     // --- asynchronously ------------------------------------------------------------------------------------
 
-    /// Submits a batch with as few system calls as the backend can. Returns one ticket for each request, in
-    /// order. A request's completion reports what is wrong with it. May wait for requests in flight when the
-    /// backend's queue is full.
+    /// Submits a batch with as few system calls as the backend can. Returns one ticket for each request, in order. The
+    /// completion of a request reports its error. May wait for requests in flight when the backend's queue is full.
     fn submit(&self, batch: Vec<Request>) -> Vec<Ticket>;
     /// Processes ready completions; with `block`, waits for at least one if anything is in flight. Returns
     /// how many requests this call completed (0 when another thread completed them).
     ///
-    /// For a thread that serves all requests. A thread that needs one request uses [`Disk::wait`]: between
-    /// its check of the ticket and this call, another thread may complete that request, and this call would
-    /// then wait for a different one.
+    /// For a thread that serves all requests. A thread that needs one request must use [`Disk::wait`] instead: another
+    /// thread may complete that request between the check of its ticket and this call, which would then wait for a
+    /// different request.
     fn drive(&self, block: bool) -> usize;
     /// Waits for one request of this disk, completing others on the way.
     ///
@@ -252,7 +250,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
 pub struct BackendInfo {
     /// `io_uring`, `threads`, `sync` or `simulated`.
     pub name: &'static str,
-    /// Why this one, such as `asked for` or `io_uring_setup: Operation not permitted`.
+    /// Why this backend was chosen, such as `asked for` or `io_uring_setup: Operation not permitted`.
     pub reason: String,
     /// Whether buffers of the arena are registered with the kernel, or why not.
     pub registered_buffers: Result<(), String>,
@@ -275,7 +273,7 @@ pub struct BackendInfo {
 pub struct OpenHow {
     /// Open for writing too.
     pub write: bool,
-    /// What to do when the file is or is not there.
+    /// What to do if the file exists or is missing.
     pub create: Create,
     /// `O_DIRECT`.
     pub direct: bool,
@@ -283,7 +281,7 @@ pub struct OpenHow {
     pub dsync: bool,
 }
 
-/// What to do when the file is or is not there.
+/// What to do if the file exists or is missing.
 ///
 /// ```
 /// use seawall_io::{Create, Disk, OpenHow, OsDisk};
@@ -298,23 +296,23 @@ pub struct OpenHow {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Create {
-    /// It must exist.
+    /// The file must exist.
     #[default]
     No,
-    /// It must not exist: no file is ever overwritten by accident.
+    /// The file must not exist: no file is ever overwritten by accident.
     New,
-    /// Either.
+    /// Creates the file if it is missing.
     IfMissing,
 }
 
-/// A file, whatever its name: [`Disk::identity`].
+/// The identity of a file, independent of its name: [`Disk::identity`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity {
-    /// The device that its file system is on.
+    /// The device of its file system.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number on that device.
     pub inode: u64,
-    /// How many names it has; 0 when it was removed and is only still open.
+    /// Number of hard links; 0 for a file that was removed but is still open.
     pub names: u64,
 }
 
@@ -356,12 +354,13 @@ pub enum Allocate {
 pub struct WriteHow {
     /// `RWF_DSYNC`: durable when it returns.
     pub dsync: bool,
-    /// `RWF_DONTCACHE` (Linux 6.14): through the page cache, to be dropped from it once written back. A
-    /// request, not a promise: on ext4 of Linux 6.18 the pages of an append leave the cache, those of an
-    /// overwrite in place stay. [`Disk::cached`] reports them.
+    /// `RWF_DONTCACHE` (Linux 6.14): a buffered write whose pages leave the page cache once they are written back. A
+    /// hint: on ext4 of Linux 6.18 the pages of an append leave the cache, those of an overwrite in place stay.
+    /// [`Disk::cached`] reports them.
     pub dontcache: bool,
-    /// `RWF_ATOMIC` (Linux 6.11): a crash leaves it done or undone as a whole. Only for direct I/O from one buffer, of
-    /// a power of two that is at most [`Disk::atomic_write_bytes`], at a multiple of its length; `EINVAL` else.
+    /// `RWF_ATOMIC` (Linux 6.11): a crash leaves the write either complete or not done at all. Allowed only for direct
+    /// I/O from one buffer whose length is a power of two and at most [`Disk::atomic_write_bytes`], at an offset that
+    /// is a multiple of the length; otherwise `EINVAL`.
     pub atomic: bool,
 }
 
@@ -410,7 +409,7 @@ pub struct Cached {
     pub dirty: Option<u64>,
     /// Under write-back; `None` when the kernel cannot tell.
     pub writeback: Option<u64>,
-    /// Evicted since the kernel last forgot; `None` when the kernel cannot tell.
+    /// Evicted, as far as the kernel remembers; `None` when the kernel cannot tell.
     pub evicted: Option<u64>,
 }
 
@@ -440,7 +439,7 @@ enum HandleFile {
 }
 
 impl Handle {
-    /// A handle of the operating system.
+    /// Creates a handle of the operating system's disk.
     ///
     /// ```
     /// use seawall_io::{Handle, Op};
@@ -456,7 +455,7 @@ impl Handle {
         Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Os(fd) }))
     }
 
-    /// A handle of a disk that is not the operating system's; `id` is that disk's own.
+    /// Creates a handle of another kind of disk, which chooses `id`.
     ///
     /// ```
     /// use seawall_io::{Handle, Op};
@@ -486,29 +485,29 @@ impl Handle {
         Self(Arc::new(HandleInner { path: path.into(), file: HandleFile::Simulated { id, _guard: Some(guard) } }))
     }
 
-    /// Whether other clones exist: requests in flight, or other owners.
+    /// Returns whether other clones exist: requests in flight, or other owners.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// How many other clones exist.
+    /// Returns the number of other clones.
     pub(crate) fn others(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
 
-    /// Whether both are clones of one handle.
+    /// Returns whether both are clones of one handle.
     pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The path it was opened by.
+    /// Returns the path by which the file was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The id given to [`Handle::simulated`].
+    /// Returns the id given to [`Handle::simulated`].
     #[must_use]
     pub fn simulated_id(&self) -> Option<u64> {
         match self.0.file {
@@ -517,7 +516,7 @@ impl Handle {
         }
     }
 
-    /// The file descriptor.
+    /// Returns the file descriptor.
     ///
     /// # Errors
     /// `EBADF` when the handle belongs to another kind of disk.

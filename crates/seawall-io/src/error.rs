@@ -1,5 +1,5 @@
-//! One error for every failed I/O: it always names operation, file, offset, length and errno, and says what
-//! to do.
+//! The error of every failed I/O: it names the operation, file, offset, length and errno, as far as they apply, and
+//! says what to do.
 
 use crate::class::Op;
 use std::fmt;
@@ -66,12 +66,12 @@ pub enum IoErrorKind {
         /// The reserve, bytes.
         reserve: u64,
     },
-    /// Asked to stop.
+    /// The caller asked the operation to stop.
     Cancelled,
 }
 
 impl IoError {
-    /// An error of the kernel.
+    /// Creates an error from the kernel's errno.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};
@@ -81,7 +81,7 @@ impl IoError {
         Self::new(op, path, IoErrorKind::Os(errno))
     }
 
-    /// An error of any kind.
+    /// Creates an error of any kind.
     ///
     /// ```
     /// # use seawall_io::{IoError, IoErrorKind, Op};
@@ -91,7 +91,7 @@ impl IoError {
         Self { op, path: path.as_ref().to_owned(), offset: None, len: None, kind }
     }
 
-    /// The same error with offset and length, both in bytes.
+    /// Adds offset and length, both in bytes.
     #[must_use]
     pub fn at(mut self, offset: u64, len: u64) -> Self {
         self.offset = Some(offset);
@@ -99,7 +99,7 @@ impl IoError {
         self
     }
 
-    /// The kernel's errno, if the kernel refused.
+    /// Returns the kernel's errno, if the kernel refused.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self.kind {
@@ -108,8 +108,8 @@ impl IoError {
         }
     }
 
-    /// Whether there is no room for the file to grow: on the file system, in the user's quota, within the
-    /// limit of a file's size, or above the reserve of free space that is to be kept. Nothing was lost.
+    /// Returns whether the file cannot grow: the file system or the user's quota is full, the file has its maximum
+    /// size, or only the reserve of free space is left. Nothing was lost.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};
@@ -121,7 +121,7 @@ impl IoError {
         matches!(self.kind, IoErrorKind::Os(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) | IoErrorKind::Reserve { .. })
     }
 
-    /// Whether the file system does not support this way of allocating.
+    /// Returns whether the file system does not support this way of allocating.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};
@@ -132,9 +132,9 @@ impl IoError {
         matches!(self.errno(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP))
     }
 
-    /// Whether the device could not return the requested bytes: they are lost there, but a copy may exist
-    /// elsewhere. Some drives answer so for a sector whose write was cut by a power failure. Other errors say
-    /// nothing about the bytes.
+    /// Returns whether the device could not return the requested bytes: they are lost on the device, but a copy may
+    /// exist elsewhere. Some drives report this for a sector whose write was interrupted by a power failure. Other
+    /// errors say nothing about the bytes.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};
@@ -143,11 +143,11 @@ impl IoError {
     /// ```
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
-        // The block layer's names for a medium error and for a failed integrity check beside EIO.
+        // Besides EIO, the block layer has these errnos for a medium error and for a failed integrity check.
         self.op == Op::Read && matches!(self.errno(), Some(libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO))
     }
 
-    /// What the person who reads this can do.
+    /// Returns advice for the person who reads the error.
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self.kind {
@@ -188,7 +188,7 @@ impl IoError {
         }
     }
 
-    /// Whether the disk, not the request, failed: such an error must poison what depends on the file.
+    /// Returns whether the disk failed, not the request: such an error must poison what depends on the file.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};
@@ -207,9 +207,9 @@ impl IoError {
 }
 
 impl IoError {
-    /// Whether the disk could not serve the request for the moment (no free descriptor, no memory,
-    /// interrupted, locked by another): nothing was done and nothing is lost, so the caller may retry later.
-    /// Never true for writes and syncs.
+    /// Returns whether the disk could not serve the request at the moment (no free descriptor, no memory, interrupted,
+    /// locked by another process): nothing was done and nothing is lost, so the caller may retry later. Always false
+    /// for writes and syncs.
     ///
     /// ```
     /// # use seawall_io::{IoError, Op};

@@ -1,16 +1,16 @@
-//! A file of a class, open by a flush method: the interface the engine and the lab write through.
+//! A file of a class, opened with a flush method: the interface through which the engine and the lab write.
 //!
-//! 1. Reads and writes are whole: short transfers are completed here, and a read past the end is an error
-//!    with what was there.
+//! 1. Reads and writes are complete: `File` finishes short transfers. A read past the end of the file is an error
+//!    that reports how many bytes there were.
 //! 2. A durable write is durable when it returns, under every method. A barrier makes all completed writes
-//!    durable, and is skipped only by `o_dsync`, when nothing but durable writes happened, and by
-//!    `o_direct_no_fsync`, when nothing grew, nothing is growing, and no hole or unwritten extent can have
-//!    been written into (trap 5).
+//!    durable. It is skipped only under `o_dsync`, if no change of the file's length or allocation awaits a sync,
+//!    and under `o_direct_no_fsync`, if in addition no asynchronous write is growing the file and no write can
+//!    have gone into a hole or an unwritten extent (trap 5).
 //! 3. No lock is held across a sync: a sync works on a clone of the handle.
-//! 4. Changing the method loses no error: the new descriptor is open before the old one is synced, the old
-//!    one's last sync is checked before the change is called done (trap 18), and both see write-back errors
-//!    of the time between. The lock is kept: the descriptor that holds it stays open as long as the file
-//!    (trap 7).
+//! 4. Changing the method loses no error: the new descriptor is open before the old one is synced, the last sync
+//!    of the old one is checked before the change is reported as done (trap 18), and both descriptors see the
+//!    write-back errors in between. The lock is kept: the descriptor that holds it stays open as long as the
+//!    `File` (trap 7).
 //! 5. [`File::mode`] reports the mode in effect, which can differ from the one requested.
 
 mod request;
@@ -46,12 +46,12 @@ pub struct FileOptions {
     pub class: FileClass,
     /// How its writes become durable.
     pub method: FlushMethod,
-    /// What to do when it is or is not there.
+    /// What to do if the file exists or is missing.
     pub create: Create,
     /// Counters to add to.
     pub stats: Arc<IoStats>,
-    /// The caller knows that every block below the end is written (it filled and synced the file, and
-    /// remembers so). If false, `o_direct_no_fsync` skips no barrier before [`File::declare_written`].
+    /// The caller knows that every block below the end is written (it filled and synced the file, and recorded
+    /// that). If false, `o_direct_no_fsync` skips no barrier before [`File::declare_written`].
     pub known_written: bool,
     /// The device's cache is proven non-volatile, so that `o_direct_no_fsync` may skip even the checkpoint's
     /// sync.
@@ -59,7 +59,7 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// Options for an existing file of `class`, flushed by `method`.
+    /// Returns options for an existing file of `class`, flushed by `method`.
     ///
     /// ```
     /// # use seawall_io::{Create, FileClass, FileOptions, FlushMethod};
@@ -70,14 +70,14 @@ impl FileOptions {
         Self { class, method, create: Create::No, stats: Arc::default(), known_written: false, cache_is_stable: false }
     }
 
-    /// The same, with what to do when the file is or is not there.
+    /// Sets what to do if the file exists or is missing.
     #[must_use]
     pub fn create(mut self, create: Create) -> Self {
         self.create = create;
         self
     }
 
-    /// The same, counting into `stats`.
+    /// Sets the counters to add to.
     #[must_use]
     pub fn stats(mut self, stats: &Arc<IoStats>) -> Self {
         self.stats = stats.clone();
@@ -105,7 +105,7 @@ impl FileOptions {
 pub enum Barrier {
     /// The device was flushed.
     Flushed,
-    /// Nothing was needed under this method, by the rule in the module's head.
+    /// This method needed no sync.
     Skipped,
 }
 
@@ -135,19 +135,20 @@ pub struct File {
     stats: Arc<IoStats>,
     open: RwLock<Open>,
     len: AtomicU64,
-    /// Counts growth; what `synced_growth` has reached is durable. Two counters and not a flag: a barrier
-    /// must not skip because another thread's sync, still under way, has taken the flag.
+    /// Counts growth; growth up to `synced_growth` is durable. Two counters and not a flag: a sync that is still
+    /// in progress on another thread would already have cleared the flag, and a barrier would be skipped too
+    /// early.
     growth: AtomicU64,
     synced_growth: AtomicU64,
     /// Counts growth by allocation, without data: only a full fsync makes it durable.
     allocations: AtomicU64,
     synced_allocations: AtomicU64,
-    /// Asynchronous writes beyond the end that have not been waited for, or failed: they may grow the file at
+    /// Asynchronous writes beyond the end that have not been waited for or have failed: they may grow the file at
     /// any moment.
     growing: AtomicU64,
     /// There may be holes or unwritten extents: every barrier must sync.
     unwritten: AtomicBool,
-    /// Changes of the method under way.
+    /// Changes of the flush method in progress.
     switching: AtomicU64,
     /// The handle that holds the lock on the file.
     lock: Mutex<Option<Handle>>,
@@ -160,7 +161,7 @@ struct Open {
     mode: EffectiveMode,
 }
 
-/// Opens `path` by `method`, stepping down to what works here.
+/// Opens `path` with `method`; falls back to buffered I/O where direct I/O does not work.
 fn open_by(disk: &dyn Disk, path: &Path, method: FlushMethod, create: Create) -> Result<Open> {
     let how = OpenHow { write: true, create, direct: method.is_direct(), dsync: method == FlushMethod::ODsync };
     let mut degraded = None;
@@ -197,7 +198,7 @@ impl File {
     /// says so.
     ///
     /// # Errors
-    /// What [`Disk::open`] refuses with.
+    /// As [`Disk::open`] and [`Disk::len`].
     ///
     /// ```
     /// # use seawall_io::{File, FileClass, FileOptions, FlushMethod, OsDisk};
@@ -256,31 +257,31 @@ impl File {
         result
     }
 
-    /// The file's path.
+    /// Returns the file's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The mode in effect, with the method that was requested.
+    /// Returns the mode in effect, with the requested method.
     #[must_use]
     pub fn mode(&self) -> EffectiveMode {
         self.current().mode
     }
 
-    /// Length, bytes, as known to this process.
+    /// Returns the length, bytes, as known to this process.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Which file this is, whatever its name: [`Disk::identity`].
+    /// Returns the identity of the file: [`Disk::identity`].
     ///
     /// # Errors
     /// As [`Disk::identity`].
@@ -288,7 +289,7 @@ impl File {
         self.disk.identity(&self.current().handle)
     }
 
-    /// Maps its first `len` bytes as memory: [`Disk::map_shared`].
+    /// Maps the file's first `len` bytes as memory: [`Disk::map_shared`].
     ///
     /// # Errors
     /// As [`Disk::map_shared`].
@@ -325,10 +326,10 @@ impl File {
         Ok(())
     }
 
-    /// Records that bytes from `start` to `end` are written, or about to be. Returns true if the file grows
-    /// by that.
+    /// Records that the bytes from `start` to `end` are written, or are about to be. Returns whether this grows
+    /// the file.
     fn note_end(&self, start: u64, end: u64) -> bool {
-        // First the hole, then the length: a thread that sees the length must also see that a write below it
+        // Record the hole before the length: a thread that sees the length must also see that a write below it
         // may allocate.
         if start > self.len() && end > start {
             self.unwritten.store(true, Ordering::Release);
@@ -343,7 +344,8 @@ impl File {
     /// success for lost data.
     pub fn barrier(&self, cause: Cause) -> Result<Barrier> {
         let open = self.current();
-        // In this order: an asynchronous write counts as growth before it stops counting as growing.
+        // Read in this order: `wait` counts an asynchronous write in `growth` before it removes it from
+        // `growing`.
         let nothing_grows = self.growing.load(Ordering::Acquire) == 0;
         let nothing_grew = self.synced_growth.load(Ordering::Acquire) >= self.growth.load(Ordering::Acquire);
         let all_written = !self.unwritten.load(Ordering::Acquire);
@@ -352,7 +354,7 @@ impl File {
             FlushMethod::ODirectNoFsync => open.mode.direct && nothing_grows && nothing_grew && all_written,
             FlushMethod::Fsync | FlushMethod::ODirect | FlushMethod::ODirectDsync => false,
         };
-        // While the method changes, writes of the old one may not be durable yet.
+        // While the method changes, writes under the old method may not be durable yet.
         if may_skip && self.switching.load(Ordering::SeqCst) == 0 {
             return Ok(Barrier::Skipped);
         }
@@ -360,7 +362,7 @@ impl File {
         Ok(Barrier::Flushed)
     }
 
-    /// The barrier of a checkpoint: like a barrier, but `o_direct_no_fsync` skips it only when the cache is
+    /// Like [`File::barrier`], but for a checkpoint: `o_direct_no_fsync` skips it only if the device's cache is
     /// proven stable.
     ///
     /// # Errors
@@ -383,7 +385,7 @@ impl File {
     }
 
     fn sync_handle(&self, handle: &Handle, how: SyncHow) -> Result<()> {
-        // Read before the sync: growth that races with it is left for the next one.
+        // Read before the sync: concurrent growth is left to the next sync.
         let growth = self.growth.load(Ordering::Acquire);
         let allocations = self.allocations.load(Ordering::Acquire);
         let allocated = self.synced_allocations.load(Ordering::Acquire) < allocations;
@@ -455,7 +457,7 @@ impl File {
         }
         let open = self.current();
         self.counted(Op::Grow, cause, 0, || self.disk.set_len(&open.handle, len))?;
-        // The new length is metadata that the next barrier owes.
+        // The next barrier must make the new length durable.
         self.allocations.fetch_add(1, Ordering::AcqRel);
         self.growth.fetch_add(1, Ordering::AcqRel);
         self.len.store(len, Ordering::Release);
@@ -493,7 +495,7 @@ impl File {
     pub fn set_method(&self, method: FlushMethod) -> Result<EffectiveMode> {
         // Open first (4): from here on both descriptors see every write-back error.
         let new = open_by(&*self.disk, &self.path, method, Create::No)?;
-        // A disk without identities has only one file of a name.
+        // On a disk without identities, a path always leads to the same file.
         let identities = (self.disk.identity(&new.handle), self.identity());
         if matches!(identities, (Ok(a), Ok(b)) if (a.device, a.inode) != (b.device, b.inode)) {
             return Err(IoError::os(Op::Open, &self.path, libc::ESTALE));
@@ -501,7 +503,7 @@ impl File {
         let mode = new.mode.clone();
         self.switching.fetch_add(1, Ordering::SeqCst);
         let switched = self.switch_to(new);
-        // After an error too: it poisons whatever depends on the file, and a barrier cannot repair that.
+        // Also after an error, which poisons whatever depends on the file: no barrier can repair that.
         self.switching.fetch_sub(1, Ordering::SeqCst);
         switched.map(|()| mode)
     }
@@ -513,8 +515,8 @@ impl File {
             let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *open, new)
         };
-        // Requests in flight hold clones of the old handle; new ones no longer can. The lock, if it is on
-        // this one, stays.
+        // Wait for the requests in flight, which hold clones of the old handle; new requests use the new one. If
+        // the old handle holds the lock, that clone stays.
         let holds_lock = || {
             let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
             lock.as_ref().is_some_and(|handle| handle.is_clone_of(&old.handle))
@@ -530,7 +532,7 @@ impl File {
         Ok(())
     }
 
-    /// What the page cache holds of the file.
+    /// Returns what the page cache holds of the file.
     ///
     /// # Errors
     /// The kernel's refusal.

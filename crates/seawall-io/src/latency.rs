@@ -1,19 +1,19 @@
-//! Latencies in buckets: a fixed number of counters for any number of values.
+//! Latency histograms: a fixed number of buckets for any number of values.
 //!
 //! 1. Values below 2^(`GROUPING_POWER` + 1) have a bucket each; above, each power of two is divided into
-//!    2^`GROUPING_POWER` buckets of one width. So a bucket is at most 1.6% wide.
-//! 2. Buckets are numbered in the order of their values, without a gap. Files contain the numbers: they
-//!    change only together with the version of those files.
-//! 3. Counts read from a file are accepted only when their buckets exist and ascend.
+//!    2^`GROUPING_POWER` buckets of equal width. So a bucket is at most 1.6% wide.
+//! 2. Buckets are numbered in the order of their values, without a gap. Files contain these numbers:
+//!    they change only together with the version of those files.
+//! 3. Counts read from a file are accepted only if their buckets exist and are in ascending order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets are 1.6% wide.
+/// Each power of two has 2^6 buckets, each at most 1.6% wide.
 pub const GROUPING_POWER: u8 = 6;
-/// Latencies up to 2^40 ns (18 minutes) are distinguished; longer ones count as that.
+/// Latencies up to 2^40 ns (18 minutes) are distinguished; longer ones count in the last bucket.
 pub const MAX_VALUE_POWER: u8 = 40;
 
-/// Values below it have a bucket each.
+/// Values below this have a bucket each.
 const EXACT: u64 = 2 << GROUPING_POWER;
 const BUCKETS: usize =
     EXACT as usize + (MAX_VALUE_POWER as usize - GROUPING_POWER as usize - 1) * (1 << GROUPING_POWER);
@@ -28,7 +28,7 @@ fn bucket_of(ns: u64) -> usize {
     EXACT as usize + ((power - group - 1) << group) + ((ns as usize - (1 << power)) >> (power - group))
 }
 
-/// The first and last value of a bucket.
+/// Returns the first and last value of a bucket.
 fn bounds(bucket: u32) -> (u64, u64) {
     let bucket = u64::from(bucket);
     if bucket < EXACT {
@@ -41,7 +41,7 @@ fn bounds(bucket: u32) -> (u64, u64) {
     (start, start + (1 << width) - 1)
 }
 
-/// The counters that are recorded into.
+/// The live counters of a histogram.
 #[derive(Debug)]
 pub(crate) struct Counters(Box<[AtomicU64]>);
 
@@ -86,7 +86,7 @@ pub struct Latencies {
     count: Vec<u64>,
 }
 
-/// The form in which a file stores them.
+/// Latencies as a file stores them, not yet checked.
 #[cfg(feature = "serde")]
 #[derive(serde::Deserialize)]
 struct Parts {
@@ -109,25 +109,25 @@ impl TryFrom<Parts> for Latencies {
 }
 
 impl Latencies {
-    /// The numbers of the buckets in use, ascending.
+    /// Returns the numbers of the buckets in use, ascending.
     #[must_use]
     pub fn index(&self) -> &[u32] {
         &self.index
     }
 
-    /// The count of each.
+    /// Returns the count of each bucket in use.
     #[must_use]
     pub fn count(&self) -> &[u64] {
         &self.count
     }
 
-    /// The buckets in use, ascending.
+    /// Iterates over the buckets in use, ascending.
     #[must_use]
     pub fn iter(&self) -> Latency<'_> {
         Latency { of: self, at: 0 }
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn added(&self, other: &Self) -> Self {
         let mut out = self.clone();
@@ -143,7 +143,8 @@ impl Latencies {
         out
     }
 
-    /// The operations since `earlier`; `None` when `earlier` is not an earlier state of these counters.
+    /// Returns the operations since `earlier`, or `None` if `earlier` is not an earlier state of these
+    /// counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let mut left = self.clone();
@@ -165,7 +166,7 @@ impl<'a> IntoIterator for &'a Latencies {
     }
 }
 
-/// The buckets of [`Latencies`].
+/// An iterator over the buckets of [`Latencies`].
 #[derive(Debug, Clone)]
 pub struct Latency<'a> {
     of: &'a Latencies,
@@ -192,19 +193,19 @@ pub struct LatencyBucket {
 }
 
 impl LatencyBucket {
-    /// The shortest latency that it counts, ns.
+    /// Returns the shortest latency of the bucket, ns.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The longest, ns.
+    /// Returns the longest latency of the bucket, ns.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many operations took that long.
+    /// Returns the number of operations in the bucket.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count

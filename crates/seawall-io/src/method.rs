@@ -1,5 +1,5 @@
-//! How writes to a class of files become durable: the names InnoDB's users know, with what they mean on
-//! Linux.
+//! Flush methods: how writes to a class of files become durable. The names are those of InnoDB; the table says what
+//! they mean on Linux.
 //!
 //! | method | open flags | a durable write is | an ordinary barrier is |
 //! |---|---|---|---|
@@ -9,9 +9,9 @@
 //! | `o_direct_no_fsync` | `O_DIRECT` | write, fdatasync | fdatasync only after growth or into holes or unwritten extents |
 //! | `o_direct_dsync` | `O_DIRECT` | write with `RWF_DSYNC` | fdatasync |
 //!
-//! A *durable write* is durable when it returns, under every method. A *barrier* is what comes after a batch
-//! of ordinary writes; `o_dsync` needs none, and `o_direct_no_fsync` skips it, but never at a checkpoint
-//! unless the cache is proven non-volatile.
+//! A *durable write* is durable when it returns, under every method. A *barrier* follows a batch of ordinary writes and
+//! makes them durable. `o_dsync` needs none. `o_direct_no_fsync` skips it, but at a checkpoint only if the cache is
+//! proven non-volatile.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ impl FlushMethod {
     /// Every method.
     pub const ALL: [Self; 5] = [Self::Fsync, Self::ODsync, Self::ODirect, Self::ODirectNoFsync, Self::ODirectDsync];
 
-    /// The name used in settings.
+    /// Returns the name used in settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl FlushMethod {
         }
     }
 
-    /// Whether the method asks for `O_DIRECT`.
+    /// Returns whether the method uses `O_DIRECT`.
     #[must_use]
     pub fn is_direct(self) -> bool {
         matches!(self, Self::ODirect | Self::ODirectNoFsync | Self::ODirectDsync)
@@ -70,7 +70,7 @@ impl fmt::Display for FlushMethod {
     }
 }
 
-/// A name that is no flush method.
+/// The error for a name that is not a flush method.
 ///
 /// ```
 /// use seawall_io::{FlushMethod, UnknownFlushMethod};
@@ -132,7 +132,7 @@ pub struct EffectiveMode {
     /// Whether durable writes carry `RWF_DSYNC` (else they are followed by fdatasync, unless the file is open
     /// `O_DSYNC`).
     pub rwf_dsync: bool,
-    /// Why the effect differs from the request.
+    /// Why the mode in effect differs from the requested method.
     pub degraded: Option<String>,
 }
 

@@ -8,11 +8,12 @@
 //! ```
 //!
 //! 1. The final name exists only when every byte is written and synced, so a crash leaves a `.filling` file
-//!    (removed by [`sweep`]) or a whole one.
-//! 2. All blocks are allocated before the first zero is written, and the reserve is checked before that: a
-//!    full disk is found here and not on the commit path.
-//! 3. The zeroes are direct writes at the stated rate; the page cache holds none of them, and no sync finds a
-//!    backlog (an unsynced buffered fill stalls the first commit by hundreds of milliseconds).
+//!    (removed by [`sweep`]) or a complete file.
+//! 2. Where the file system has fallocate, all blocks are allocated before the first zero is written. The
+//!    reserve is checked before that: a full disk is found here and not on the commit path.
+//! 3. Where the file system has direct I/O, the zeroes are direct writes at the stated rate. The page cache
+//!    then holds none of them, and no sync finds a backlog (an unsynced buffered fill stalls the first commit
+//!    by hundreds of milliseconds).
 //! 4. Filling is a sequence of steps: a thread drives it in production ([`Fill::run`]), a simulator one step
 //!    at a time.
 
@@ -29,14 +30,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Ending of a file that is not ready.
+/// Name extension of a file that is not ready.
 pub const FILLING: &str = "filling";
-/// A fill that waits for its rate checks for a stop this often.
+/// While [`Fill::run`] waits for its rate, it checks for a stop this often.
 const NAP_MAX: Duration = Duration::from_millis(100);
 /// Bytes written by one step.
 pub const STEP_BYTES: usize = 256 << 10;
 
-/// What to make.
+/// The file to make, and how.
 ///
 /// ```
 /// use seawall_io::{FileClass, FillOptions};
@@ -49,9 +50,9 @@ pub const STEP_BYTES: usize = 256 << 10;
 pub struct FillOptions {
     /// Length, bytes; rounded up to 4096.
     pub len: u64,
-    /// Bytes of free space to leave untouched.
+    /// Bytes of free space to leave.
     pub reserve: u64,
-    /// Most bytes a second that [`Fill::run`] writes.
+    /// Maximum bytes a second that [`Fill::run`] writes.
     pub bytes_per_second: f64,
     /// What the file is for.
     pub class: FileClass,
@@ -62,7 +63,7 @@ pub struct FillOptions {
 }
 
 impl FillOptions {
-    /// A file of `len` bytes at 100 MB/s, leaving 64 MiB free.
+    /// Returns options for a file of `len` bytes, filled at 100 MB/s, that leave 64 MiB free.
     ///
     /// ```
     /// # use seawall_io::{FileClass, FillOptions};
@@ -99,7 +100,7 @@ pub struct Fill {
     zeroes: AlignedBuf,
 }
 
-/// What a step left to do.
+/// The state after a step.
 ///
 /// ```
 /// use seawall_io::{FileClass, Fill, FillOptions, FillStep, OsDisk};
@@ -121,7 +122,7 @@ pub struct Fill {
 pub enum FillStep {
     /// More to do.
     Filling(Fill),
-    /// The file, whole, synced and under its final name.
+    /// The file, complete, synced and under its final name.
     Ready(File),
 }
 
@@ -129,9 +130,9 @@ impl Fill {
     /// Creates `target`'s `.filling` file and allocates its blocks.
     ///
     /// # Errors
-    /// [`IoErrorKind::Reserve`] when the space is not there, `EEXIST` when `target` exists or its `.filling`
-    /// file does (another fill is under way, or was interrupted and awaits [`sweep`]), or the kernel's
-    /// refusal; nothing is left behind.
+    /// [`IoErrorKind::Reserve`] when there is too little free space, `EEXIST` when `target` or its `.filling`
+    /// file exists (another fill is in progress, or was interrupted and awaits [`sweep`]), or the kernel's
+    /// refusal. Nothing is left behind.
     ///
     /// ```
     /// use seawall_io::{FileClass, Fill, FillOptions, IoErrorKind, OsDisk};
@@ -194,24 +195,24 @@ impl Fill {
             }
         }
         match file.grow(Allocate::Unwritten, self.options.len, Cause::Preallocate) {
-            // No fallocate here: the zeroes themselves allocate.
+            // No fallocate here: writing the zeroes allocates the blocks.
             Err(e) if e.is_unsupported() => Ok(()),
             grown => grown,
         }
     }
 
-    /// Bytes written and bytes in all.
+    /// Returns the bytes written and the total.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.done, self.options.len)
     }
 
-    /// Writes the next [`STEP_BYTES`], or finishes.
+    /// Writes the next [`STEP_BYTES`], or finishes the file.
     ///
     /// # Errors
     /// The kernel's refusal, or `EEXIST` when `target` has been created meanwhile; the `.filling` file is
-    /// then removed. When the directory's sync or the last open fails, the whole and synced file is under its
-    /// final name, but that name may be lost in a power cut.
+    /// then removed. When the directory's sync or the last open fails, the complete and synced file is under
+    /// its final name, but that name may be lost in a power cut.
     pub fn step(mut self) -> Result<FillStep> {
         if self.done < self.options.len {
             let len = usize::try_from(self.options.len - self.done).map_or(STEP_BYTES, |left| left.min(STEP_BYTES));
@@ -229,12 +230,12 @@ impl Fill {
     }
 
     /// Ends a fill whose bytes are all written ([`Fill::progress`]): syncs the file and gives it its final
-    /// name, which is durable only after the next [`Disk::sync_dir`] of its directory. For callers that open
-    /// the file themselves and must distinguish a failure before the rename from one after it.
+    /// name, which is durable only after the next [`Disk::sync_dir`] of its directory. It is for callers that
+    /// open the file themselves and must distinguish a failure before the rename from one after it.
     ///
     /// # Errors
-    /// [`IoErrorKind::Cancelled`] when bytes are missing; else as [`Fill::step`]. The final name then does
-    /// not lead to this file, and the `.filling` file is removed.
+    /// [`IoErrorKind::Cancelled`] when bytes are missing; otherwise as [`Fill::step`]. After any error the
+    /// final name does not lead to this file, and the `.filling` file is removed.
     ///
     /// ```
     /// use seawall_io::{Disk, FileClass, Fill, FillOptions, FillStep, OsDisk};
@@ -261,8 +262,8 @@ impl Fill {
     fn take_name(&mut self) -> Result<()> {
         self.file.sync(Cause::Preallocate)?;
         if !self.file.mode().direct {
-            // The zeroes went through the page cache. Pages that stay there (in a memory file system, all) do
-            // no harm.
+            // The zeroes went through the page cache. Pages that stay there (all of them, in a memory file
+            // system) do no harm.
             drop(self.file.drop_cache());
         }
         self.disk.rename_new(&self.filling, &self.target)?;
@@ -275,7 +276,7 @@ impl Fill {
     ///
     /// # Errors
     /// As [`Fill::step`]; [`IoErrorKind::Cancelled`] when `stop` is set (checked before every step, and ten
-    /// times a second while the rate makes it wait).
+    /// times a second during a wait for the rate).
     pub fn run(self, clock: &dyn Clock, stop: &AtomicBool) -> Result<File> {
         let mut pace = Pace::new(self.options.bytes_per_second);
         let mut fill = self;
@@ -312,9 +313,9 @@ impl Drop for Fill {
     }
 }
 
-/// Renames a used file durably to become the next one, so that it is overwritten in place and allocates
-/// nothing. A [`File`] open on it remains usable but cannot change its flush method: reopen it by its new
-/// name.
+/// Durably renames a used file to `target`, the next file, which is then overwritten in place and allocates
+/// nothing. A [`File`] open on the used file remains usable but cannot change its flush method: reopen it by
+/// its new name.
 ///
 /// # Errors
 /// The kernel's refusal; `EEXIST` when `target` exists.
@@ -336,12 +337,12 @@ pub fn recycle(disk: &dyn Disk, used: &Path, target: &Path) -> Result<()> {
     if directory(used) != dir { disk.sync_dir(directory(used)) } else { Ok(()) }
 }
 
-/// The directory that holds `path`.
+/// Returns the directory that holds `path`.
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes the files of interrupted fills from a directory; returns the files removed. For use at start,
+/// Removes the files of interrupted fills from a directory; returns the files removed. Call it at start,
 /// before the first fill.
 ///
 /// # Errors

@@ -1,13 +1,14 @@
 //! Which process a handle belongs to.
 //!
-//! 1. `fork` copies memory, and so every handle, but no other threads: locks held by other threads stay
+//! 1. `fork` copies memory, and so every handle, but not the other threads: locks held by other threads stay
 //!    locked in the child, and the child must not write to files that the parent has open. A handle remembers
 //!    its [`Process`] and checks [`Process::is_current`] before it does anything.
 //! 2. The check is one load: a fork handler of the C library increments a counter in each child. A child made
 //!    by the bare system call, without the C library, is not noticed.
 //! 3. The child of a process that held an [`InUse`] can never create one. Locks keep queues of waiting
-//!    threads in shared memory of the process. The copies of those threads never leave the queues, and a new
-//!    thread of the child can get the memory of one of them: it would never be woken.
+//!    threads in shared memory of the process. In the child, the queue entries of those threads never leave
+//!    the queues. A new thread of the child can be given the memory of such an entry, and would then never be
+//!    woken.
 
 use crate::os::sys;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +20,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// This one.
+    /// Returns the current process.
     #[must_use]
     pub fn current() -> Self {
         sys::count_forks();
         Self { forks: sys::forks() }
     }
 
-    /// Whether this is still the same process: false in a child forked since.
+    /// Returns whether this is still the same process: false in a child forked since.
     #[inline]
     #[must_use]
     pub fn is_current(self) -> bool {
@@ -34,8 +35,8 @@ impl Process {
     }
 }
 
-/// A [`Process`] whose handles can be given up all at once: it is then open in no process. The check is as
-/// cheap as for a `Process`.
+/// Like a [`Process`], but it can be closed, which invalidates all its handles at once: a closed gate is open
+/// in no process. The check is as cheap as for a `Process`.
 ///
 /// ```
 /// let gate = seawall_io::ProcessGate::new(seawall_io::Process::current());
@@ -50,25 +51,25 @@ pub struct ProcessGate(AtomicU64);
 const CLOSED: u64 = u64::MAX;
 
 impl ProcessGate {
-    /// Open in this process.
+    /// Creates a gate that is open in `process`.
     #[must_use]
     pub fn new(process: Process) -> Self {
         Self(AtomicU64::new(process.forks))
     }
 
-    /// Whether it is open and belongs to the current process.
+    /// Returns whether the gate is open and belongs to the current process.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.load(Ordering::Relaxed) == sys::forks()
     }
 
-    /// Closes it for good.
+    /// Closes the gate permanently.
     pub fn close(&self) {
         self.0.store(CLOSED, Ordering::SeqCst);
     }
 
-    /// Whether it was closed.
+    /// Returns whether the gate was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.load(Ordering::SeqCst) == CLOSED
@@ -80,7 +81,7 @@ impl ProcessGate {
 pub struct InUse(Process);
 
 impl InUse {
-    /// `None` in a process forked from one that held an `InUse`.
+    /// Creates a mark; returns `None` in a process forked from one that held an `InUse`.
     #[must_use]
     pub fn new() -> Option<Self> {
         let process = Process::current();

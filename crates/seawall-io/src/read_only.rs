@@ -4,7 +4,7 @@
 //!    disk below.
 //! 2. Files are opened for reading, even if write access was requested: no descriptor of this disk can write,
 //!    and files without write permission open.
-//! 3. A lock is shared: it excludes writers, and not other readers.
+//! 3. A lock is shared: it excludes writers but not other readers.
 
 use crate::class::Op;
 use crate::disk::{
@@ -41,7 +41,7 @@ pub struct ReadOnlyDisk {
 }
 
 impl ReadOnlyDisk {
-    /// Reads from `below`.
+    /// Creates a disk that reads from `below`.
     #[must_use]
     pub fn new(below: Arc<dyn Disk>) -> Self {
         Self { below }

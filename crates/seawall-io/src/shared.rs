@@ -7,21 +7,21 @@ use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
 
-/// The mapped bytes of a file: see [`Disk::map_shared`](crate::Disk::map_shared). Access is through the pointer: who
-/// may touch which byte when is the owner's to decide. Unmapped when dropped.
+/// The mapped bytes of a file: see [`Disk::map_shared`](crate::Disk::map_shared). Access is through the pointer: the
+/// owner decides which code may access which bytes, and when. The memory is unmapped when this value is dropped.
 pub struct SharedMemory {
     start: NonNull<u8>,
     len: usize,
     _keeper: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: only the pointer and the length are reached through it; every access is the owner's own unsafe code.
+// SAFETY: only the pointer and the length are accessible through it; every access is the owner's own unsafe code.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// The memory at `start`, which `keeper` keeps mapped.
+    /// Wraps the memory at `start`, which `keeper` keeps mapped.
     ///
     /// # Safety
     /// `len` bytes from `start` are initialised, may be read and written, and stay so until `keeper` is dropped.
@@ -30,13 +30,13 @@ impl SharedMemory {
         Self { start, len, _keeper: keeper }
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Bytes.
+    /// Returns the length, bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty)] // never empty
     pub fn len(&self) -> usize {

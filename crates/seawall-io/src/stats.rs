@@ -1,7 +1,7 @@
 //! Every I/O is counted: latency and bytes by file class, operation and cause.
 //!
 //! 1. Recording takes two relaxed atomic additions and no lock, so it stays on.
-//! 2. A cell's histogram exists only once something was recorded in it (about 18 KiB each).
+//! 2. A cell's histogram (about 18 KiB) is allocated when something is first recorded in it.
 //! 3. Snapshots merge by addition, across threads, files and processes.
 
 use crate::class::{Cause, FileClass, Op};
@@ -50,7 +50,7 @@ impl Default for IoStats {
 }
 
 impl IoStats {
-    /// Counters at zero.
+    /// Creates counters at zero.
     ///
     /// ```
     /// assert!(seawall_io::IoStats::new().snapshot().cells.is_empty());
@@ -79,7 +79,7 @@ impl IoStats {
         self.cell(class, op, cause).errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A copy of everything counted so far.
+    /// Returns a copy of everything counted so far.
     #[must_use]
     pub fn snapshot(&self) -> IoSnapshot {
         let mut cells = Vec::new();
@@ -133,14 +133,14 @@ pub struct CellSnapshot {
 }
 
 impl CellSnapshot {
-    /// Successful operations.
+    /// Returns the number of successful operations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.latency.count().iter().fold(0, |all, count| all.saturating_add(*count))
     }
 }
 
-/// Everything counted at one moment.
+/// Everything counted up to one moment.
 ///
 /// ```
 /// use seawall_io::{Cause, FileClass, IoStats, Op};
@@ -162,13 +162,13 @@ pub struct IoSnapshot {
 }
 
 impl IoSnapshot {
-    /// One cell, if anything was counted in it.
+    /// Returns one cell, if anything was counted in it.
     #[must_use]
     pub fn get(&self, class: FileClass, op: Op, cause: Cause) -> Option<&CellSnapshot> {
         self.cells.iter().find(|c| (c.class, c.op, c.cause) == (class, op, cause))
     }
 
-    /// The sum of two snapshots.
+    /// Returns the sum of two snapshots.
     #[must_use]
     pub fn merged(mut self, other: &Self) -> Self {
         for theirs in &other.cells {

@@ -11,8 +11,8 @@ use crate::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// The experiment that a cell belongs to: what it consists of is in `experiment/`, why in
-    /// `docs/experiments.md`.
+    /// The experiment that a cell belongs to. `experiment/` defines its cells and verdicts; `docs/experiments.md` says
+    /// why it exists.
     ///
     /// ```
     /// use seawall_lab::cell::Experiment;
@@ -24,7 +24,7 @@ words! {
     pub enum Experiment {
         /// The device on its own: random and sequential reads and writes, on which the other verdicts rely.
         Baseline = "baseline",
-        /// E1: direct writes with and without a flush each, by threads (Callaghan 2009).
+        /// E1: direct writes with and without a flush after each, by threads (Callaghan 2009).
         DirectSync = "direct-sync",
         /// E2: the log's write path and its memory (Mituzas 2010).
         LogMemory = "log-memory",
@@ -94,15 +94,15 @@ words! {
         SequentialWrite = "seqwrite",
         /// Commits of several small records each, written to a log by group commit.
         Log = "log",
-        /// A row read by its key from the engine, one transaction each (sysbench simple).
+        /// Reads of a row by its key from the engine, one per transaction (sysbench simple).
         ReadOnly = "read-only",
-        /// Transactions of the engine that read and write (sysbench complex).
+        /// Engine transactions that read and write (sysbench complex).
         Transactional = "transactional",
         /// TPC-C's five transactions on the engine (DBT-2 is an implementation of it).
         Tpcc = "tpcc",
-        /// Ranges of rows read from a tree of the engine that is not in memory.
+        /// Reads of row ranges from an engine tree that is not in memory.
         RangeQuery = "ranges",
-        /// One small row of the engine changed, one transaction each.
+        /// Updates of one small row in the engine, one per transaction.
         Update = "update",
     }
 }
@@ -158,7 +158,7 @@ words! {
     /// assert_eq!(fresh.title(), "write 8K into fallocated space, buffered, fdatasync each, 1 thread");
     /// ```
     pub enum Preparation {
-        /// Every block is written and synced long before.
+        /// Every block was written and synced long before the measurement.
         Written = "overwrite" | "overwrite {size}",
         /// An empty file that grows with each write.
         Append = "append" | "append {size}",
@@ -216,7 +216,7 @@ pub struct LogShape {
     pub records_per_commit: u32,
     /// Bytes of each record; a multiple of 512.
     pub record_bytes: u32,
-    /// Whether a group leaves as one write (`true`) or as one write per record group.
+    /// Whether a group is written with one write (`true`) or with one write per record group.
     pub merged: bool,
 }
 
@@ -306,7 +306,7 @@ impl CellSpec {
         id
     }
 
-    /// Whether it reads from the disk.
+    /// Returns whether the cell reads blocks from the disk.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.pattern, Pattern::RandomRead | Pattern::SequentialRead)
     }

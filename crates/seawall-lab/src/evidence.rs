@@ -1,6 +1,6 @@
 //! The evidence of an experiment as data: tables, bars and lines. The terminal and the report show the same.
 //!
-//! - A panel without data is not made: no empty axes, no zero for "unknown".
+//! - A panel without data is omitted: no empty axes, no zero for "unknown".
 //! - Two kinds of plot: bars for single figures, lines for a figure over threads, depth, percentile or time.
 
 use crate::results::CellResult;
@@ -8,7 +8,7 @@ use crate::stats::distinct;
 use crate::text;
 use std::collections::BTreeSet;
 
-/// A cell with its series and its place in it, such as its threads.
+/// A cell with the name of its series and its x value there, such as its threads: series, x, cell.
 pub(crate) type Measured<'a> = (String, u32, &'a CellResult);
 
 /// Something to show below an experiment's heading.
@@ -94,7 +94,8 @@ impl Bar {
         })
     }
 
-    /// Shows its share of `base` as well, and a published rate: its share of its own base, and its unit.
+    /// Adds the bar's share of `base`, and optionally a published figure: its rate, the base of that rate, and its
+    /// unit.
     pub(crate) fn relative(self, base: f64, show: fn(f64) -> String, published: Option<(f64, f64, &str)>) -> Self {
         let published = published.map(|(rate, published_base, unit)| {
             let share = rate / published_base;

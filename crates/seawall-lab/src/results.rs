@@ -116,7 +116,7 @@ pub struct RunSettings {
 pub struct EngineRun {
     /// Approximate bytes of each tree of E6.
     pub tree_bytes: u64,
-    /// Bytes of the pool through which E6 reads it.
+    /// Bytes of the pool through which E6 reads a tree.
     pub pool_bytes: u64,
     /// Rows of each range that a query of E6 reads.
     pub range_rows: u32,
@@ -369,7 +369,7 @@ impl CellResult {
         self.rounds.iter().fold(0, |sum, r| sum.saturating_add(r.operations))
     }
 
-    /// The device's work per operation over all rounds: `(writes, written bytes, reads, flushes)`.
+    /// The device's work per operation over all rounds.
     #[must_use]
     pub fn device_per_operation(&self) -> Option<DevicePerOperation> {
         let devices: Vec<DeviceDelta> = self.rounds.iter().map(|round| round.device).collect::<Option<_>>()?;
@@ -483,7 +483,7 @@ impl Results {
         Comparison::paired(&a, &b)
     }
 
-    /// Reads a results file; of a directory, the [`RESULTS`] in it.
+    /// Reads a results file; for a directory, the [`RESULTS`] file in it.
     ///
     /// # Errors
     /// [`ReadError`] names the file, and says whether it could not be read, is not a results file, or has a

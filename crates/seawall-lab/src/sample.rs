@@ -32,7 +32,7 @@ pub fn round(operations: u64, seed: u64) -> Round {
 pub fn cell(spec: CellSpec, rate: f64) -> CellResult {
     let rates = [0.97, 1.0, 1.02, 0.99, 1.01, 1.03].map(|f| (rate * f) as u64);
     let rounds = rates.into_iter().zip(0..).map(|(operations, seed)| {
-        // 160 pages a query, a write of nothing.
+        // A query reads 160 pages. Queries and read-only loads write nothing.
         let reads = if spec.pattern == Pattern::RangeQuery { 160 * operations } else { 0 };
         let writes = if matches!(spec.pattern, Pattern::RangeQuery | Pattern::ReadOnly) { 0 } else { operations };
         let device = Some(device(reads, writes));

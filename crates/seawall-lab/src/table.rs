@@ -190,7 +190,7 @@ fn sustained(results: &Results) -> String {
 
 /// How a level is shown. The marks are there because a level is never shown by colour alone.
 pub(crate) struct Shown {
-    /// What it is called above its verdicts.
+    /// The heading above its verdicts.
     pub(crate) heading: &'static str,
     /// Its mark in the terminal.
     mark: &'static str,

@@ -136,7 +136,7 @@ pub(crate) fn fill(template: &str, vars: &[Var<'_>]) -> String {
     fill_with(template, vars, |value| value)
 }
 
-/// The same for HTML: the value of `{name}` is escaped, that of `{=name}` is HTML.
+/// Like [`fill`], but for HTML: the value of `{name}` is escaped, that of `{=name}` is HTML.
 pub(crate) fn fill_html(template: &str, vars: &[Var<'_>]) -> String {
     fill_with(template, vars, |value| escape(&value))
 }

@@ -1,11 +1,10 @@
-//! Enums whose values have a word each: in ids, results and on command lines.
+//! Enums with a word for each value, for ids, results and command lines.
 //!
-//! The word is written once, beside the value. `Display` and `FromStr` use it, and an error lists them all. Where
-//! titles and sentences say it otherwise, these words follow after a bar. In JSON stands the variant's name in
-//! kebab-case: a crate that uses the macro needs serde.
+//! The word is written once, beside the value. `Display` and `FromStr` use it, and a parse error lists all words. Other
+//! words for titles and sentences follow after a bar. JSON holds the variant's name in kebab-case, so a crate that uses
+//! the macro needs serde.
 
-/// Defines an enum whose values have a word each. It is `Debug`, `Copy`, `Eq`, `Hash`, `Serialize` and
-/// `Deserialize`.
+/// Defines an enum with a word for each value. It is `Debug`, `Copy`, `Eq`, `Hash`, `Serialize` and `Deserialize`.
 ///
 /// ```
 /// seawall_lab::words! {

@@ -29,7 +29,7 @@ pub(crate) struct Fjall {
 }
 
 impl Fjall {
-    /// Opens it. Options: `cache_size` and `max_memtable_size` (bytes), `worker_threads`.
+    /// Opens the store. Options: `cache_size` and `max_memtable_size` (bytes), `worker_threads`.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         settings.make_dir(NAME)?;
         let mut options = Options::new(NAME, settings);
@@ -163,12 +163,12 @@ struct Open<'s> {
 }
 
 impl Tx for Open<'_> {
+    /// Takes no lock, but records the read: if another transaction changes the row meanwhile, the commit is a conflict.
+    /// So it serves as [`Tx::get_for_update`] too.
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.tx.get(&self.tables[table], key).map_err(error_of)?.map(|value| value.to_vec()))
     }
 
-    /// Takes no lock, but records the read: if another transaction changes the row meanwhile, the commit is a
-    /// conflict.
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.tx.insert(&self.tables[table], key, value);
         Ok(())

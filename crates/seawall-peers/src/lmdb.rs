@@ -1,7 +1,7 @@
 //! LMDB, configured after the documentation in lmdb.h.
 //!
-//! - Through its C interface: the crate heed, whose C library this is, can neither renew a read transaction
-//!   nor a cursor, which lmdb.h advises.
+//! - Used through its C interface: the crate heed, whose C library this is, can renew neither a read transaction nor a
+//!   cursor, as lmdb.h advises.
 //! - It has no cache of its own: data lives in the page cache, which only a memory cgroup can bound to the
 //!   pool. With data larger than the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads; for scans
 //!   the option `MDB_NORDAHEAD=false` leaves the kernel's read-ahead on.
@@ -40,8 +40,8 @@ pub(crate) struct Lmdb {
 }
 
 impl Lmdb {
-    /// Opens it. Options: `mapsize` (bytes), `maxreaders`, and the flags `MDB_NORDAHEAD` and `MDB_WRITEMAP` (true or
-    /// false).
+    /// Opens the environment. Options: `mapsize` (bytes), `maxreaders`, and the flags `MDB_NORDAHEAD` and
+    /// `MDB_WRITEMAP` (true or false).
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         settings.make_dir(NAME)?;
         let mut options = Options::new(NAME, settings);
@@ -49,7 +49,7 @@ impl Lmdb {
         // data.
         let default_bytes = settings.data_bytes.saturating_mul(4).max(1 << 30);
         let map_bytes: u64 = options.take("mapsize")?.unwrap_or(default_bytes);
-        // Sessions that load or check exist beside those of the threads.
+        // Besides the threads' sessions there are sessions that load or check.
         let readers = options.take("maxreaders")?.unwrap_or_else(|| settings.threads.saturating_add(16).max(126));
         let synced = settings.durability == Durability::Flushed;
         let no_readahead = options.take("MDB_NORDAHEAD")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
@@ -153,24 +153,25 @@ impl Session for Work<'_> {
 struct Open<'s> {
     store: &'s Lmdb,
     txn: Txn<'s>,
-    /// One of both locks, released after the transaction is over.
+    /// One of these two guards of `commits` is held; it is released after the transaction is over.
     _shared: Option<RwLockReadGuard<'s, ()>>,
-    /// The transaction commits unflushed.
+    /// Held when the transaction commits unflushed.
     alone: Option<RwLockWriteGuard<'s, ()>>,
 }
 
 impl Tx for Open<'_> {
+    /// The only writer: the value that it reads is the latest, and stays the latest. So it serves as
+    /// [`Tx::get_for_update`] too.
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.txn.get(self.store.tables[table], key)?.map(<[u8]>::to_vec))
     }
 
-    /// The only writer: what it reads is the latest version and stays the latest.
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put(self.store.tables[table], key, value)
     }
 
-    /// Rows behind all others are appended, which fills pages instead of halving them; the first row that is not
-    /// ends that.
+    /// Appends rows that come after all others, which fills pages instead of halving them; puts all rows from the first
+    /// other one on.
     fn put_many(&mut self, table: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         let (table, mut ascending) = (self.store.tables[table], true);
         for (key, value) in rows {

@@ -57,7 +57,7 @@ fn go_through(
 }
 
 impl Redb {
-    /// Opens it. Option: `cache_size`, bytes.
+    /// Opens the store. Option: `cache_size`, bytes.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         let durability = match settings.durability {
             Durability::Flushed => redb::Durability::Immediate,
@@ -168,13 +168,14 @@ impl Open<'_> {
 }
 
 impl Tx for Open<'_> {
+    /// The only writer: the value that it reads is the latest, and stays the latest. So it serves as
+    /// [`Tx::get_for_update`] too.
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let table = self.table(table)?;
         let value = table.get(key).map_err(error_of)?;
         Ok(value.map(|value| value.value().to_vec()))
     }
 
-    /// The only writer: what it reads is the latest version and stays the latest.
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.table(table)?.insert(key, value).map_err(error_of)?;
         Ok(())

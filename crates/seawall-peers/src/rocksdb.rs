@@ -59,7 +59,7 @@ macro_rules! either {
 pub(crate) struct RocksDb {
     about: About,
     flusher: Flusher,
-    /// Of scans: `readahead_size`, where 0 leaves it to RocksDB, and `async_io`.
+    /// Options of scans: `readahead_size`, where 0 leaves it to RocksDB, and `async_io`.
     ahead: (usize, bool),
     tables: Vec<String>,
     sync: bool,
@@ -134,9 +134,9 @@ fn option_in<'f>(file: &'f str, name: &str) -> Option<&'f str> {
 }
 
 impl RocksDb {
-    /// Opens it. Options: `transactions` and `direct` (true or false), `readahead_size` (bytes, for scans),
-    /// `async_io` (true or false), any of RocksDB's options by their own names, and with the prefix `table.`
-    /// those of the block-based table format.
+    /// Opens the store. Options: `transactions` and `direct` (true or false), `readahead_size` (bytes, for scans),
+    /// `async_io` (true or false), any of RocksDB's options by their own names, and with the prefix `table.` those of
+    /// the block-based table format.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         settings.make_dir(NAME)?;
         let mut options = Options::new(NAME, settings);
@@ -350,7 +350,7 @@ impl Session for Work<'_> {
         let Handle::Transactions(db) = &*self.store.handle else {
             return Err(Error::Unsupported { store: NAME, what: "transactions without --set transactions=true" });
         };
-        // It waits for locks and detects deadlocks.
+        // The transaction waits for locks and detects deadlocks.
         let mut options = TransactionOptions::default();
         options.set_deadlock_detect(true);
         let tx = db.transaction_opt(if durable { &self.writing } else { &self.loading }, &options);

@@ -78,7 +78,7 @@ struct Writer {
 }
 
 impl Sqlite {
-    /// Opens it. Options: pragmas by name.
+    /// Opens the store. Options: pragmas by name.
     pub(crate) fn open(settings: &Settings) -> Result<Self> {
         settings.make_dir(NAME)?;
         let synchronous = match settings.durability {
@@ -86,7 +86,7 @@ impl Sqlite {
             Durability::Written => "NORMAL",
             Durability::Deferred => "OFF",
         };
-        // Negative: KiB, not pages.
+        // A negative `cache_size` is in KiB, not pages.
         let cache_kib = settings.pool_bytes / 1024 / settings.threads.max(1) as u64;
         let mut pragmas = vec![
             // Before the journal mode: the page size is fixed when the file is created.
@@ -286,6 +286,8 @@ struct Writing<'s> {
 }
 
 impl Tx for Writing<'_> {
+    /// The only writer: the value that it reads is the latest, and stays the latest. So it serves as
+    /// [`Tx::get_for_update`] too.
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut found = None;
         let statements = &self.tables[table];
@@ -293,7 +295,6 @@ impl Tx for Writing<'_> {
         Ok(found)
     }
 
-    /// The only writer: what it reads is the latest version and stays the latest.
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         put(&self.writer.connection, &self.tables[table], key, value)
     }

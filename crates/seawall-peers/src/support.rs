@@ -74,7 +74,7 @@ pub(crate) fn bounds<'k>(from: &'k [u8], to: Option<&'k [u8]>) -> Option<Bounds<
     to.is_none_or(|to| from < to).then_some(bounds)
 }
 
-/// Takes from `visits`, or from its back, as long as they are true.
+/// Consumes `visits`, from the front or from the back, until one is false.
 pub(crate) fn while_true(mut visits: impl DoubleEndedIterator<Item = Result<bool>>, backward: bool) -> Result<()> {
     while let Some(goes_on) = if backward { visits.next_back() } else { visits.next() } {
         if !goes_on? {
@@ -84,10 +84,10 @@ pub(crate) fn while_true(mut visits: impl DoubleEndedIterator<Item = Result<bool
     Ok(())
 }
 
-/// A thread that flushes each [`FLUSH_INTERVAL`], for stores whose commits do not.
+/// A thread that flushes each [`FLUSH_INTERVAL`], for stores whose commits do not flush.
 pub(crate) struct Flusher {
     store: &'static str,
-    /// What keeps the thread going on, and the thread, if there is one.
+    /// The sender that keeps the thread running, and the thread, if there is one.
     thread: Option<(Sender<()>, JoinHandle<Result<()>>)>,
 }
 

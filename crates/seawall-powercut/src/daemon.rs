@@ -1,21 +1,21 @@
-//! The process that serves the disks: one directory of FUSE, each file in it a recorded disk for a loop
+//! The process that serves the disks: one FUSE directory, in which each file is a recorded disk for a loop
 //! device.
 //!
-//! 1. It is a process of its own and touches no file below the mounts on its disks, so that it never waits
-//!    for itself.
-//! 2. One thread does everything: all disks share one order of arrivals, completions and cuts.
+//! 1. It is a separate process and accesses no file on the file systems that are mounted from its disks, so
+//!    that it never waits for itself.
+//! 2. One thread does everything, so all disks share one order of arrivals, completions and cuts.
 //! 3. An answer may be delayed for a random time (`pace`): several writes are then in flight, complete out of
 //!    order, and overlap flushes.
-//! 4. A cut is one moment for all disks named in it: after it the old disks fail every request, and the new
-//!    ones hold what the cut kept.
+//! 4. A cut happens at one moment for all disks named in it. After it, the old disks fail every request, and
+//!    the new ones hold what the cut kept.
 //!
-//! Commands come on standard input, one a line; each is answered by one line on standard output, `ok ...` or
-//! `failed ...`. A cut reports itself as `cut ...`. At the end of the input all disks fail, the file systems
-//! on them are unmounted, and the process ends.
+//! Commands come on standard input, one per line; each is answered by one line on standard output, `ok ...`
+//! or `failed ...`. A cut reports itself as `cut ...`. At the end of the input all disks fail, the file
+//! systems on them are unmounted, and the process ends.
 //!
 //! 5. It never ends while a file system is mounted on its disks. The last process of a mount namespace
 //!    unmounts what is left in it. If that were this process, the unmount would wait for an answer of the
-//!    very process that executes it. Signals for the terminal's process group do not reach it.
+//!    very process that executes it. Signals to the terminal's process group do not reach it.
 
 use crate::Result;
 use crate::drive::DISKS;
@@ -47,7 +47,7 @@ struct DelayedReply {
 #[derive(Debug)]
 struct Armed {
     rng: SeededRng,
-    /// Writes and flushes until then.
+    /// Writes and flushes left until the cut.
     left: u64,
     unit: usize,
     /// Each disk to be cut and its replacement.
@@ -69,7 +69,7 @@ struct Daemon {
     fired: bool,
 }
 
-/// Serves disks below `dir` until standard input ends.
+/// Serves disks as files in `dir` until standard input ends.
 pub(crate) fn run(dir: &Path) -> Result<()> {
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
     let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
@@ -210,7 +210,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The disk, if it has power and contains the range.
+    /// Returns the disk, if it has power and contains the range.
     fn alive(&mut self, node: u64, offset: u64, len: usize) -> Option<&mut Disk> {
         self.disks.get_mut(&node).filter(|disk| !disk.dead && disk.image().contains(offset, len))
     }
@@ -241,7 +241,7 @@ impl Daemon {
 
     // --- the driver ----------------------------------------------------------------------------------------
 
-    /// Counts a request of a disk whose power is to be cut; true when the cut is due.
+    /// Counts a request to a disk whose power is to be cut; returns true when the cut is due.
     fn count_down(&mut self, node: u64) -> bool {
         let Self { armed: Some(armed), names, .. } = self else { return false };
         if !armed.disks.iter().any(|(old, _)| names.get(old) == Some(&node)) {

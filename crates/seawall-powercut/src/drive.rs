@@ -7,12 +7,12 @@
 //! ```
 //!
 //! 1. A round's settings and the number of requests until its cut follow from the seed. The interleaving of
-//!    the threads does not: a failure keeps the images of its disks, and the lines of the process, for
-//!    inspection.
+//!    the threads does not: after a failure, the images of the disks and the output lines of the process are
+//!    kept for inspection.
 //! 2. An error of the process under test before the power was cut is a failure too.
 //! 3. A btrfs that the kernel refuses to mount is counted separately: btrfs has such defects (replaying its
-//!    log into a new block group ends with "missing free space info"). Many of them are a failure: they would
-//!    hide everything else. On ext4 and xfs a refused mount is always a failure.
+//!    log into a new block group ends with "missing free space info"). Too many refused mounts count as a
+//!    failure: they would hide everything else. On ext4 and xfs a refused mount is always a failure.
 
 use crate::Result;
 use crate::engine::{Orders, read_items};
@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub mutant: Option<String>,
     /// The disk acknowledges flushes without doing them.
     pub lie: bool,
-    /// Log and doublewrite are always on a disk of their own.
+    /// Log and doublewrite are always on a second disk.
     pub apart: bool,
     /// Prints nothing about single rounds.
     pub quiet: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 enum RoundEnd {
     Passed,
-    /// The file system is lost, by no fault of the engine.
+    /// The file system is lost, but not because of the engine.
     Refused,
     Failed(String),
 }
@@ -100,13 +100,13 @@ struct Driver<'a> {
     /// Empty file systems, kept as templates to copy.
     made: Vec<String>,
     outcome: Outcome,
-    /// What the cuts of this round did.
+    /// The reports of this round's cuts.
     cuts: String,
     /// The lines of the process under test since the last comparison.
     lines: Vec<String>,
 }
 
-/// The disks of a database: their names, and those of their mount points beside the recorder's directory.
+/// The names of a database's disks, and of their mount points beside the recorder's directory.
 pub(crate) const DISKS: [&str; 2] = ["a", "b"];
 const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
 /// A process that takes longer is considered hung.
@@ -197,13 +197,13 @@ impl Driver<'_> {
         let apart = match rng.below(6) {
             0 if !self.request.apart => Some(SecondDisk::Log),
             1 if !self.request.apart => Some(SecondDisk::Doublewrite),
-            // No flush but its own reaches the data file's disk.
+            // Only flushes of the data file itself reach its disk.
             2 => Some(SecondDisk::Both),
             _ if self.request.apart => Some(SecondDisk::Both),
             _ => None,
         };
         let second = apart.filter(|_| !others.is_empty()).map(|apart| (rng.pick(&others), apart));
-        // btrfs relies on the disk writing its superblock of 4 KiB whole.
+        // btrfs relies on the disk to write its superblock of 4 KiB atomically.
         let small = rng.one_in(2) && fs != Fs::Btrfs;
         let (sector, unit) = if small { (512, 512) } else { (4096, 4096) };
         let mount = match fs {
@@ -230,7 +230,7 @@ impl Driver<'_> {
         set("log_flush_method", rng.pick(&METHODS));
         set("log_block_bytes", if small { rng.pick(&["512", "4K"]) } else { rng.pick(&["4K", "8K"]) });
         set("log_segment_size", rng.pick(&["64K", "256K", "1M"]));
-        // The larger log is seldom checkpointed, so that pages stay in the data file's cache.
+        // With the larger log, checkpoints are rare, so that pages stay in the data file's cache.
         set("log_capacity", rng.pick(&["4M", "32M"]));
         set("log_buffer_size", rng.pick(&["1M", "4M"]));
         set("data_initial_size", "1M");
@@ -308,7 +308,7 @@ impl Driver<'_> {
         self.recorder.command(&line).map(drop)
     }
 
-    /// After a cut: unmounts the old disks and mounts the new ones. An error is one of the file system.
+    /// Unmounts the old disks after a cut and mounts the new ones. An error is an error of the file system.
     fn after_cut(&mut self, life: &mut Setup) -> Result<()> {
         for mounted in life.mounts.drain(..).rev() {
             mounted.unmount()?;
@@ -319,7 +319,7 @@ impl Driver<'_> {
         life.generation += 1;
         self.recorder.command("pace 0")?;
         for (number, name) in DISKS.iter().enumerate().take(life.disks()) {
-            // As evidence, in case of a failure.
+            // Kept as evidence, in case of a failure.
             let _none = self.recorder.command(&format!("drop evidence-{name}"));
             self.recorder.command(&format!("clone {} evidence-{name}", life.disk(number)))?;
         }
@@ -341,7 +341,7 @@ impl Driver<'_> {
         self.child("look", life, &[self.dump().display().to_string(), end.into()])
     }
 
-    /// One round.
+    /// Runs one round.
     fn round(&mut self, life: &mut Setup, rng: &mut SeededRng, round: u64) -> Result<RoundEnd> {
         let begun = Instant::now();
         let acks = life.model.acks;
@@ -432,7 +432,7 @@ impl Driver<'_> {
                 }
             };
             if fired.is_none() && self.recorder.command("disarm")? == "quiet" {
-                // It ended before the cut: its findings count.
+                // `look` ended before the cut: its findings count.
                 self.compare(life, look)?;
                 continue;
             }
@@ -527,7 +527,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until so many acknowledgements have arrived, or the time is over.
+    /// Waits until `acks` more acknowledgements have arrived, or `WORK_MAX` has passed.
     fn wait_for(&mut self, acks: u64, model: &mut Model, lines: &mut Vec<String>) -> Result<()> {
         let (begun, from) = (Instant::now(), model.acks);
         while model.acks < from + acks && begun.elapsed() < WORK_MAX {
@@ -539,7 +539,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until the cut has happened; `None` when the time is over.
+    /// Waits until the cut has happened; returns `None` after `WORK_MAX`.
     fn until_cut(
         &mut self,
         recorder: &mut Recorder,
@@ -555,7 +555,7 @@ impl Worker {
                 return Ok(Some(cut));
             }
             if let Err(error) = self.check(model) {
-                // The cut was reported before its first error, but on a pipe of its own.
+                // The recorder reported the cut before the worker's first error, but on another pipe.
                 if recorder.command("disarm")? == "quiet" {
                     return Err(error);
                 }
@@ -570,7 +570,7 @@ impl Worker {
     fn kill(&mut self, model: &mut Model, lines: &mut Vec<String>) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
-        // The pipe outlives the process: all its output is there.
+        // The pipe outlives the process: all of its output can still be read.
         for line in &self.lines {
             Self::hear(line, model, lines);
         }

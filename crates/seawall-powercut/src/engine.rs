@@ -5,8 +5,8 @@
 //! 2. `look` opens the database, dumps its contents, runs the check, and ends, with a clean close or without.
 //!
 //! Lines of `work`: `open`; `i THREAD N ROW:VERSION...` before a commit or prepare; `a THREAD N` after its
-//! acknowledgement, followed by `flushed` if the commit promises to survive a power cut; `e TEXT` for an
-//! error that ends a thread.
+//! acknowledgement, followed by `flushed` if the commit promises to survive a power cut, or by `nothing` if
+//! the prepared transaction was rolled back; `e TEXT` for an error that ends a thread.
 
 use crate::Result;
 use crate::plan::{self, End, Op, Plan, SHARED, SHARED_ROWS};
@@ -67,7 +67,7 @@ impl Orders {
     }
 }
 
-/// The defects that reach the disk, by name: the simulated disk finds the others.
+/// The defects that reach the disk; the simulated disk finds the others.
 #[cfg(feature = "mutants")]
 pub(crate) const MUTANTS: [seawall::mutants::Mutant; 11] = {
     use seawall::mutants::Mutant;
@@ -108,7 +108,7 @@ struct Worker<'a> {
     say: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Runs until it is killed.
+/// Runs transactions until the process is killed.
 pub(crate) fn work(orders: &Orders) -> Result<()> {
     let out = Mutex::new(std::io::stdout());
     let say = |line: &str| {
@@ -148,12 +148,13 @@ pub(crate) fn work(orders: &Orders) -> Result<()> {
             }
         });
     });
-    // All threads met an error: the power is off.
+    // All threads have ended with an error: the power is off.
     std::thread::sleep(Duration::from_secs(60));
     Ok(())
 }
 
-/// Options changed at run time, checkpoints, compaction, and a transaction that is never committed.
+/// Changes options at run time, takes checkpoints, compacts, and keeps a transaction open that is never
+/// committed.
 fn disturb(db: &Database, trees: &[(String, Tree)], mut rng: SeededRng) -> Result<(), Error> {
     const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
     let rows = &trees[1].1;
@@ -192,7 +193,7 @@ impl Worker<'_> {
         };
         let mut n = counter.as_deref().map_or(0, number) + 1;
         let started = Instant::now();
-        // Ends by itself if the driver forgets it.
+        // The thread ends by itself if the driver does not kill the process.
         while started.elapsed() < Duration::from_secs(120) {
             let plan = plan::plan(self.seed, self.thread, n);
             match self.transaction(n, &plan) {
@@ -303,7 +304,7 @@ fn write_item(out: &mut impl std::io::Write, item: &Item) -> std::io::Result<()>
     Ok(())
 }
 
-/// Returns `None` when the dump is truncated.
+/// Reads a dump; returns `None` if it is truncated.
 pub(crate) fn read_items(mut bytes: &[u8]) -> Option<Vec<Item>> {
     let mut items = Vec::new();
     while let [tag, rest @ ..] = bytes {
@@ -328,8 +329,8 @@ pub(crate) fn read_items(mut bytes: &[u8]) -> Option<Vec<Item>> {
     (items.last() == Some(&Item::End)).then_some(items)
 }
 
-/// Opens the database, dumps it into `dump`, checks it. Commits or rolls back prepared transactions as their
-/// plans say.
+/// Opens the database, dumps it into `dump`, and checks it. Commits or rolls back prepared transactions as
+/// their plans say.
 pub(crate) fn look(orders: &Orders, dump: &Path, close: bool) -> Result<()> {
     let db = orders.open()?;
     let mut out = std::io::BufWriter::new(std::fs::File::create(dump)?);

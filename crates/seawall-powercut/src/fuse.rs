@@ -3,13 +3,13 @@
 //!
 //! 1. Files are opened with `FOPEN_DIRECT_IO`: the kernel caches none of their pages, and each read and write
 //!    of the loop device arrives here.
-//! 2. An unknown request is answered with `ENOSYS`: the kernel takes it for "not supported" and does not send
-//!    it again.
+//! 2. An unknown request is answered with `ENOSYS`: the kernel understands this as "not supported" and does
+//!    not send the request again.
 
 use std::io;
 
 pub(crate) const ROOT: u64 = 1;
-/// The most bytes of one write.
+/// Maximum bytes of one write.
 pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// A buffer of this size holds any request.
 pub(crate) const REQUEST_BYTES_MAX: usize = WRITE_BYTES_MAX + 8192;
@@ -70,7 +70,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// `None` when the bytes are no request.
+/// Parses a request; returns `None` if the bytes are not one.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Request<'_>> {
     let (opcode, id, node) = (u32_at(bytes, 4)?, u64_at(bytes, 8)?, u64_at(bytes, 16)?);
     let body = bytes.get(HEADER_BYTES..)?;
@@ -95,7 +95,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Request<'_>> {
     Some(Request { id, node, what })
 }
 
-/// An answer: 0 or an errno, and its body.
+/// Returns an answer: 0 or an errno, and a body.
 pub(crate) fn answer(id: u64, errno: i32, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + body.len());
     out.extend(((16 + body.len()) as u32).to_le_bytes());
@@ -115,7 +115,8 @@ pub(crate) fn init(minor: u32, flags: u32) -> io::Result<Vec<u8>> {
     for word in [7, minor.min(31), 0, both] {
         out.extend(word.to_le_bytes());
     }
-    // The most requests in flight, and the number from which the kernel calls that congested.
+    // The maximum number of requests in flight, and the number from which the kernel considers the queue
+    // congested.
     out.extend(256u16.to_le_bytes());
     out.extend(192u16.to_le_bytes());
     out.extend((WRITE_BYTES_MAX as u32).to_le_bytes());

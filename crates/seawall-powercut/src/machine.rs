@@ -31,7 +31,7 @@ impl Fs {
         }
     }
 
-    /// A small disk, yet one on which this file system works.
+    /// Returns the size, bytes, of a small disk that is large enough for this file system.
     pub(crate) fn bytes(self) -> u64 {
         match self {
             Self::Ext4 => 128 << 20,
@@ -50,14 +50,14 @@ impl Fs {
         }
     }
 
-    /// Two disks may be copies of one image.
+    /// Returns the mount options: `nouuid`, because two disks may be copies of one image.
     fn mount_option(self) -> &'static str {
         if self == Self::Xfs { "noatime,nouuid" } else { "noatime" }
     }
 
-    /// Why this file system cannot be used here.
+    /// Returns why this file system cannot be used here, if it cannot.
     pub(crate) fn missing(self) -> Option<String> {
-        // A module that is not loaded yet is not in the list; mounting loads it.
+        // The list does not contain a module that is not loaded yet.
         let _loaded = Command::new("modprobe").arg(self.name()).stderr(Stdio::null()).status();
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
         if !known.lines().any(|line| line.split_whitespace().last() == Some(self.name())) {
@@ -69,7 +69,7 @@ impl Fs {
     }
 }
 
-/// Why no power can be cut here.
+/// Returns why no power can be cut here, if it cannot.
 pub(crate) fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("mounting needs root".into());
@@ -119,7 +119,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts it; its disks are files in `dir`.
+    /// Starts the process; its disks are files in `dir`.
     pub(crate) fn start(dir: &Path) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("disks")
@@ -155,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// The report of the cut, if it has happened within the time.
+    /// Returns the report of the cut, if it happens within `time`.
     pub(crate) fn cut_within(&self, time: Duration) -> Result<Option<String>> {
         match self.cuts.recv_timeout(time) {
             Ok(line) => Ok(Some(line)),
@@ -209,7 +209,7 @@ pub(crate) fn make_fs(recorder: &mut Recorder, disk: &str, fs: Fs, sector: u64) 
 #[derive(Debug)]
 pub(crate) struct Mounted {
     pub dir: PathBuf,
-    /// Unmounting need not be waited for any more.
+    /// `unmount` has taken over: dropping must not unmount again.
     gone: bool,
 }
 
@@ -240,7 +240,8 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Unmounts it: a copy of a btrfs can be mounted only after the original is unmounted.
+    /// Unmounts the disk and waits for that: a copy of a btrfs can be mounted only after the original is
+    /// unmounted.
     pub(crate) fn unmount(mut self) -> Result<()> {
         self.gone = true;
         let begun = Instant::now();

@@ -67,7 +67,7 @@ fn skipped(why: &str) -> Result<()> {
     Ok(())
 }
 
-/// True when the run ended as it should.
+/// Returns true if the run ended as expected.
 fn run(args: &[String]) -> Result<bool> {
     let mut request = Request { rounds: 20, keep: PathBuf::from("target/powercut"), ..Request::default() };
     request.seed = std::time::UNIX_EPOCH.elapsed()?.as_secs();
@@ -141,7 +141,7 @@ fn run(args: &[String]) -> Result<bool> {
     Ok(outcome.failure.is_some() == must_fail)
 }
 
-/// Runs each planted defect and prints a table; true when each was found.
+/// Runs each planted defect and prints a table; returns true if every defect was found.
 #[cfg(feature = "mutants")]
 fn find_mutants(request: &Request, systems: &[Fs]) -> Result<bool> {
     println!("seed {}, at most {} rounds each", request.seed, request.rounds);

@@ -1,20 +1,20 @@
-//! What the database must hold after a power cut: the comparison.
+//! Compares a database after a power cut with what it must hold.
 //!
-//! 1. A commit acknowledged as flushed is there. So is every commit of any level whose acknowledgement came
-//!    before the flushed transaction announced its commit: its log is earlier.
-//! 2. Only announced transactions are there.
-//! 3. The rows of each thread are exactly those after its transaction `n`, for the `n` in its counter. Each
-//!    shared row has the last version written by a transaction that is there, and no lower version is
-//!    missing.
+//! 1. A commit acknowledged as flushed must be there. So must every commit, of any level, that was
+//!    acknowledged before the flushed transaction announced its commit: its log records come earlier.
+//! 2. Only announced transactions may be there.
+//! 3. The rows of each thread must be exactly those after its transaction `n`, for the `n` in its counter.
+//!    Each shared row must have the last version written by a transaction that is there, and no lower
+//!    version may be missing.
 
 use crate::engine::{Item, shared_rows, shared_value};
 use crate::plan::{self, COUNTERS, Contents, End, SHARED, Thread, plan, xid_of};
 use std::collections::BTreeMap;
 
-/// The state of one thread, from its lines.
+/// The state of one thread, from its output lines.
 #[derive(Debug, Clone)]
 struct ThreadState {
-    /// The rows known to be there, up to the last compared number.
+    /// The rows known to be there, up to the last compared transaction.
     rows: Thread,
     /// Versions of shared rows that each announced transaction writes.
     intents: BTreeMap<u64, Vec<(u64, u64)>>,
@@ -22,7 +22,7 @@ struct ThreadState {
     required: u64,
     /// The last two-phase transaction whose decision was acknowledged.
     decided: u64,
-    /// The highest acknowledgement of each thread when this one announced its commit.
+    /// The last acknowledged transaction of each thread when this thread announced its commit.
     before: Vec<u64>,
 }
 
@@ -31,7 +31,8 @@ struct ThreadState {
 pub(crate) struct Model {
     seed: u64,
     threads: Vec<ThreadState>,
-    /// Version of each shared row, its thread and number, as last compared.
+    /// The version of each shared row, with the thread and number of the transaction that wrote it, as last
+    /// compared.
     shared: BTreeMap<u64, (u64, u64, u64)>,
     /// Whether the initial trees must exist.
     made: bool,
@@ -60,7 +61,7 @@ impl Model {
         }
     }
 
-    /// Processes a line of the process under test.
+    /// Processes an output line of the process under test.
     pub(crate) fn line(&mut self, line: &str) {
         let mut words = line.split(' ');
         let kind = words.next();
@@ -108,7 +109,7 @@ impl Model {
         self.made = true;
     }
 
-    /// Compares a dump with the allowed contents; on success it becomes the new base.
+    /// Compares a dump with the allowed contents; on success the dump becomes the new base.
     pub(crate) fn compare(&mut self, items: &[Item]) -> Result<(), String> {
         let mut found = Contents::new();
         let mut tree = None;
@@ -171,7 +172,7 @@ impl Model {
         Ok(())
     }
 
-    /// A transaction that was found prepared.
+    /// Checks a transaction that was found prepared.
     fn prepared(&self, xid: &str) -> Result<(), String> {
         let (thread, n) = xid_of(xid).ok_or_else(|| format!("a prepared transaction of unknown name {xid}"))?;
         let told = self.threads.get(thread as usize).ok_or_else(|| format!("{xid} is prepared: no such thread"))?;
@@ -185,7 +186,7 @@ impl Model {
         Ok(())
     }
 
-    /// What the shared rows must hold.
+    /// Adds to `expected` what the shared rows must hold.
     fn share(&mut self, expected: &mut Contents) -> Result<(), String> {
         for row in shared_rows() {
             let (base, ..) = self.shared.get(&row).copied().unwrap_or_default();
@@ -295,7 +296,7 @@ mod tests {
         assert!(model.clone().compare(&dump(&[a, b], &[])).is_ok());
         assert!(model.clone().compare(&dump(&[a, 0], &[])).unwrap_err().contains("acknowledged"));
         assert!(model.clone().compare(&dump(&[0, b], &[])).unwrap_err().contains("acknowledged"));
-        // The other order promises nothing for the first.
+        // In the other order, nothing is promised for the first transaction.
         let lines = [format!("i 1 {b}"), format!("i 0 {a}"), format!("a 0 {a}"), format!("a 1 {b} flushed")];
         let model = told(&lines.each_ref().map(String::as_str));
         assert!(model.clone().compare(&dump(&[0, b], &[])).is_ok());
@@ -339,7 +340,7 @@ mod tests {
         let mut model = told(&lines);
         assert!(model.clone().compare(&dump(&[0, b], &[(3, 1, 1, b)])).is_ok());
         assert!(model.clone().compare(&dump(&[0, 0], &[])).is_err());
-        // When run again, it writes the next version.
+        // When the transaction runs again, it writes the next version.
         model.line(&format!("i 0 {a} 3:2"));
         assert!(model.clone().compare(&dump(&[a, b], &[(3, 2, 0, a)])).is_ok());
         assert!(model.clone().compare(&dump(&[a, b], &[(3, 1, 1, b)])).is_err());

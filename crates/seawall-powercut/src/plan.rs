@@ -5,7 +5,7 @@
 //!    transaction after the other, so that its number `n` determines all its rows.
 //! 2. Shared rows hold a version, and the thread and number of the last transaction that changed them. The
 //!    version that a transaction writes is not in the plan: the transaction reports it before it commits.
-//! 3. A transaction that is rolled back in its second phase changes nothing, its counter included: it runs
+//! 3. A transaction that is rolled back in its second phase changes nothing, not even its counter: it runs
 //!    again after a crash.
 
 use crate::rng::{SeededRng, mix};
@@ -19,9 +19,10 @@ pub(crate) const COUNTERS: &str = "counters";
 /// The initial trees.
 pub(crate) const TREES: [&str; 4] = [COUNTERS, ROWS, SHARED, WIDE];
 pub(crate) const SHARED_ROWS: u64 = 24;
-/// Keys of a thread in a tree.
+/// Number of keys of a thread in a tree.
 const SLOTS: u64 = 160;
-/// A thread's own tree lives for this many of its transactions, and a new one comes this often.
+/// A tree that belongs to one thread lives for `SIDE_LIFE` of its transactions; every `SIDE_EVERY`
+/// transactions a new one is created.
 const SIDE_LIFE: u64 = 9;
 const SIDE_EVERY: u64 = 16;
 
@@ -37,9 +38,9 @@ pub(crate) enum Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Commit(Durability),
-    /// In two phases.
+    /// Prepared, then committed.
     Prepared,
-    /// In two phases, and rolled back in the second.
+    /// Prepared, then rolled back.
     TakenBack,
 }
 

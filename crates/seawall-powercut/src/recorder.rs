@@ -35,7 +35,7 @@ impl Image {
         (self.blocks.len() * BLOCK) as u64
     }
 
-    /// Whether the range lies on the disk.
+    /// Returns whether the range lies on the disk.
     pub(crate) fn contains(&self, offset: u64, len: usize) -> bool {
         offset.checked_add(len as u64).is_some_and(|end| end <= self.bytes())
     }
@@ -79,7 +79,7 @@ impl Image {
     }
 }
 
-/// The blocks that a range touches: number, offset in the block, and the part of the range.
+/// Yields the blocks that a range touches: number, offset in the block, and the part of the range.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -116,7 +116,8 @@ pub(crate) struct Kept {
     pub lost: u64,
 }
 
-/// How a lying disk treats flushes: planted defects of the disk, which the comparison must find.
+/// How the disk treats flushes. All but the default are planted defects of the disk, which the comparison
+/// must find.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlushBehaviour {
     #[default]
@@ -132,7 +133,7 @@ pub(crate) struct Disk {
     durable: Image,
     /// In the order of arrival.
     pending: Vec<Write>,
-    /// The writes that each flush under way covers.
+    /// The writes that each flush in progress covers.
     flushing: HashMap<u64, Vec<u64>>,
     flush_behaviour: FlushBehaviour,
     pub writes: u64,
@@ -163,14 +164,14 @@ impl Disk {
         self.flush_behaviour = behaviour;
     }
 
-    /// A write arrives.
+    /// Records that a write has arrived.
     pub(crate) fn write(&mut self, id: u64, offset: u64, data: &[u8]) {
         self.writes += 1;
         self.image.write(offset, data);
         self.pending.push(Write { id, offset, data: data.to_vec(), completed: false });
     }
 
-    /// The write is acknowledged.
+    /// Records that the write is acknowledged.
     pub(crate) fn write_done(&mut self, id: u64) {
         // A flush may already have covered it, see `flush_began`.
         if let Some(write) = self.pending.iter_mut().rev().find(|write| write.id == id) {
@@ -178,15 +179,15 @@ impl Disk {
         }
     }
 
-    /// A flush arrives.
+    /// Records that a flush has arrived.
     pub(crate) fn flush_began(&mut self, id: u64) {
         self.flushes += 1;
         if self.flush_behaviour == FlushBehaviour::Ignores {
             return;
         }
         let covered = |(at, write): (usize, &Write)| {
-            // A write in flight, followed by a completed write of the same range, must become durable first,
-            // or it would come back later.
+            // A write in flight that is followed by a completed write of the same range must become durable
+            // first, or it could later overwrite the newer one.
             let below = || self.pending[at + 1..].iter().any(|newer| newer.completed && newer.overlaps(write));
             (write.completed || below()).then_some(write.id)
         };
@@ -194,7 +195,7 @@ impl Disk {
         self.flushing.insert(id, ids);
     }
 
-    /// The flush is acknowledged.
+    /// Records that the flush is acknowledged.
     pub(crate) fn flush_done(&mut self, id: u64) {
         let Some(ids) = self.flushing.remove(&id) else { return };
         let durable = &mut self.durable;
@@ -207,7 +208,7 @@ impl Disk {
         });
     }
 
-    /// A possible state after a power cut now.
+    /// Returns a possible state of the disk after a power cut now.
     pub(crate) fn cut(&self, rng: &mut SeededRng, unit: usize) -> (Image, Kept) {
         let mut image = self.durable.clone();
         let count = self.pending.len() as u64;
@@ -220,7 +221,7 @@ impl Disk {
             let keep = match manner {
                 0 => false,
                 1 => true,
-                // The oldest, or the newest: reordered.
+                // The oldest writes, or the newest: reordered.
                 2 => at < border,
                 3 => at >= border,
                 _ => rng.below(16) < share,

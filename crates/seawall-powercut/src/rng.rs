@@ -1,4 +1,4 @@
-//! Random numbers of a seed.
+//! Random numbers from a seed.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Debug, Clone)]
@@ -14,12 +14,12 @@ impl SeededRng {
         mix(self.0)
     }
 
-    /// Below `n`, which is not 0.
+    /// Returns a number below `n`, which must not be 0.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// True once in `n`.
+    /// Returns true with probability 1 in `n`.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -28,7 +28,7 @@ impl SeededRng {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// From 1 to `max`, each power of two equally likely.
+    /// Returns a number from 1 to `max`; each power of two is equally likely.
     pub(crate) fn scale(&mut self, max: u64) -> u64 {
         let bits = self.below(u64::from(max.max(2).ilog2()) + 1);
         ((1 << bits) + self.below(1 << bits)).min(max)

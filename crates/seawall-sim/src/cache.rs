@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PageCache {
-    /// Page number to dirtiness.
+    /// Page number to whether the page is dirty.
     pages: BTreeMap<u64, bool>,
 }
 
@@ -33,8 +33,8 @@ impl PageCache {
         }
     }
 
-    /// Evicts clean and dirty pages, when the device was written behind the cache or the pages are past the
-    /// end.
+    /// Evicts pages, clean and dirty ones: the device was written behind the cache, or the pages are past
+    /// the end.
     pub(crate) fn invalidate(&mut self, pages: RangeInclusive<u64>) {
         let gone: Vec<u64> = self.pages.range(pages).map(|(page, _)| *page).collect();
         for page in gone {

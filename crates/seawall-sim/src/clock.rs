@@ -1,6 +1,7 @@
 //! Time that passes only when the disk executes an operation.
 //!
-//! 1. No real clock is read and nothing sleeps: an hour of simulated time costs what its operations cost.
+//! 1. No real clock is read and nothing sleeps: an hour of simulated time costs only what its operations
+//!    cost.
 //! 2. Latencies are drawn from the disk's own rng, so time is part of what a seed replays.
 
 use crate::disk::SimDisk;
@@ -8,7 +9,7 @@ use crate::rng::SeededRng;
 use seawall_io::Clock;
 use std::time::Duration;
 
-/// The disk's own time: a program that sleeps lets it pass.
+/// The disk's virtual time; sleeping advances it.
 impl Clock for SimDisk {
     fn now(&self) -> Duration {
         self.now()
@@ -29,22 +30,23 @@ impl Clock for SimDisk {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
-    /// Least time of a read.
+    /// Minimum time of a read.
     pub read: Duration,
-    /// Least time of a write that is not durable when it returns.
+    /// Minimum time of a write that is not durable when it returns.
     pub write: Duration,
-    /// Least time of a sync, or of the durable part of a durable write.
+    /// Minimum time of a sync, or of the durable part of a durable write.
     pub sync: Duration,
-    /// Least time of everything else.
+    /// Minimum time of everything else.
     pub other: Duration,
-    /// How many of a million operations are spikes.
+    /// Spikes per million operations.
     pub spikes_per_million: u32,
-    /// How long a spike takes at most.
+    /// Maximum time that a spike adds.
     pub spike: Duration,
 }
 
 impl Default for Latency {
-    /// A quick NVMe drive without power-loss protection, with a 50 ms hiccup every thousand operations.
+    /// A quick NVMe drive without power-loss protection, with a hiccup of up to 50 ms every thousand
+    /// operations.
     fn default() -> Self {
         Self {
             read: Duration::from_micros(60),

@@ -1,28 +1,28 @@
 //! What a power cut does to pending changes.
 //!
-//! 1. Only pending changes are decided: stable data stays, under every seed.
+//! 1. A power cut decides only about pending changes: stable data stays, under every seed.
 //! 2. Any subset may persist. Each cut has a pattern, so that the extremes (all, nothing, a clean cut in
 //!    time, only tears) occur often, besides the mixture that independent decisions give.
 
 use crate::rng::SeededRng;
 use std::collections::BTreeMap;
 
-/// How one power cut tends to decide.
+/// The pattern by which one power cut decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CrashPattern {
     LoseAll,
     KeepAll,
     /// Everything before this change persisted, nothing after it; the change itself is torn.
     Until(u64),
-    /// Writes persist whole or not at all, with this percentage.
+    /// Each write persists whole or not at all, with this probability, percent.
     Whole(u64),
-    /// Each unit of each write persists independently, with this percentage.
+    /// Each unit of each write persists independently, with this probability, percent.
     Torn(u64),
     /// Each write gets its own random kind of outcome.
     Mixed,
 }
 
-/// What becomes of one write.
+/// The outcome of one write.
 #[derive(Debug, Clone, Copy)]
 enum WriteOutcome {
     Keep,
@@ -47,7 +47,7 @@ pub(crate) struct CrashOutcomes<'a> {
 }
 
 impl<'a> CrashOutcomes<'a> {
-    /// `oldest` and `newest` bound the sequence numbers of pending changes.
+    /// Draws a pattern. `oldest` and `newest` bound the sequence numbers of pending changes.
     pub(crate) fn new(rng: &'a mut SeededRng, oldest: u64, newest: u64) -> Self {
         let percent = [15, 50, 85][rng.below(3) as usize];
         let pattern = match rng.below(12) {
@@ -61,7 +61,7 @@ impl<'a> CrashOutcomes<'a> {
         Self { rng, pattern, outcomes: BTreeMap::new() }
     }
 
-    /// Whether a change that cannot tear persists.
+    /// Decides whether a change that cannot tear persists.
     pub(crate) fn whole(&mut self, seq: u64) -> bool {
         match self.pattern {
             CrashPattern::LoseAll => false,
@@ -72,7 +72,8 @@ impl<'a> CrashOutcomes<'a> {
         }
     }
 
-    /// Whether the next unit of a write persists; called in the order of the units. All of an `atomic` one do, or none.
+    /// Decides whether the next unit of a write persists; called in the order of the units. Of an `atomic` write, all
+    /// units persist or none.
     pub(crate) fn part(&mut self, seq: u64, atomic: bool) -> bool {
         if atomic && !self.outcomes.contains_key(&seq) {
             let outcome = if self.whole(seq) { WriteOutcome::Keep } else { WriteOutcome::Lose };

@@ -1,9 +1,10 @@
-//! What illegal faults did to the medium, and which reads met the damage: a test that demands "reported, or
-//! harmless" must know which damage there was to report.
+//! The damage that illegal faults did to the medium, and the reads that returned it: a test that requires
+//! "reported, or harmless" must know which damage the engine had to report.
 //!
 //! 1. A misdirected write is two damages: at the intended place and at the place it reached.
-//! 2. A read is recorded if it overlaps a damaged range and returned other bytes there than it should, newer
-//!    ones included: the test judges what they are. The same bytes at the same place are recorded once.
+//! 2. A read is recorded if it overlaps a damaged range and returned other bytes there than the wanted ones.
+//!    These may be newer bytes: the test judges what they are. The same bytes at the same place are recorded
+//!    once.
 
 use crate::fault::FaultKind;
 use std::path::{Path, PathBuf};
@@ -32,13 +33,13 @@ pub struct Damage {
     pub kind: FaultKind,
     /// Whether this is the place that a misdirected write reached.
     pub elsewhere: bool,
-    /// The file, by the name it had then.
+    /// The file's name at that time.
     pub path: PathBuf,
-    /// Where, bytes.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// What should be there.
+    /// The bytes that should be there.
     pub wanted: Vec<u8>,
-    /// What was there instead.
+    /// The bytes that were there instead.
     pub found: Vec<u8>,
     /// Reads since then that returned wrong bytes there.
     pub reads: Vec<DamagedRead>,
@@ -48,11 +49,11 @@ pub struct Damage {
 /// A read that overlapped a damaged range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedRead {
-    /// Number of the first such operation in the disk's trace.
+    /// Number of the first such read in the disk's trace.
     pub number: u64,
-    /// Where, bytes of the file.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// The part of the bytes in the damaged range.
+    /// The bytes read, as far as they lie in the damaged range.
     pub bytes: Vec<u8>,
 }
 
@@ -80,7 +81,7 @@ impl Damage {
         }
     }
 
-    /// The first byte behind the damaged range.
+    /// Returns the offset of the first byte after the damaged range.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset + self.wanted.len() as u64

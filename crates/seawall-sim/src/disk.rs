@@ -1,8 +1,8 @@
-//! The simulated disk as programs see it: [`seawall_io::Disk`] over one lock.
+//! The simulated disk as programs see it: [`seawall_io::Disk`] under one lock.
 //!
 //! 1. This file decides nothing: it finds the handle, takes the lock, and calls [`State`].
-//! 2. A closed handle is noticed at the next operation: its guard only records the close, so that dropping a
-//!    request under the lock cannot wait for the lock.
+//! 2. The disk processes the close of a handle at the next operation: the handle's guard only records the close,
+//!    so that dropping a request under the lock does not wait for the lock.
 //! 3. Completions are delivered after the lock is released.
 
 use crate::damage::Damage;
@@ -67,7 +67,7 @@ impl Drop for CloseNote {
 }
 
 impl SimDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     ///
     /// ```
     /// use seawall_io::Disk as _;
@@ -95,7 +95,7 @@ impl SimDisk {
         })
     }
 
-    /// Its seed.
+    /// Returns the seed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -113,8 +113,8 @@ impl SimDisk {
 
     // --- crashes -------------------------------------------------------------------------------------------
 
-    /// Cuts the power and restarts the machine. Of everything not stable any subset persists, torn at
-    /// physical sectors; this includes names. Handles and requests in flight answer `ENXIO` from now on.
+    /// Cuts the power and restarts the machine. Any subset of what is not stable persists, torn at physical
+    /// sectors; this includes names. From now on, handles and requests in flight fail with `ENXIO`.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow};
@@ -138,18 +138,18 @@ impl SimDisk {
         deliver(ready);
     }
 
-    /// Whether a failed sync of a directory has lost a change of a name that is still visible. A real file
-    /// system stops then (ext4 aborts its journal, XFS and btrfs shut down): it accepts no write until it is
+    /// Returns whether a failed sync of a directory has lost a change of a name that is still visible. A real file
+    /// system then stops (ext4 aborts its journal, XFS and btrfs shut down) and accepts no write until it is
     /// mounted again.
     #[must_use]
     pub fn has_lost_names(&self) -> bool {
         self.state().names.have_lost()
     }
 
-    /// Kills the process: every completed write stays visible, locks are released, handles answer `ENXIO`
-    /// from now on, and each write in flight may still land during the next [`SimOptions::late_within_ops`]
-    /// operations. As in the kernel, locking a file waits for writes through the handle that held its lock;
-    /// no call waits for other writes.
+    /// Kills the process: every completed write stays visible, locks are released, handles fail with `ENXIO` from
+    /// now on, and each write in flight may still land during the next [`SimOptions::late_within_ops`] operations.
+    /// As in the kernel, locking a file waits for the late writes through the handle that held its lock; no call
+    /// waits for other late writes.
     ///
     /// ```
     /// use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request, WriteHow};
@@ -178,15 +178,15 @@ impl SimDisk {
         deliver(ready);
     }
 
-    /// Writes of killed processes that have yet to land.
+    /// Returns the number of writes of killed processes that may still land.
     #[must_use]
     pub fn late_writes(&self) -> usize {
         self.state().late_writes()
     }
 
-    /// A copy with a seed of its own, as another process would find the disk if this one died now: many
-    /// crashes can be examined from one run without changing it. Handles are not valid on the copy, and its
-    /// trace begins empty.
+    /// Copies the disk, with its own seed, as another process would find it if this process died now. A test can
+    /// examine many crashes of one run without changing the run. Handles are not valid on the copy, and its trace
+    /// begins empty.
     ///
     /// ```
     /// use seawall_io::{Create, Disk as _, OpenHow, WriteHow};
@@ -212,7 +212,7 @@ impl SimDisk {
         Self::of(self.state().fork(seed))
     }
 
-    /// A copy that holds only stable data: the power cut that loses everything it can.
+    /// Copies only the stable data, as after a power cut that loses everything it can.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
@@ -262,8 +262,8 @@ impl SimDisk {
         self.state().options.faults = crate::FaultPlan::new();
     }
 
-    /// Illegal: while true, flushes and durable writes are acknowledged but leave everything in a volatile
-    /// cache. The first flush after it is switched off makes all of it stable.
+    /// Switches an illegal fault: while it is on, flushes and durable writes are acknowledged but leave everything
+    /// in a volatile cache. The first flush after it is switched off makes all of it stable.
     ///
     /// ```
     /// use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
@@ -282,7 +282,7 @@ impl SimDisk {
         self.state().lying = lying;
     }
 
-    /// Illegal: flips a bit of a file on the medium.
+    /// Flips a bit of a file on the medium, an illegal fault.
     ///
     /// # Errors
     /// `ENOENT` when there is no such file, `EINVAL` beyond its end.
@@ -306,13 +306,13 @@ impl SimDisk {
         self.state().flip_bit(path, offset, bit).map(drop).map_err(|errno| error(about, errno))
     }
 
-    /// What illegal faults have done so far, in the order in which they happened.
+    /// Returns the damage done by illegal faults so far, in the order in which it happened.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {
         self.state().damage.clone()
     }
 
-    /// How many entries [`SimDisk::damage`] has.
+    /// Returns the number of entries of [`SimDisk::damage`].
     #[must_use]
     pub fn damages(&self) -> usize {
         self.state().damage.len()
@@ -320,19 +320,19 @@ impl SimDisk {
 
     // --- inspection ----------------------------------------------------------------------------------------
 
-    /// A copy of the record of operations.
+    /// Returns a copy of the record of operations.
     #[must_use]
     pub fn trace(&self) -> Trace {
         self.state().trace.clone()
     }
 
-    /// Virtual time since the disk was created.
+    /// Returns the virtual time since the disk was created.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.state().now
     }
 
-    /// Lets virtual time pass; requests that are due by then take effect.
+    /// Advances virtual time; requests that are due by then take effect.
     ///
     /// ```
     /// # use seawall_sim::{SimDisk, SimOptions};
@@ -347,27 +347,27 @@ impl SimDisk {
         state.run_due();
     }
 
-    /// What programs see of a file, without an operation and without touching the page cache; `None` when it
+    /// Returns what programs see of a file, without an operation and without touching the page cache; `None` if it
     /// does not exist.
     #[must_use]
     pub fn seen(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         self.state().seen_bytes(path.as_ref())
     }
 
-    /// The content of a file that no power cut can remove; `None` when its name is not stable.
+    /// Returns the content of a file that no power cut can remove; `None` if its name is not stable.
     #[must_use]
     pub fn stable(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         self.state().stable_bytes(path.as_ref())
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.state().queue.len()
     }
 
-    /// Completes exactly one request, moving the clock as needed; false when nothing is in flight. For
-    /// runners that interleave the disk with other work, one step at a time.
+    /// Completes exactly one request, advancing the clock as needed; returns false if nothing is in flight. For
+    /// test runners that interleave the disk with other work, one step at a time.
     ///
     /// ```
     /// use seawall_io::{AlignedBuf, Create, Disk as _, OpenHow, Request};
@@ -450,7 +450,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let about = About { call: Call::SyncDir, path, offset: 0, len: 0, asynchronous: false };
-        // A wrong kind of file is detected at the open, before any sync.
+        // That the path is not a directory is detected at the open, before any sync.
         let label = |e: seawall_io::IoError| {
             if e.errno() == Some(libc::ENOTDIR) { seawall_io::IoError { op: Op::Open, ..e } } else { e }
         };

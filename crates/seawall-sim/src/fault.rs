@@ -1,7 +1,7 @@
-//! Faults on request: what goes wrong, on which operations, and when.
+//! Injected faults: what goes wrong, on which operations, and when.
 //!
 //! 1. A *legal* fault is one that an engine must survive without losing an acknowledged commit. An *illegal*
-//!    one breaks the device's promise: it must be detected and named, as far as it can be.
+//!    one breaks the device's promise: it must be detected and named, as far as that is possible.
 //! 2. At most one fault applies to an operation: the first that matches, in the order of injection.
 //! 3. A script ("the third write of this path") counts matching operations since the injection.
 
@@ -40,27 +40,27 @@ pub enum Legality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// Legal, on anything: the operation fails with this errno. A write that fails with `EIO` leaves any
-    /// mixture of old and new units behind. A sync that fails loses at least one page of what was pending (of
-    /// a directory: one change of a name), marks all of it clean, and the next sync succeeds, as on Linux.
+    /// Legal, on any operation: it fails with this errno. A write that fails with `EIO` leaves any mixture of
+    /// old and new units behind. A sync that fails loses at least one pending page (of a directory: one pending
+    /// change of a name) and marks all pages clean, and the next sync succeeds, as on Linux.
     Errno(i32),
     /// Legal, on reads and writes: fewer bytes are transferred than requested.
     Short,
-    /// Legal, on asynchronous requests: one attempt is answered `ECANCELED`, as when the submitting thread
+    /// Legal, on asynchronous requests: one attempt fails with `ECANCELED`, as when the submitting thread has
     /// ended.
     Cancelled,
-    /// Legal, on anything: the operation takes this much longer.
+    /// Legal, on any operation: it takes this much longer.
     Slow(Duration),
     /// Illegal, on reads: one bit of the range has flipped on the medium.
     BitRot,
-    /// Illegal, on writes: acknowledged, even flushed, but never on the medium.
+    /// Illegal, on writes: the write is acknowledged, even flushed, but never reaches the medium.
     LostWrite,
     /// Illegal, on writes: the bytes land elsewhere in the same file and overwrite what was there.
     MisdirectedWrite,
 }
 
 impl FaultKind {
-    /// Whether a correct engine must survive it.
+    /// Returns whether a correct engine must survive the fault or only detect it.
     #[must_use]
     pub fn legality(self) -> Legality {
         match self {
@@ -113,7 +113,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that hits every operation it can; narrow it with the other methods.
+    /// Creates a fault that hits every operation it can; the other methods narrow it.
     ///
     /// ```
     /// use seawall_sim::{Fault, FaultKind};
@@ -228,7 +228,7 @@ impl Fault {
         Self::new(FaultKind::BitRot)
     }
 
-    /// Acknowledged and flushed, but not on the medium.
+    /// A write is acknowledged and flushed, but not on the medium.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow, WriteHow};
@@ -248,7 +248,7 @@ impl Fault {
         Self::new(FaultKind::LostWrite)
     }
 
-    /// The bytes land elsewhere in the file.
+    /// The bytes of a write land elsewhere in the file.
     ///
     /// ```
     /// # use seawall_sim::{Fault, FaultKind, Legality};
@@ -259,19 +259,19 @@ impl Fault {
         Self::new(FaultKind::MisdirectedWrite)
     }
 
-    /// Only this operation. `Op::Write` includes durable writes.
+    /// Limits the fault to this operation. `Op::Write` includes durable writes.
     pub fn on(mut self, op: Op) -> Self {
         self.op = Some(op);
         self
     }
 
-    /// Only this file, or the files of this directory.
+    /// Limits the fault to this file, or to this directory and all in it.
     pub fn path(mut self, path: impl AsRef<Path>) -> Self {
         self.path = Some(crate::names::normal(path.as_ref()));
         self
     }
 
-    /// Only this file or directory itself, nothing in it.
+    /// Limits the fault to this file or directory itself, without what is in it.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow, SyncHow};
@@ -290,7 +290,7 @@ impl Fault {
         self.path(path)
     }
 
-    /// Only files of this name, without their directory; `?` matches any one character.
+    /// Limits the fault to files of this name, in any directory; `?` matches any one character.
     ///
     /// ```
     /// # use seawall_io::{Create, Disk as _, OpenHow};
@@ -306,30 +306,30 @@ impl Fault {
         self
     }
 
-    /// Only the `n`th matching operation from now, counted from 1.
+    /// Limits the fault to the `n`th matching operation from now, counted from 1.
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
         self
     }
 
-    /// Only the operation with this number in the disk's trace.
+    /// Limits the fault to the operation with this number in the disk's trace.
     pub fn at_op(mut self, number: u64) -> Self {
         self.when = When::AtOp(number);
         self
     }
 
-    /// Each matching operation with this probability, from 0 to 1.
+    /// Applies the fault to each matching operation with this probability, from 0 to 1.
     pub fn probability(mut self, probability: f64) -> Self {
         self.when = When::PerMillion((probability.clamp(0.0, 1.0) * 1e6) as u32);
         self
     }
 
-    /// At most once.
+    /// Applies the fault at most once.
     pub fn once(self) -> Self {
         self.times(1)
     }
 
-    /// At most this many times.
+    /// Applies the fault at most `times` times.
     pub fn times(mut self, times: u64) -> Self {
         self.left = times;
         self
@@ -391,7 +391,7 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// Nothing goes wrong.
+    /// Creates an empty plan: nothing goes wrong.
     ///
     /// ```
     /// # use seawall_sim::{FaultPlan, Legality};
@@ -402,14 +402,14 @@ impl FaultPlan {
         Self::default()
     }
 
-    /// The plan with one more fault.
+    /// Adds a fault.
     #[must_use]
     pub fn with(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self
     }
 
-    /// Illegal if any of its faults is.
+    /// Returns [`Legality::Illegal`] if any of its faults is illegal.
     #[must_use]
     pub fn legality(&self) -> Legality {
         self.faults.iter().map(|fault| fault.kind.legality()).max().unwrap_or(Legality::Legal)

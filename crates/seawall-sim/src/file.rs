@@ -1,12 +1,12 @@
-//! One file: what programs see of it, what is stable, and what lies between.
+//! One file: what programs see of it, what is stable, and the pending changes between the two.
 //!
-//! 1. `seen` is what reads return; `stable` is what a power cut cannot take; `pending` leads from the second
-//!    to the first.
+//! 1. `seen` is what reads return; `stable` is what a power cut cannot remove; `pending` holds the changes
+//!    that lead from `stable` to `seen`.
 //! 2. A *divergent* page is one whose cached bytes the device does not hold and never will: its write was
-//!    lost after it was acknowledged, or a sync failed and marked it clean. Reads return the cached bytes
-//!    until it leaves the cache.
-//! 3. This file neither fails nor decides at random: the caller has checked space and permission and drawn
-//!    the random numbers.
+//!    lost after it was acknowledged, or a sync failed and marked it clean. Buffered reads return the cached
+//!    bytes until the page leaves the cache.
+//! 3. No function here fails or draws random numbers: the caller checks space and permission and draws the
+//!    random numbers.
 
 use crate::cache::PageCache;
 use crate::image::{BLOCK, Extent, Image, blocks_of};
@@ -14,18 +14,18 @@ use crate::pending::{Meta, Pending};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How the bytes of a write get to the file.
+/// How the bytes of a write reach the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Via {
     /// Bypasses the page cache.
     pub(crate) direct: bool,
-    /// Leaving nothing in the page cache.
+    /// Leaves nothing in the page cache.
     pub(crate) dontcache: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SimFile {
-    /// Bytes of a tear unit.
+    /// Size of a tear unit, bytes.
     unit: u64,
     pub(crate) seen: Image,
     pub(crate) stable: Image,
@@ -47,7 +47,7 @@ impl SimFile {
 
     // --- reading -------------------------------------------------------------------------------------------
 
-    /// Reads up to the end of the file; returns the bytes read.
+    /// Reads up to the end of the file; returns the number of bytes read.
     pub(crate) fn read(&mut self, offset: u64, buf: &mut [u8], direct: bool) -> usize {
         let len = self.seen.len.saturating_sub(offset).min(buf.len() as u64);
         let Some(pages) = blocks_of(offset, len) else { return 0 };
@@ -76,7 +76,7 @@ impl SimFile {
         buf.len()
     }
 
-    /// What the device holds of a page, its volatile cache included.
+    /// Returns what the device holds of a page, including its volatile cache.
     fn device_page(&self, page: u64) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK as usize];
         for (index, out) in bytes.chunks_mut(self.unit as usize).enumerate() {
@@ -85,7 +85,7 @@ impl SimFile {
         bytes
     }
 
-    /// What the device holds of a range, its volatile cache included.
+    /// Returns what the device holds of a range, including its volatile cache.
     pub(crate) fn device(&self, offset: u64, len: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len as usize);
         for page in blocks_of(offset, len).into_iter().flatten() {
@@ -97,7 +97,7 @@ impl SimFile {
         bytes
     }
 
-    /// Replaces what is seen of a page by what the device holds.
+    /// Replaces the seen bytes of a divergent page by what the device holds.
     fn reload(&mut self, page: u64) {
         if self.divergent.remove(&page) {
             let device = self.device_page(page);
@@ -124,8 +124,8 @@ impl SimFile {
         }
     }
 
-    /// A write of which the device takes only the units for which `keep` returns true, in order: a failed or
-    /// a torn one.
+    /// Makes a failed or torn write: the device takes only the units for which `keep` returns true, called in
+    /// order.
     pub(crate) fn write_in_part(
         &mut self,
         seq: u64,
@@ -145,7 +145,7 @@ impl SimFile {
         }
     }
 
-    /// A write that is acknowledged and never reaches the medium.
+    /// Makes a write that is acknowledged but never reaches the medium.
     pub(crate) fn write_lost(&mut self, seq: u64, offset: u64, bytes: &[u8], via: Via) {
         self.touch(seq, offset, bytes.len() as u64, via);
         if !via.direct {
@@ -154,7 +154,7 @@ impl SimFile {
         }
     }
 
-    /// Length, extents and cache of a write.
+    /// Updates length, extents and page cache for a write.
     fn touch(&mut self, seq: u64, offset: u64, len: u64, via: Via) {
         let Some(blocks) = blocks_of(offset, len) else { return };
         let end = offset + len;
@@ -220,7 +220,7 @@ impl SimFile {
         }
     }
 
-    /// Unwritten extents; the length grows if `grow`.
+    /// Allocates unwritten extents; extends the length if `grow`.
     pub(crate) fn allocate(&mut self, seq: u64, offset: u64, len: u64, grow: bool) {
         let Some(blocks) = blocks_of(offset, len) else { return };
         self.seen.allocate(blocks.clone());
@@ -259,8 +259,8 @@ impl SimFile {
         self.cache.clean(blocks);
     }
 
-    /// A sync that fails as Linux permits: pages are marked clean, `lose` decides for each page whether its
-    /// bytes are lost forever, and the next sync has nothing to do for them.
+    /// Fails a sync as Linux permits: pages are marked clean, `lose` decides for each page whether its bytes
+    /// are lost forever, and the next sync does not write them again.
     pub(crate) fn sync_failed(&mut self, mut lose: impl FnMut() -> bool) {
         self.failures += 1;
         let units: Vec<u64> = self.pending.units().collect();
@@ -289,12 +289,12 @@ impl SimFile {
         }
     }
 
-    /// A device flush that does nothing: pages are clean now, but the device's own cache stays volatile.
+    /// Makes a device flush that does nothing: pages become clean, but the device's own cache stays volatile.
     pub(crate) fn sync_lied(&mut self, offset: u64, len: u64) {
         self.cache.clean(offset / BLOCK..=offset.saturating_add(len) / BLOCK);
     }
 
-    /// The machine restarts: only what is stable is left.
+    /// Restarts the machine: only stable data is left.
     pub(crate) fn restart(&mut self) {
         let stable = std::mem::take(&mut self.stable);
         *self = Self { seen: stable.clone(), data_end: stable.len, stable, ..Self::new(self.unit) };

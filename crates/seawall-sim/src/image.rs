@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Bytes of a file-system block and of a page of the page cache.
+/// Size of a file-system block and of a page of the page cache, bytes.
 pub(crate) const BLOCK: u64 = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub(crate) struct Image {
     blocks: BTreeMap<u64, Block>,
 }
 
-/// The blocks that `len` bytes at `offset` touch; `None` when `len` is 0.
+/// Returns the blocks that `len` bytes at `offset` touch; `None` if `len` is 0.
 pub(crate) fn blocks_of(offset: u64, len: u64) -> Option<RangeInclusive<u64>> {
     (len > 0).then(|| offset / BLOCK..=(offset + len - 1) / BLOCK)
 }
 
 impl Image {
-    /// Fills `buf`, ignoring `len`.
+    /// Fills `buf`, even beyond the length of the file.
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) {
         for (block, inside, part) in pieces(offset, buf.len()) {
             let out = &mut buf[part];
@@ -104,7 +104,7 @@ impl Image {
         self.blocks.get(&block).map(|block| block.extent)
     }
 
-    /// Blocks of the range that have an extent.
+    /// Counts the blocks of the range that have an extent.
     pub(crate) fn allocated_in(&self, blocks: RangeInclusive<u64>) -> u64 {
         self.blocks.range(blocks).count() as u64
     }
@@ -124,7 +124,8 @@ fn content(block: &mut Block) -> &mut [u8; BLOCK as usize] {
     Arc::make_mut(block.bytes.get_or_insert_with(|| Arc::new([0; BLOCK as usize])))
 }
 
-/// Cuts a range at block boundaries: block number, first byte inside it, part of the buffer.
+/// Cuts a range at block boundaries. Yields the block number, the first byte inside the block, and the
+/// part of the buffer.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

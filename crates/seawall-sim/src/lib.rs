@@ -7,25 +7,24 @@
 //!
 //! # Two views
 //!
-//! What programs *see* ([`SimDisk::seen`]: page cache and device cache included) and what is *stable*
-//! ([`SimDisk::stable`]). The difference is pending, and a [power cut](SimDisk::power_cut) decides which part
+//! The disk keeps what programs *see* ([`SimDisk::seen`]: including the page cache and the device cache) and what is
+//! *stable* ([`SimDisk::stable`]). The difference is pending, and a [power cut](SimDisk::power_cut) decides which part
 //! of it persists:
 //!
 //! | pending | made stable by | a power cut may leave |
 //! |---|---|---|
 //! | bytes of a write | sync of the file; a durable write (`RWF_DSYNC`, `O_DSYNC`), its own sectors only | of each physical sector any version since the last stable one |
 //! | written bytes beyond the old end, or in holes and unwritten extents | the same | zeroes, or the old length, though the bytes are in order |
-//! | growth without data (`set_len`, `Allocate`) | `SyncHow::All`; `SyncHow::Data` only if data lies behind it | the old length |
+//! | growth without data (`set_len`, `Allocate`) | `SyncHow::All`; `SyncHow::Data` if data needs it | the old length |
 //! | truncation | any sync or durable write of the file | the old file, without any later write |
 //! | creation, rename, removal | `sync_dir`, of both directories for a rename between two | any subset, each atomic |
 //!
-//! This is the least that POSIX and Linux promise, not what one file system happens to do: on ext4 the fsync
-//! of a new file keeps its name, and the flush of one file empties the device's cache for all. A short direct write
-//! ends between physical sectors if it reaches the end of one: the block layer splits requests nowhere else (Linux,
-//! block/blk-merge.c, `get_max_io_size`), and the blocks of the file system are taken to be no smaller. Not modelled:
-//! stale contents of freed blocks, and drives that damage neighbours of a torn sector. Space is not modelled
-//! across a power cut: undone removals may leave more blocks in use than the capacity, and then none are
-//! free.
+//! This is the least that POSIX and Linux promise, not what one file system happens to do: on ext4 the fsync of a new
+//! file keeps its name, and the flush of one file empties the device's cache for all. A short direct write ends between
+//! physical sectors if it reaches the end of one: the block layer splits requests nowhere else (Linux,
+//! block/blk-merge.c, `get_max_io_size`), and the model assumes that the blocks of the file system are no smaller. Not
+//! modelled: stale contents of freed blocks, and drives that damage neighbours of a torn sector. Space is not modelled
+//! across a power cut: undone removals may leave more blocks in use than the capacity, and then none are free.
 //!
 //! # Faults
 //!

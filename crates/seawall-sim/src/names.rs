@@ -1,7 +1,8 @@
 //! Which name leads to which file.
 //!
 //! 1. A creation, rename or removal is visible at once and pending until its directory is synced; a rename
-//!    between two directories until both are. Syncing the file itself promises nothing about its name.
+//!    between two directories is pending until both are synced. Syncing the file itself promises nothing
+//!    about its name.
 //! 2. At a power cut any subset of the pending changes persists, each one whole: a rename never leaves both
 //!    names or neither.
 //! 3. After a failed sync of a directory at least one of its pending changes is lost: it is still visible, no
@@ -41,7 +42,7 @@ pub(crate) struct Names {
     pending_dirs: Vec<(u64, PathBuf)>,
 }
 
-/// The path without `.` and `..`.
+/// Returns the path without `.` and `..`.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -107,12 +108,12 @@ impl Names {
         Some(inode)
     }
 
-    /// Whether files lie below this path.
+    /// Returns whether files lie below this path.
     pub(crate) fn is_dir(&self, path: &Path) -> bool {
         self.seen.keys().any(|name| name != path && name.starts_with(path))
     }
 
-    /// Whether some ancestor of the path is a file.
+    /// Returns whether an ancestor of the path is a file.
     pub(crate) fn is_below_file(&self, path: &Path) -> bool {
         path.ancestors().skip(1).any(|above| self.seen.contains_key(above))
     }
@@ -146,12 +147,12 @@ impl Names {
         }
     }
 
-    /// Whether a failed sync lost a change that is still visible.
+    /// Returns whether a failed sync lost a change that is still visible.
     pub(crate) fn have_lost(&self) -> bool {
         self.pending.iter().any(|pending| pending.lost)
     }
 
-    /// The sync of a directory fails: the newest of its pending changes is lost, and every other for which
+    /// Fails the sync of a directory: loses the newest of its pending changes, and every other one for which
     /// `keep` returns false.
     pub(crate) fn sync_dir_failed(&mut self, dir: &Path, mut keep: impl FnMut() -> bool) {
         let of_dir = |change: &Change| change.names().iter().any(|name| parent(name) == dir);
@@ -182,7 +183,7 @@ impl Names {
         self.pending.iter().map(|pending| pending.seq).chain(self.pending_dirs.iter().map(|(seq, _)| *seq))
     }
 
-    /// Whether a file can still be reached by a name, now or after a power cut.
+    /// Returns whether a file can still be reached by a name, now or after a power cut.
     pub(crate) fn knows(&self, inode: u64) -> bool {
         self.seen.values().chain(self.stable.values()).any(|&known| known == inode)
             || self.pending.iter().any(|pending| pending.inode == inode)

@@ -22,11 +22,11 @@ pub struct SimOptions {
     pub physical_sector_bytes: u32,
     /// The largest atomic write ([`seawall_io::WriteHow::atomic`]), bytes; 0 for none.
     pub atomic_write_bytes: u32,
-    /// Room for file blocks of 4096 bytes; names and other metadata cost nothing.
+    /// Space for file blocks of 4096 bytes, in bytes; names and other metadata take no space.
     pub capacity_bytes: u64,
     /// How long operations take on the virtual clock.
     pub latency: Latency,
-    /// Faults from the start; more with [`crate::SimDisk::inject`].
+    /// Faults from the start; [`crate::SimDisk::inject`] adds more.
     pub faults: FaultPlan,
     /// Writes that a killed process left in flight land within this number of operations.
     pub late_within_ops: u64,
@@ -35,8 +35,8 @@ pub struct SimOptions {
     /// flock(2) does.
     pub late_lock_refuses: bool,
     /// Whether a power cut can remove a directory with everything in it if its name was not made durable in
-    /// the directory above. A directory is created with the first file in it. `false`: every directory
-    /// existed before the disk was made.
+    /// the directory above. A directory is created with the first file in it. If false, every directory
+    /// existed before the disk was created.
     pub lose_directories: bool,
     /// Number of operations for which the trace keeps details; tallies and hash cover all.
     pub trace_entries_max: usize,

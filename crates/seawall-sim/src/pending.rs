@@ -2,7 +2,7 @@
 //!
 //! 1. A change is pending until a sync, a durable write of exactly its bytes, or a power cut decides it.
 //! 2. Data is pending by tear unit (a sector): of all pending versions of a unit, any one or none may
-//!    persist. Those of an atomic write persist together or not at all.
+//!    persist. The units of an atomic write persist together or not at all.
 //! 3. Growth of the length and conversions of extents persist independently: data may be intact while its
 //!    extent is still marked unwritten, and then reads as zeroes.
 //! 4. A shrink that does not persist takes all later changes with it: later data lives in blocks that the
@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Versions of one unit that are remembered; more would only repeat the same outcomes.
+/// Maximum number of versions kept of one unit; more would only repeat the same outcomes.
 const VERSIONS_MAX: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Meta {
-    /// Growth; `data` when written bytes lie behind the old end.
+    /// Growth; `data` if written bytes lie beyond the old end.
     Extend {
         to: u64,
         data: bool,
@@ -35,7 +35,7 @@ pub(crate) enum Meta {
     },
 }
 
-/// One version of one unit: `source` from `at`, or zeroes.
+/// One version of one unit: the bytes of `source` from `at`, or zeroes.
 #[derive(Debug, Clone)]
 struct Version {
     seq: u64,
@@ -76,7 +76,7 @@ impl Pending {
         self.atomic.insert(seq);
     }
 
-    /// The atomic write that changed a unit last.
+    /// Returns the last write to a unit, if it is atomic.
     pub(crate) fn atomic_write_of(&self, unit: u64) -> Option<u64> {
         let newest = self.data.get(&unit)?.last()?.seq;
         self.atomic.contains(&newest).then_some(newest)
@@ -103,7 +103,7 @@ impl Pending {
         self.data.values().flatten().map(|version| version.seq).chain(self.meta.iter().map(|(seq, _)| *seq))
     }
 
-    /// The newest pending bytes of a unit, with `base` below.
+    /// Copies the newest bytes of a unit to `out`: the pending ones, or else those of `base`.
     pub(crate) fn newest(&self, number: u64, unit: u64, base: &Image, out: &mut [u8]) {
         match self.data.get(&number).and_then(|versions| versions.last()) {
             Some(Version { source: Some(source), at, .. }) => out.copy_from_slice(&source[*at..at + unit as usize]),
@@ -128,7 +128,7 @@ impl Pending {
         self.meta = all.meta.into_iter().filter(|(_, meta)| is_bare_growth(&Event::Meta(meta))).collect();
     }
 
-    /// Decides every change, as a power cut does.
+    /// Decides which changes persist, as a power cut does.
     pub(crate) fn cut(&mut self, unit: u64, stable: &mut Image, outcomes: &mut CrashOutcomes<'_>) {
         let all = std::mem::take(self);
         all.replay(unit, stable, |seq, event| match event {

@@ -1,9 +1,9 @@
 //! The disk as one process sees it.
 //!
-//! - A [`SimDisk`] remains usable after a power cut, as a machine does after its restart. The code under test
+//! - A [`SimDisk`] remains usable after a power cut, like a machine after its restart. The code under test
 //!   must not continue: a thread between a rename and the sync of its directory would sync the restarted
 //!   machine's directory and take the success for its own.
-//! - So a test gives that code a [`Process`], and every operation of the process after its crash fails with
+//! - So a test gives that code a [`Process`]: every operation of the process after its crash fails with
 //!   `ENXIO`.
 //! - No operation is in progress while the process dies: the crash falls between two operations, or hits
 //!   requests in flight.

@@ -3,9 +3,9 @@
 //! 1. A request takes effect when it is due on the virtual clock, not when it is submitted: random delays
 //!    reorder requests.
 //! 2. [`Request::attempt_ended`] decides the outcome of an attempt, as in every other backend; the rest of a
-//!    short one is due later.
+//!    short attempt is due later.
 //! 3. A request without progress in [`ATTEMPTS_MAX`] attempts ends with its last errno: a fault that always
-//!    interrupts must not hang.
+//!    interrupts must not hang the run.
 //! 4. A finished request waits in `ready` until a thread drives completions.
 
 use seawall_io::{Completer, Completion, Request};
@@ -25,7 +25,7 @@ pub(crate) struct InFlight {
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By due time and, among equals, order of submission.
+    /// By due time, then by order of submission.
     in_flight: BTreeMap<(Duration, u64), InFlight>,
     submitted: u64,
     pub(crate) ready: Vec<(Completer, Completion)>,
@@ -37,7 +37,7 @@ impl Queue {
         self.in_flight.insert((due, self.submitted), one);
     }
 
-    /// When the next request is due.
+    /// Returns when the next request is due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.in_flight.first_key_value().map(|((due, _), _)| *due)
     }
@@ -46,7 +46,7 @@ impl Queue {
         (self.next_due()? <= now).then(|| self.in_flight.pop_first().map(|(_, one)| one))?
     }
 
-    /// Everything in flight, in due order.
+    /// Removes all requests in flight and returns them in due order.
     pub(crate) fn drain(&mut self) -> Vec<InFlight> {
         std::mem::take(&mut self.in_flight).into_values().collect()
     }

@@ -1,6 +1,6 @@
-//! Random decisions of one seed.
+//! The random decisions of one seed.
 //!
-//! 1. Every random decision of a disk is drawn here, so one seed is one run.
+//! 1. Every random decision of a disk is drawn here, so a seed determines the run.
 //! 2. Only the generator's raw output is used, never a library function for ranges: an old seed still replays
 //!    after an update of `rand`.
 
@@ -19,7 +19,7 @@ impl SeededRng {
         self.0.next_u64()
     }
 
-    /// Uniform below `end`; 0 when `end` is 0.
+    /// Returns a uniform number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -28,7 +28,7 @@ impl SeededRng {
         self.below(100) < percent
     }
 
-    /// True with this probability, in parts per million.
+    /// Returns true with this probability, in parts per million.
     pub(crate) fn ppm(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }

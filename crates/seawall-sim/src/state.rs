@@ -3,7 +3,7 @@
 //! 1. Every operation goes through [`State::perform`]: it lets due requests and late writes take effect,
 //!    moves the clock, checks the faults, does the work, and records the operation, in this order.
 //! 2. Synchronous and asynchronous I/O share [`State::read`], [`State::write`] and [`State::sync`]: a fault
-//!    or a rule holds for both.
+//!    or a rule applies to both.
 //! 3. A failed operation changes nothing, except where a fault says so.
 
 mod crash;
@@ -132,7 +132,7 @@ impl State {
         self.attempt(about, work).map(|(value, _)| value).map_err(|errno| error(about, errno))
     }
 
-    /// One attempt at an operation, without its latency.
+    /// Makes one attempt at an operation, without its latency.
     fn attempt<T>(
         &mut self,
         about: About<'_>,
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// Length, allocated blocks and bytes read from the device, of the file of this name.
+    /// Returns the length, the allocated blocks and the bytes read from the device, of the file of this name.
     fn totals(&self, path: &Path) -> (u64, u64, u64) {
         let file = self.names.seen.get(path).and_then(|inode| self.files.get(inode));
         file.map_or((0, 0, 0), |file| (file.seen.len, file.seen.allocated_blocks(), file.device_read))
@@ -444,7 +444,7 @@ impl State {
         self.write_inode(inode, offset, &bytes[..len], how, open, fault)
     }
 
-    /// The write itself, for open files and for those of killed processes.
+    /// Does the write itself, of an open file or of a killed process.
     fn write_inode(
         &mut self,
         inode: u64,
@@ -536,7 +536,7 @@ impl State {
         Ok(())
     }
 
-    /// How many of `len` bytes an attempt transfers.
+    /// Returns how many of `len` bytes an attempt transfers.
     fn short(&mut self, len: usize, direct: bool, fault: Option<FaultKind>) -> usize {
         let unit = if direct { self.options.sector_bytes as usize } else { 1 };
         if fault != Some(FaultKind::Short) || len <= unit {
@@ -566,7 +566,7 @@ impl State {
         Ok((memory, len as u64))
     }
 
-    /// Takes what was stored to shared memory since the last call as buffered writes.
+    /// Turns the stores to shared memory since the last call into buffered writes.
     pub(crate) fn take_stores(&mut self) {
         let via = Via { direct: false, dontcache: false };
         for mut mapped in std::mem::take(&mut self.mapped) {
@@ -582,7 +582,7 @@ impl State {
         }
     }
 
-    /// The process dies: what its threads store from now on changes nothing.
+    /// Ends all mappings because the process dies: later stores of its threads change nothing.
     pub(crate) fn end_mappings(&mut self) {
         self.take_stores();
         self.mapped.clear();
@@ -590,7 +590,7 @@ impl State {
 
     // --- copies and inspection -----------------------------------------------------------------------------
 
-    /// The same disk as another process would find it after this one died, with a seed of its own.
+    /// Copies the disk, with its own seed, as another process would find it after this one died.
     pub(crate) fn fork(&mut self, seed: u64) -> Self {
         self.take_stores();
         let mut late = self.late.clone();
@@ -654,7 +654,7 @@ impl State {
     }
 }
 
-/// The error of an operation.
+/// Returns the error of an operation.
 pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
     let op = about.call.op().unwrap_or(seawall_io::Op::Inspect);
     let kind = if about.call == Call::Lock && errno == LOCKED { IoErrorKind::Locked } else { IoErrorKind::Os(errno.0) };
@@ -667,7 +667,7 @@ pub(crate) fn error(about: About<'_>, errno: Errno) -> IoError {
     }
 }
 
-/// All bytes of some buffers but the first `skip`.
+/// Joins the bytes of some buffers, without the first `skip`.
 pub(crate) fn joined<'b>(bufs: impl Iterator<Item = &'b [u8]> + Clone, mut skip: usize) -> Vec<u8> {
     let len: usize = bufs.clone().map(<[u8]>::len).sum();
     let mut all = Vec::with_capacity(len - skip);
@@ -686,7 +686,7 @@ fn blocks_needed(file: &SimFile, offset: u64, len: u64) -> u64 {
     })
 }
 
-/// How many of `len` bytes fit into `free` blocks.
+/// Returns how many of `len` bytes fit into `free` blocks.
 fn room(file: &SimFile, offset: u64, len: u64, mut free: u64) -> u64 {
     if blocks_needed(file, offset, len) <= free {
         return len;
@@ -702,7 +702,7 @@ fn room(file: &SimFile, offset: u64, len: u64, mut free: u64) -> u64 {
     len
 }
 
-/// Another place in the file for `len` bytes; `None` when there is none.
+/// Returns another place in the file for `len` bytes; `None` if there is none.
 fn misdirect(offset: u64, len: u64, file_len: u64, unit: u64, random: u64) -> Option<u64> {
     let places = file_len.checked_sub(len)? / unit + 1;
     let place = (random % places) * unit;

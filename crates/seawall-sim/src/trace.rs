@@ -2,13 +2,14 @@
 //!
 //! 1. Every operation is hashed in order with its outcome and, for writes, its bytes: equal hashes mean equal
 //!    runs.
-//! 2. Tallies cover the whole run; details only the last [`crate::SimOptions::trace_entries_max`] operations.
+//! 2. Tallies cover the whole run; details cover only the last [`crate::SimOptions::trace_entries_max`]
+//!    operations.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// An operation of the disk, or something that happened to it.
+/// An operation of the disk, or an event such as a crash.
 ///
 /// ```
 /// assert_eq!(seawall_sim::Call::SyncDir.op(), Some(seawall_io::Op::Sync));
@@ -42,7 +43,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Its name in errors and counters; `None` for an event that is not an operation.
+    /// Returns the operation in errors and counters; `None` for an event that is not an operation.
     #[must_use]
     pub fn op(self) -> Option<seawall_io::Op> {
         use seawall_io::Op;
@@ -89,13 +90,13 @@ pub struct TraceEntry {
     pub offset: u64,
     /// Length, bytes.
     pub len: u64,
-    /// Bytes transferred (0 where that means nothing), or the errno.
+    /// Bytes transferred (0 for an operation that transfers none), or the errno.
     pub outcome: Result<u64, i32>,
     /// Bytes by which the file's length grew.
     pub grew: u64,
     /// Bytes of blocks that were allocated.
     pub allocated: u64,
-    /// Bytes read from the device, a buffered write's read of the rest of its page included.
+    /// Bytes read from the device, including a buffered write's read of the rest of its page.
     pub device_read: u64,
     /// The fault that applied.
     pub fault: Option<crate::FaultKind>,
@@ -128,7 +129,7 @@ pub struct Tally {
     pub grew: u64,
     /// Bytes of blocks that were allocated.
     pub allocated: u64,
-    /// Bytes read from the device, a buffered write's read of the rest of its page included.
+    /// Bytes read from the device, including a buffered write's read of the rest of its page.
     pub device_read: u64,
 }
 
@@ -196,51 +197,51 @@ impl Trace {
         self.hash.add(bytes);
     }
 
-    /// Operations so far, including those without details.
+    /// Returns the number of operations so far, including those without details.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.total
     }
 
-    /// Whether no operation has been recorded yet.
+    /// Returns whether no operation has been recorded yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// Hash of all operations, outcomes and written bytes: the same seed and the same calls give the same
-    /// hash.
+    /// Returns a hash of all operations, outcomes and written bytes: the same seed and the same calls give the
+    /// same hash.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash.0
     }
 
-    /// The operations with details, oldest first.
+    /// Iterates over the operations with details, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = &TraceEntry> {
         self.entries.iter()
     }
 
-    /// The operations after the first `number` ones ([`Trace::len`] of an earlier trace), as far as details
-    /// are kept.
+    /// Iterates over the operations after number `number` ([`Trace::len`] of an earlier trace), as far as
+    /// details are kept.
     pub fn since(&self, number: u64) -> impl Iterator<Item = &TraceEntry> {
         self.entries.iter().filter(move |entry| entry.number > number)
     }
 
-    /// Sums over one kind of operation on one path.
+    /// Returns the sums over one kind of operation on one path.
     #[must_use]
     pub fn tally(&self, path: impl AsRef<Path>, call: Call) -> Tally {
         self.tallies.get(&(crate::names::normal(path.as_ref()), call)).copied().unwrap_or_default()
     }
 
-    /// How many operations of one kind there were on all paths.
+    /// Returns the number of operations of one kind on all paths.
     #[must_use]
     pub fn count(&self, call: Call) -> u64 {
         self.tallies.iter().filter(|((_, known), _)| *known == call).map(|(_, tally)| tally.calls).sum()
     }
 }
 
-/// FNV-1a over 64 bits, computed over words instead of bytes, which is eight times faster: stable forever,
-/// unlike the standard library's hasher.
+/// FNV-1a with 64 bits, computed over words instead of bytes, which is eight times faster. Unlike the standard
+/// library's hasher, it never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fnv(u64);
 

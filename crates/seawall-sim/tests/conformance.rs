@@ -45,7 +45,7 @@ impl Record {
         answer.ok()
     }
 
-    /// The same, for values that differ from disk to disk.
+    /// Like `got`, but for values that differ from disk to disk.
     fn went<T>(&mut self, asked: &str, answer: Result<T, IoError>) -> Option<T> {
         let (noted, value) = match answer {
             Ok(value) => (Ok(()), Some(value)),

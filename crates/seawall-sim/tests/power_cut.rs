@@ -50,7 +50,7 @@ fn unsynced_data_is_kept_lost_and_torn_at_sectors() {
     }
 }
 
-/// Whole pages of atomic writes: by direct calls and by requests, in flight or done, over one another.
+/// Whole pages of atomic writes: by direct calls and by requests, in flight or done, overlapping.
 #[test]
 fn atomic_writes_are_kept_or_lost_as_a_whole() {
     const PAGE: usize = 16384;
@@ -254,7 +254,7 @@ fn fdatasync_keeps_the_length_that_data_needs_and_fsync_any() {
         } else {
             assert_eq!(len, 5000, "seed {seed}");
         }
-        // Data inside the grown but not yet stable length, and data behind it, both need it.
+        // Data inside the grown but not yet stable length, and data beyond it, both need that length.
         write(&disk, &file, 4000, &[2; 10], PLAIN);
         sync(&disk, &file);
         let synced = disk.fork(seed);

@@ -1,10 +1,11 @@
 //! Interprets the statistics: findings with their numbers, and advice.
 //!
-//! 1. Pure: a function of statistics. Nothing is measured here, nothing is changed.
+//! 1. Pure: a function of statistics that measures nothing and changes nothing.
 //! 2. A finding names the numbers that it is based on. Without enough activity to judge, there is no finding.
 //! 3. Each finding has an id, a line in docs/operations.md, and a test with and without the finding.
 //!
-//! [`place`] does the same for the disk under a directory. A [`Watch`] finds what is new while a database runs.
+//! [`place`] does the same for the disk under a directory. A [`Watch`] returns only new findings while a
+//! database runs.
 
 mod place;
 mod watch;
@@ -26,7 +27,7 @@ pub enum Severity {
     Good,
     /// Worth knowing.
     Note,
-    /// It costs performance, or will soon cause worse.
+    /// Costs performance, or will soon cause a worse problem.
     Warning,
     /// Act now.
     Critical,
@@ -62,7 +63,8 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-/// The findings for `now`, counted since `earlier` (or since the database was opened), the worst first.
+/// Returns the findings about the time from `earlier` (or from the opening of the database) to `now`, the
+/// worst first.
 ///
 /// ```
 /// use seawall::Stats;
@@ -108,7 +110,7 @@ const RULES: [Rule; 17] = [
 
 /// Fewer waits a second than this do not matter.
 const WAITS_A_SECOND_MIN: f64 = 1.0;
-/// Time below this share of all time does not matter.
+/// A share of the time below this does not matter.
 const SHARE_PERCENT_MIN: f64 = 1.0;
 /// Fewer requests than this say nothing about a ratio.
 const REQUESTS_MIN: u64 = 1000;
@@ -121,17 +123,17 @@ fn one(when: bool, id: &'static str, severity: Severity, say: impl FnOnce() -> (
     vec![Diagnosis { id, severity, sentence, advice }]
 }
 
-/// `part` in percent of `whole`; 0 of nothing.
+/// Returns `part` in percent of `whole`; 0 if `whole` is 0.
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// The average number of concurrent waiters (Little's law).
+/// Returns the average number of concurrent waiters (Little's law).
 fn waiting(wait_ns: u64, stats: &Stats) -> f64 {
     percent(wait_ns, stats.elapsed_ns) / 100.0
 }
 
-/// The rate, events a second.
+/// Returns the rate, events a second.
 fn a_second(times: u64, stats: &Stats) -> f64 {
     if stats.elapsed_ns == 0 { 0.0 } else { times as f64 * 1e9 / stats.elapsed_ns as f64 }
 }
@@ -154,8 +156,8 @@ fn bytes(n: u64) -> String {
 }
 
 fn io_errors(s: &Stats) -> Vec<Diagnosis> {
-    // Opening and allocating try methods that do not exist everywhere, so their errors are no failure of the
-    // disk. A full disk is reported by the failed growth.
+    // Opening and allocating try methods that do not exist everywhere, so their errors are not failures of
+    // the disk. The failed growth itself reports a full disk.
     let moves = |op: Op| matches!(op, Op::Read | Op::Write | Op::DurableWrite | Op::Sync);
     let counts = |cell: &&CellSnapshot| cell.errors > 0 && cell.class != FileClass::Scratch && moves(cell.op);
     let failed: Vec<_> = s.io.cells.iter().filter(counts).collect();
@@ -274,7 +276,7 @@ fn pool(s: &Stats) -> Vec<Diagnosis> {
             )
         },
     );
-    // Readers wait for demand reads only.
+    // Readers wait only for demand reads.
     let wait_ns = s.io.get(FileClass::Data, Op::Read, Cause::DemandRead).map_or(0, total_ns);
     let waiters = waiting(wait_ns, s);
     let often = p.misses >= REQUESTS_MIN && waiters >= 0.1;
@@ -358,8 +360,8 @@ fn clean_writes(s: &Stats) -> Vec<Diagnosis> {
     })
 }
 
-/// Mean of the flushes that commits wait for, ns: of durable writes, or of syncs where a method has no such
-/// writes.
+/// Returns the mean time of the flushes that commits wait for, ns: of durable writes, or of syncs if there
+/// were none.
 fn flush_mean_ns(s: &Stats) -> Option<u64> {
     [Op::DurableWrite, Op::Sync].into_iter().find_map(|op| {
         let cell = s.io.get(FileClass::Redo, op, Cause::Commit).filter(|cell| cell.count() > 0)?;
@@ -386,7 +388,7 @@ fn log_flushes(s: &Stats) -> Vec<Diagnosis> {
                 .into(),
         )
     });
-    // One waiter at all times: a thread that commits in a loop only waits for the log.
+    // Nearly one waiter at all times: a thread that commits in a loop does little but wait for the log.
     let dominates = one(waiters >= 0.8, "log-flush-dominates", Severity::Note, || {
         let flush = flush_mean_ns(s).map_or_else(String::new, |ns| format!(", a flush takes {}", time(ns)));
         (
@@ -508,7 +510,7 @@ fn doublewrite(s: &Stats) -> Vec<Diagnosis> {
     };
     let twice = of(FileClass::Doublewrite);
     let all = [FileClass::Data, FileClass::Redo].into_iter().map(of).fold(twice, u64::saturating_add);
-    // Below that many bytes it is not reported.
+    // Fewer bytes than this are not reported.
     one(twice >= 1 << 30 && percent(twice, all) >= 30.0, "doublewrite-cost", Severity::Note, || {
         (
             format!(
@@ -527,7 +529,7 @@ fn doublewrite(s: &Stats) -> Vec<Diagnosis> {
 }
 
 fn page_cache(s: &Stats) -> Vec<Diagnosis> {
-    // The buffered ends of files, and pages that a probe left behind.
+    // For the buffered ends of files, and pages that a probe left behind.
     const A_LITTLE: u64 = 1 << 20;
     s.files
         .iter()

@@ -1,8 +1,8 @@
-//! Tools beside a database, for the command `seawall` and for programs that embed the store.
+//! Tools around a database, for the command `seawall` and for programs that embed the store.
 //!
 //! - [`doctor`]: findings and advice from statistics.
 //! - [`prometheus`]: statistics as Prometheus text.
-//! - [`witness`]: proves what no measurement can: what a disk keeps in a power cut.
+//! - [`witness`]: proves what no measurement can: what a disk keeps after a power cut.
 
 pub mod doctor;
 pub mod prometheus;

@@ -33,7 +33,7 @@ const BOUNDS_NS: [u64; 19] = [
     10_000_000_000,
 ];
 
-/// The statistics as Prometheus text.
+/// Formats the statistics as Prometheus text.
 ///
 /// ```
 /// use seawall::Stats;
@@ -132,7 +132,7 @@ fn labels(cell: &CellSnapshot) -> [(&'static str, &'static str); 3] {
     [("class", cell.class.name()), ("op", cell.op.name()), ("cause", cell.cause.name())]
 }
 
-/// Exact: a division in binary floating point would print 0.30000000000000004.
+/// Formats ns as seconds, exactly: a division in binary floating point would print 0.30000000000000004.
 fn seconds(ns: u64) -> String {
     let (whole, part) = (ns / 1_000_000_000, ns % 1_000_000_000);
     if part == 0 {

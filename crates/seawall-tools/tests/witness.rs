@@ -27,7 +27,7 @@ fn path(file: &str) -> PathBuf {
     Path::new(DIR).join(file)
 }
 
-/// Set even when a test fails: scopes wait for their servers.
+/// Sets the flag even when a test fails, because scopes wait for their servers.
 struct Raise<'a>(&'a AtomicBool);
 
 impl Drop for Raise<'_> {
@@ -82,7 +82,7 @@ fn wait_for_operations(disk: &SimDisk, operations: u64, give_up: impl Fn() -> bo
     }
 }
 
-/// Runs and, after `operations` of the disk, calls `what` on it from outside.
+/// Starts a run and, after `operations` of the disk, calls `what` on the disk from outside.
 fn run_and(
     disk: &SimDisk,
     options: &RunOptions,

@@ -1,6 +1,6 @@
-//! Scans of trees that do not fit the pool: one loaded in key order, one at random, one at random and then
-//! compacted; with and without prefetch, beside the device's counters. The depth is the device's own: the
-//! total time of its requests, divided by the elapsed time.
+//! Scans of trees that do not fit the pool: one loaded in key order, one at random, one at random and then compacted;
+//! with and without prefetch, with the device's counters. The depth is the device's own: the total time of its
+//! requests, divided by the elapsed time.
 //!
 //! ```text
 //! cargo run --release -p seawall --example cold_scan [DIR [MiB [POOL_MiB]]]

@@ -39,7 +39,7 @@ impl Pool {
         }
     }
 
-    /// When idle, it holds no lock, no snapshot and no read view.
+    /// Returns a connection. An idle connection holds no lock, no snapshot and no read view.
     fn give_back(&self, mut connection: Connection) -> Result<()> {
         connection.tx.rollback_in_place()?;
         self.idle.lock().expect("no thread panics with it").push(connection);

@@ -149,7 +149,7 @@ fn work(
             done.send(()).expect("the main thread waits for it");
         }
     }
-    // It stays until all are done: otherwise another thread could reuse its resources.
+    // The thread stays until all are done: otherwise another thread could reuse its resources.
     go.recv().expect("it is told to end");
     Ok(sums)
 }

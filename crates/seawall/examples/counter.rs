@@ -1,7 +1,7 @@
-//! A counter in one row, incremented by many threads: `transact` with `get_for_update` and `put`. Each
-//! increment holds the row lock until its commit is durable, so there is at most one increment a flush. For
-//! comparison, alternately and on the same disk: how often a second a block of 4 KiB is overwritten durably,
-//! by the faster of two methods.
+//! A counter in one row, incremented by many threads: `transact` with `get_for_update` and `put`. Each increment holds
+//! the row lock until its commit is durable, so there is at most one increment per flush. For comparison, the example
+//! measures, alternately and on the same disk, how many times a second a block of 4 KiB can be overwritten durably by
+//! the faster of two methods.
 //!
 //! ```text
 //! cargo run --release -p seawall --example counter [DIR]      # THREADS=200 EACH=200 ROUNDS=3
@@ -38,7 +38,7 @@ fn flushes(path: &Path, method: FlushMethod) -> seawall_io::Result<f64> {
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The faster of the methods whose write is durable when it returns.
+/// The rate of the faster of the methods whose write is durable when it returns.
 fn flush_rate(dir: &Path) -> Result<f64> {
     let path = dir.join("flushes");
     let mut best = 0.0;

@@ -1,5 +1,6 @@
-//! What deferred changes cost those who read: cold point reads and a cold scan while a fifth of the pages are away
-//! with their changes, and after all have come home; and the restart of a process that was killed with all of them.
+//! The cost of deferred changes for readers: cold point reads and a cold scan while a fifth of the pages are away
+//! (evicted, with their changes in memory), and after all of them have been written to the data file; and the restart
+//! of a process that was killed with as many pages away as possible.
 //!
 //! ```text
 //! cargo run --release -p seawall --example deferred_reads DIR
@@ -18,7 +19,7 @@ const VALUE: usize = 400;
 const THREADS: u64 = 16;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Calls `one` with random keys from all threads until `go_on` says no; returns the calls in a second.
+/// Calls `one` with random keys from all threads until `go_on` returns false; returns the calls in a second.
 fn all_threads(rows: u64, go_on: impl Fn() -> bool, one: impl Fn(u64) -> Result<()> + Sync) -> Result<f64> {
     let (stop, done, began) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
     let failed = std::thread::scope(|scope| {
@@ -53,7 +54,7 @@ fn for_a_while() -> impl Fn() -> bool {
     move || began.elapsed() < WINDOW
 }
 
-/// Changes random rows until this part of the tree's pages is away, or the number stops growing.
+/// Changes random rows until this percentage of the tree's pages is away, at most for twelve windows.
 fn update(db: &Database, tree: &Tree, rows: u64, percent: u64) -> Result<()> {
     let wanted = db.tree_bytes(tree) / db.options().page_size() * percent / 100;
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! The cost of taking rows from the front of a tree: in one transaction, by a cursor, by many transactions,
-//! and beside readers of the front.
+//! The cost of taking rows from the front of a tree: in one transaction, by a cursor, by many transactions, and while
+//! others read the front.
 //!
 //! Run with `cargo run --release --example drain [ROWS]`. In memory: this measures the work, not a disk.
 

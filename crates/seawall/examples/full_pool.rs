@@ -1,6 +1,6 @@
-//! Fills a pool to its last page and continues, large transactions beside small ones, for a run inside a
-//! memory limit: `full_pool <dir> <pool bytes>`; see scripts/cgroup-test. Prints the peak of memory and the
-//! swapped bytes.
+//! Fills a pool to its last page and continues, with large and small transactions at the same time, for a run inside a
+//! memory limit: `full_pool <dir> <pool bytes>`; see scripts/cgroup-test. Prints the peak of memory and the swapped
+//! bytes.
 
 use seawall::{Database, Options};
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 //!
 //! 1. Windows without and with a held snapshot alternate in one run, so that a slow phase of the machine
 //!    slows both.
-//! 2. A window with one begins after the snapshot's first read, and ends before the snapshot does. Purge then
-//!    catches up before the next.
+//! 2. A window with a held snapshot begins after the snapshot's first read, and ends before the snapshot does. Purge
+//!    then catches up before the next.
 //!
 //! ```text
 //! SECONDS=120 WINDOWS=2 cargo run --release -p seawall --example held_snapshot -- /srv/scratch

@@ -1,4 +1,4 @@
-//! Writers during the building of an index: the share of their rate that they keep.
+//! The share of their rate that writers keep while an index is built.
 //!
 //! `cargo run --release --example index_online -- [rows, 1000000] [writers, 16] [directory, a temporary one]`
 

@@ -42,7 +42,7 @@ fn commits(db: &Database, tree: &seawall::Tree, threads: u64, durability: Durabi
                     while began.elapsed() < ROUND {
                         let options = TxOptions { durability: Some(durability), ..TxOptions::default() };
                         let mut tx = db.begin_with(options)?;
-                        // Rows that exist, and no two threads' the same.
+                        // Existing rows; no two threads change the same row.
                         tx.put(tree, &key(i % (ROWS / threads) * threads + thread), &VALUE)?;
                         tx.commit()?;
                         i += 1;

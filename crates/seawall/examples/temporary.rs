@@ -1,5 +1,5 @@
-//! A temporary tree beside transactions: intermediate results of one connection, which no commit waits for and no
-//! recovery restores.
+//! A temporary tree used together with transactions: intermediate results of one connection, which no commit waits for
+//! and no recovery restores.
 //!
 //! A report groups a million amounts by customer. The groups do not fit into the memory that they are given, so most of
 //! them are in a file without a name. A failed statement's changes of the tree are undone by a savepoint of the tree.
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     println!("{} customers, {rate:.0} amounts/s, {memory} bytes in memory, {file} in the file", sums.len()?);
     println!("{} bytes of log", db.stats().log.head_lsn - logged);
 
-    // A statement that fails takes its changes back; the transaction has no part in that.
+    // A savepoint undoes the changes of a statement that fails; the transaction is not involved.
     let statement = sums.savepoint()?;
     sums.put(&[0; 8], b"nonsense")?;
     sums.rollback_to(&statement)?;

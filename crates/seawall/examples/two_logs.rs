@@ -51,7 +51,7 @@ impl Outside {
         Ok((Self(file), ids.into_iter().collect()))
     }
 
-    /// Appends all of them, and makes them durable.
+    /// Appends the ids, and makes them durable.
     fn append(&mut self, ids: impl Iterator<Item = u64>) -> std::io::Result<()> {
         let bytes: Vec<u8> = ids.flat_map(record).collect();
         self.0.write_all(&bytes)?;

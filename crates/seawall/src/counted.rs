@@ -1,4 +1,5 @@
-//! Shared state, and means to avoid sharing: mutexes, padded memory, a number for each thread.
+//! Locks that a build can count, and means to avoid shared cache lines: padding, striped reference counts, thread
+//! numbers.
 //!
 //! The locks are parking_lot's own types. A build with the feature `contention` wraps them: each attempt to
 //! lock adds to a count of the calling thread, which no other thread writes. Page latches are not counted
@@ -16,12 +17,12 @@ pub use counting::locks_taken;
 #[cfg(feature = "contention")]
 pub(crate) use counting::{Mutex, RwLock};
 
-/// Alone on its cache lines (two, because they are fetched in pairs).
+/// A value alone on its two cache lines (processors fetch lines in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// A number of the calling thread, counted from 0, for choosing a stripe. The choice may only affect which
+/// Returns the number of the calling thread, counted from 0, for choosing a stripe. The choice may only affect which
 /// threads share a cache line.
 #[inline]
 pub(crate) fn thread_number() -> usize {
@@ -30,10 +31,10 @@ pub(crate) fn thread_number() -> usize {
     MINE.with(|mine| *mine)
 }
 
-/// Reference counts of one value.
+/// The number of reference counts of one value.
 const COUNTS: usize = 16;
 
-/// Several reference counts of one value, so that threads that take and release references do not write one
+/// Several reference counts of one value, so that threads that take and release references do not all write the same
 /// cache line.
 #[derive(Debug)]
 pub struct Refs<T>(Arc<Vec<Ref<T>>>);
@@ -43,12 +44,12 @@ pub struct Refs<T>(Arc<Vec<Ref<T>>>);
 pub struct Ref<T>(Arc<Padded<Arc<T>>>);
 
 impl<T> Refs<T> {
-    /// Of one value.
+    /// Returns the reference counts of `value`.
     pub fn new(value: &Arc<T>) -> Self {
         Self(Arc::new((0..COUNTS).map(|_| Ref::from(value.clone())).collect()))
     }
 
-    /// A reference through the calling thread's count.
+    /// Returns a reference through the calling thread's count.
     #[inline]
     #[must_use]
     pub fn get(&self) -> Ref<T> {
@@ -84,7 +85,7 @@ impl<T> Deref for Ref<T> {
 }
 
 #[cfg(feature = "contention")]
-#[allow(dead_code, missing_docs, unreachable_pub)] // as what they stand for
+#[allow(dead_code, missing_docs, unreachable_pub)] // like the types that they wrap
 mod counting {
     use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
     use std::cell::Cell;
@@ -95,7 +96,7 @@ mod counting {
         TAKEN.set(TAKEN.get() + 1);
     }
 
-    /// Number of mutexes and read-write locks that the calling thread has taken or tried to take.
+    /// Returns how many mutexes and read-write locks the calling thread has taken or tried to take.
     #[must_use]
     pub fn locks_taken() -> u64 {
         TAKEN.get()

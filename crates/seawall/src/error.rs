@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Implements `Display` by a table of the variants' messages: `Variant { fields } => "text", arguments;`. A variant
+/// Implements `Display` from a table of the variants' messages: `Variant { fields } => "text", arguments;`. A variant
 /// without a message does not compile.
 macro_rules! messages {
     ($type:ident: $($variant:ident $({ $($field:tt)* })? $(($inner:ident))? => $text:literal $(, $argument:expr)*;)+) => {
@@ -36,17 +36,16 @@ macro_rules! messages {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk refused.
+    /// An I/O request failed.
     Io(IoError),
-    /// What was read is not what was written.
+    /// Data read from disk is damaged.
     Corrupt(Box<Corruption>),
-    /// An earlier write or flush of log or data failed: nothing can be committed any more.
+    /// An earlier write or flush of the log or the data failed: no transaction can commit any more.
     Poisoned {
-        /// What failed first.
+        /// The first failure.
         first_error: Arc<Error>,
     },
-    /// The log could not be made durable while this transaction committed: after a restart it may be
-    /// committed or not.
+    /// The log could not be made durable during this commit: after a restart the transaction may be committed or not.
     OutcomeUnknown {
         /// What failed.
         cause: Arc<Error>,
@@ -56,34 +55,34 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// There is no room for more data.
+    /// There is no space for more data.
     NoSpace {
-        /// Which file.
+        /// The file that had to grow.
         path: PathBuf,
-        /// By how much it had to grow, bytes.
+        /// How much it had to grow, bytes.
         needed_bytes: u64,
-        /// How much free space the option `log_space_reserve` keeps from it, bytes; 0 if none.
+        /// The free space that the option `log_space_reserve` keeps unused, bytes; 0 if none.
         kept_free_bytes: u64,
     },
-    /// Waiting would never end: this transaction was chosen as the victim; roll it back and run it again.
+    /// This transaction was chosen as the victim of a deadlock: roll it back and run it again.
     Deadlock {
         /// This transaction.
         victim: TxnId,
-        /// The one it waits for.
+        /// The transaction it waits for.
         waits_for: TxnId,
         /// What it waits for.
         on: LockedOn,
     },
     /// The lock wait time-out passed, or the caller did not want to wait.
     LockTimeout {
-        /// Who holds it.
+        /// The transaction that holds the lock.
         holder: TxnId,
         /// What it waited for.
         on: LockedOn,
-        /// How long, ms.
+        /// How long it waited, ms.
         waited_ms: u64,
     },
-    /// Another thread interrupted this transaction while it waited or scanned, or before: see
+    /// Another thread interrupted this transaction, before or while it waited or scanned: see
     /// [`InterruptHandle`](crate::InterruptHandle). The call changed no more than any failed call does.
     Interrupted {
         /// What the call was doing.
@@ -91,15 +90,14 @@ pub enum Error {
         /// What it waited for, if that was a lock.
         on: Option<LockedOn>,
     },
-    /// A read committed transaction has the most locks on keys that it may have. Rows that it has written
-    /// need none.
+    /// A read committed transaction holds as many key locks as it may. Rows that it has written need no key lock.
     TooManyLocks {
-        /// The locks that it has.
+        /// The number of locks that it holds.
         locks: usize,
-        /// The memory that it may use for them, bytes.
+        /// The memory that its locks may use, bytes.
         max_bytes: u64,
     },
-    /// Another transaction changed this after this one's snapshot was taken.
+    /// Another transaction changed this key after this transaction took its snapshot.
     WriteConflict {
         /// The transaction that changed it.
         writer: TxnId,
@@ -116,7 +114,7 @@ pub enum Error {
         /// The first row that is out of order, counted from 0.
         index: u64,
     },
-    /// One of the rows to be inserted has the key of an earlier one or of an existing row.
+    /// One of the rows to insert has the key of an earlier row or of an existing one.
     DuplicateRow {
         /// The first row whose key exists, counted from 0.
         index: u64,
@@ -127,24 +125,24 @@ pub enum Error {
     KeyTooLong {
         /// Its length, bytes.
         len_bytes: usize,
-        /// The most, bytes.
+        /// The maximum, bytes.
         max_bytes: usize,
     },
     /// The name of a tree is too long.
     NameTooLong {
         /// Its length, bytes.
         len_bytes: usize,
-        /// The most, bytes.
+        /// The maximum, bytes.
         max_bytes: usize,
     },
     /// A value is longer than 1 GiB.
     ValueTooLong {
         /// Its length, bytes.
         len_bytes: u64,
-        /// The most, bytes.
+        /// The maximum, bytes.
         max_bytes: u64,
     },
-    /// No tree of that name.
+    /// No tree has that name.
     NoSuchTree {
         /// The name.
         name: String,
@@ -159,7 +157,7 @@ pub enum Error {
         /// The tree.
         tree: TreeId,
     },
-    /// A tree of that name exists.
+    /// A tree with that name exists.
     TreeExists {
         /// The name.
         name: String,
@@ -180,13 +178,13 @@ pub enum Error {
         /// What was found.
         why: String,
     },
-    /// A newer program wrote it, or one so old that its format is no longer read.
+    /// A newer program wrote the database, or one so old that its format is no longer supported.
     OtherFormat {
         /// The control file.
         path: PathBuf,
-        /// Its version.
+        /// Its format version.
         found: u32,
-        /// The one this program reads.
+        /// The format version that this program reads.
         supported: u32,
     },
     /// The system could not start another thread.
@@ -196,24 +194,24 @@ pub enum Error {
         /// What the system said.
         why: String,
     },
-    /// Another process has it open, or this one.
+    /// Another process, or this one, has the database open.
     Locked {
         /// The file that is locked.
         path: PathBuf,
         /// Whether this process has the file open.
         in_this_process: bool,
     },
-    /// The database was not closed, or is incomplete, so that it cannot be opened without writing.
+    /// The database was not closed or is incomplete, so it cannot be opened without writing.
     NeedsRecovery {
         /// The database.
         path: PathBuf,
     },
-    /// The directory holds a backup, which has to be restored and cannot be opened.
+    /// The directory holds a backup, which must be restored and cannot be opened.
     IsABackup {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory holds a backup or a restored database that was not finished.
+    /// The directory holds an unfinished backup or an unfinished restore.
     UnfinishedBackup {
         /// The directory.
         path: PathBuf,
@@ -225,14 +223,14 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
-    /// The answer, to a request through its control socket, of the process that has a database open.
+    /// The process that has the database open refused a backup request through its control socket.
     BackupRefused {
         /// The database.
         path: PathBuf,
-        /// The answer.
+        /// Its answer.
         why: String,
     },
-    /// Writers were faster than the backup copied the log. They were not stopped; the backup ended.
+    /// Writers produced log faster than the backup copied it. The writers were not stopped; the backup ended.
     BackupTooSlow {
         /// Log that it would have had to keep, bytes.
         held_bytes: u64,
@@ -246,14 +244,14 @@ pub enum Error {
         /// The most at one time.
         max: usize,
     },
-    /// More transactions are prepared in place than log room and pages are reserved for.
+    /// More transactions are prepared in place than log space and pages are reserved for.
     TooManyPrepared {
         /// The most at one time.
         max: usize,
     },
     /// The transaction is over, or doomed by an earlier error.
     TransactionEnded {
-        /// How.
+        /// How it ended.
         why: String,
     },
     /// A name that is not known here: a savepoint, an XID.
@@ -265,12 +263,12 @@ pub enum Error {
     },
     /// The database was shut down, or is being shut down: [`Database::shutdown`](crate::Database::shutdown).
     ShutDown,
-    /// The database is being shut down, and transactions are open. No new ones begin.
+    /// The database is being shut down, but transactions are open. No new ones can begin.
     StillRunning {
         /// How many.
         running: usize,
     },
-    /// Wrong use of the interface.
+    /// The interface was used incorrectly.
     Usage(String),
 }
 
@@ -367,7 +365,7 @@ impl From<IoError> for Error {
     }
 }
 
-/// Why a backup did not keep up.
+/// Says why a backup did not keep up.
 fn too_slow(held_bytes: u64, max_bytes: u64, disk_full: bool) -> String {
     if disk_full {
         "the log's disk is full, and writers needed the files that the backup held. Free space there, then begin again"
@@ -410,7 +408,7 @@ pub enum Corruption {
         path: PathBuf,
         /// The page.
         page: PageId,
-        /// Computed from what was read.
+        /// Computed from the bytes that were read.
         expected: u32,
         /// Stored in the page.
         found: u32,
@@ -447,7 +445,7 @@ pub enum Corruption {
         /// The evidence.
         why: String,
     },
-    /// A file is shorter than what is known to be in it, or is damaged as a whole.
+    /// A file is shorter than its known contents, or is damaged as a whole.
     File {
         /// The file.
         path: PathBuf,
@@ -476,7 +474,7 @@ messages! { Corruption:
 impl std::error::Error for Corruption {}
 
 impl Corruption {
-    /// The damaged page, if the damage is in one.
+    /// Returns the damaged page, if the damage is in one.
     #[must_use]
     pub fn page(&self) -> Option<PageId> {
         match self {
@@ -496,15 +494,15 @@ impl From<Corruption> for Error {
 }
 
 impl Error {
-    /// Whether the transaction that got it should be rolled back and run again: [`Error::Deadlock`] or
+    /// Returns whether the transaction that got this error should be rolled back and run again: [`Error::Deadlock`] or
     /// [`Error::WriteConflict`].
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Deadlock { .. } | Self::WriteConflict { .. })
     }
 
-    /// Whether something on the disk is damaged or cannot be read; other parts of the database can still be
-    /// read.
+    /// Returns whether the error reports data on disk that is damaged or unreadable; other parts of the database can
+    /// still be read.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         match self {
@@ -514,22 +512,22 @@ impl Error {
         }
     }
 
-    /// A page whose checksum holds but whose contents are invalid.
+    /// Returns the error for a page whose checksum holds but whose contents are invalid.
     pub fn bad_page(page: PageId, why: impl Into<String>) -> Self {
         Corruption::Page { page, why: why.into() }.into()
     }
 }
 
-/// How long an opening waits for a lock: the kernel releases a killed process's files only when it has
-/// completed their requests, some of them after the process itself is gone.
+/// How long an opening waits for a lock: the kernel releases a killed process's files only after their I/O requests
+/// complete, which can be after the process itself is gone.
 const LOCKED_PATIENCE: Duration = Duration::from_secs(3);
 /// The time between two tries.
 const LOCKED_STEP: Duration = Duration::from_millis(20);
 
-/// Tries again while another process has the file locked, for a few seconds of `clock`.
+/// Repeats `attempt` while the file is locked, for at most [`LOCKED_PATIENCE`] of `clock`.
 ///
 /// # Errors
-/// Those of `attempt`; [`Error::Locked`] when the time is over.
+/// Those of `attempt`; [`Error::Locked`] after that time.
 pub(crate) fn while_locked<T>(clock: &dyn Clock, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let until = clock.now() + LOCKED_PATIENCE;
     loop {
@@ -544,7 +542,7 @@ pub(crate) fn while_locked<T>(clock: &dyn Clock, mut attempt: impl FnMut() -> Re
     }
 }
 
-/// Whether a descriptor of this process refers to the file.
+/// Returns whether a descriptor of this process refers to the file.
 fn is_open_here(path: &Path) -> bool {
     let file = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let descriptors = || std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
@@ -554,15 +552,15 @@ fn is_open_here(path: &Path) -> bool {
 /// Why latched code stopped. The caller releases every latch before it acts on this.
 #[derive(Debug)]
 pub enum Stop {
-    /// This page has to be read first.
+    /// This page must be read first.
     Load(PageId),
-    /// A frame has to be freed first.
+    /// A frame must be freed first.
     Frames,
-    /// Another thread reads or merges this page: it has to be done first.
+    /// Another thread reads or merges this page, and must finish first.
     Loading(PageId),
-    /// The structure changed under a latch that was given up: begin again.
+    /// The structure changed while a latch was released: start over.
     Again,
-    /// It cannot be done.
+    /// The operation failed.
     Fail(Error),
 }
 
@@ -592,7 +590,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// For a database that is opened read-only: every change fails, although nothing has failed.
+    /// Returns the health of a database that is opened read-only: every change is refused, although nothing has failed.
     pub fn read_only() -> Self {
         let health = Self::default();
         let why = "the database was opened read-only; Database::open opens it for writing".to_owned();
@@ -600,20 +598,20 @@ impl Health {
         health
     }
 
-    /// Whether the database was opened read-only.
+    /// Returns whether the database was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.first.get().is_some_and(|first| matches!(**first, Error::ReadOnly { .. }))
     }
 
-    /// For calls that only read, and need a database that no failure has stopped.
+    /// Checks, for calls that only read, that no failure has stopped the database.
     ///
     /// # Errors
-    /// As [`Health::check`], but not for a database that was opened read-only.
+    /// Those of [`Health::check`], but none for a database that was opened read-only.
     pub fn check_for_reads(&self) -> Result<()> {
         if self.is_read_only() { Ok(()) } else { self.check() }
     }
 
-    /// Remembers the first failure; returns the error for the caller.
+    /// Records `error` if it is the first failure; returns the error for the caller.
     pub fn poison(&self, error: Error) -> Error {
         Self::stopped(self.first.get_or_init(|| Arc::new(error)))
     }
@@ -625,8 +623,8 @@ impl Health {
         self.first.get().map_or(Ok(()), |first| Err(Self::stopped(first)))
     }
 
-    /// The error for a call that finds it: a shutdown and a read-only opening are no failures, and need no
-    /// repair.
+    /// Returns the error for a call that finds `first`. A shutdown or a read-only opening is not a failure, and needs
+    /// no repair.
     fn stopped(first: &Arc<Error>) -> Error {
         match &**first {
             Error::ShutDown => Error::ShutDown,
@@ -640,7 +638,7 @@ impl Health {
         self.first.get().cloned()
     }
 
-    /// Whether a test has planted this defect; `false` in every ordinary build.
+    /// Returns whether a test has planted this defect; `false` in every ordinary build.
     #[inline]
     pub(crate) fn has(&self, mutant: Mutant) -> bool {
         self.planted.has(mutant)

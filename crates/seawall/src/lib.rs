@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-//! # For those who change the crate
+//! # For contributors
 //!
 //! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`;
 //! `error` and `mutants` are below them all. `DESIGN.md` says how the engine works.
@@ -49,7 +49,7 @@ pub use txn::{
     TransactionInfo, TxOptions, WaitInfo, Wanted,
 };
 
-/// What this crate's own tests and the fuzz targets look at. No part of the interface.
+/// Internals for this crate's tests and the fuzz targets. Not part of the interface.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {

@@ -1,57 +1,57 @@
 //! Defects planted on purpose, one at a time, that the crash rig must find (docs/recovery.md, "Planted
 //! defects").
 //!
-//! 1. Without the cargo feature `mutants`, [`Planted`] has no bytes and [`Planted::has`] is a constant
-//!    `false`: no code of a defect is compiled. Only this crate's own tests turn the feature on, through its
-//!    dev-dependency on itself, so that they need no second build of it.
-//! 2. With the feature a defect belongs to a database: one that a thread opens inside `plant` has it, in all
-//!    its threads, until it is closed.
-//! 3. A defect is one condition at the place of the correct action. It never fails or panics by itself: the
-//!    rig must notice it.
+//! 1. Without the cargo feature `mutants`, [`Planted`] has no bytes and [`Planted::has`] is a constant `false`: no code
+//!    of a defect is compiled. Only this crate's own tests turn the feature on, through its dev-dependency on itself,
+//!    so that they need no second build of the crate.
+//! 2. With the feature, a defect belongs to a database: a database that a thread opens inside `plant` has the defect in
+//!    all its threads until it is closed.
+//! 3. A defect is one condition where the correct action is taken. It never fails or panics by itself: the rig must
+//!    notice it.
 
 /// A defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "mutants"), allow(unreachable_pub, reason = "its module is private then"))]
 pub enum Mutant {
-    /// A page is written home without its log being flushed.
+    /// A page is written to the data file before its log is flushed.
     PageBeforeLog,
-    /// A page is written home when its log is written, not flushed.
+    /// A page is written to the data file when its log is written but not flushed.
     WrittenIsFlushed,
     /// The doublewrite file is not used, though the control block claims that it is.
     NoDoublewrite,
-    /// Pages that are written once are not written as atomic writes, where only those are whole.
+    /// Pages that bypass the doublewrite file are not written atomically, where only atomic writes cannot tear.
     AtomicUnasked,
-    /// Copies of pages are written and not flushed before their pages go home.
+    /// The copies in the doublewrite file are not flushed before their pages are written to the data file.
     DoublewriteUnflushed,
-    /// An area of the doublewrite file is used again before the home writes of its last batch were flushed.
+    /// An area of the doublewrite file is used again before the data-file writes of its last batch are flushed.
     DoublewriteReused,
     /// A checkpoint passes pages that are still dirty.
     CheckpointTooNew,
     /// A checkpoint is written before the data file is flushed.
     CheckpointUnflushed,
-    /// The entry after the end of the log is accepted by its header alone.
+    /// The entry after the end of the log is accepted on its header alone.
     EndTooFar,
     /// Transactions that were open at a crash are not rolled back.
     LosersStay,
-    /// A failed flush of the log or of the data file is repeated, and its second result believed.
+    /// A failed flush of the log or of the data file is retried, and the second result is trusted.
     FlushRetried,
-    /// The directory is not synced after a segment of the log got its name.
+    /// The directory is not synced after a log segment gets its name.
     DirectoryUnsynced,
-    /// A commit is acknowledged when it is written.
+    /// A commit is acknowledged when its log is written but not flushed.
     EarlyAcknowledgement,
     /// Purge treats the oldest transaction that some view does not see as visible to all views.
     PurgeEarly,
     /// Purge removes the row of a key without checking that it is still the deleted one.
     RevivedPurged,
-    /// An insert that is undone and the end of its undo are two mini-transactions.
+    /// Rollback removes an inserted row and cuts off its undo record in two mini-transactions.
     UndoTwice,
-    /// An opening uses the incarnation of the one before, and leaves that one's log beyond the end.
+    /// An opening uses the incarnation of the previous opening, and leaves that opening's log beyond the end.
     GhostTail,
-    /// A page that is read is not verified.
+    /// A page is not verified when it is read.
     PageUnchecked,
-    /// The log ends at its first broken entry, though a later one proves that it was flushed.
+    /// The log ends at its first broken entry, although a later entry proves that the broken one was flushed.
     UnprovenEnd,
-    /// Of the deferred changes of a page only the first is applied.
+    /// Only the first of a page's deferred changes is applied.
     DeferredCutOff,
     /// Deferred changes are applied twice.
     DeferredTwice,
@@ -59,12 +59,12 @@ pub enum Mutant {
     DeferredBackward,
     /// A checkpoint passes pages with deferred changes.
     CheckpointPassesDeferred,
-    /// An opening does not look at the ring of the one that died.
+    /// An opening ignores the log ring that a killed process left.
     RingForgotten,
 }
 
 impl Mutant {
-    /// All there are.
+    /// All defects.
     #[cfg(feature = "mutants")]
     pub const ALL: [Self; 24] = [
         Self::PageBeforeLog,
@@ -120,7 +120,7 @@ mod planting {
     }
 
     impl Planted {
-        /// The defect that `plant` gives to a database that this thread opens now.
+        /// Returns the defect that `plant` gives to a database that this thread opens now.
         pub(crate) fn here() -> Self {
             Self(PLANT.get())
         }
@@ -130,7 +130,7 @@ mod planting {
         }
     }
 
-    /// Runs `work`; the databases that it opens on this thread have the defect.
+    /// Runs `work`; databases that it opens on this thread have the defect.
     pub fn plant<T>(mutant: Option<Mutant>, work: impl FnOnce() -> T) -> T {
         struct Before(Option<Mutant>);
         impl Drop for Before {

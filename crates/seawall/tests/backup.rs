@@ -1,7 +1,7 @@
 //! Backups taken during other work, and the databases restored from them.
 //!
-//! 1. A restored database has exactly the rows that were committed when the backup ended: nothing of a
-//!    transaction that was open then, and no later change. The check finds nothing in it.
+//! 1. A restored database has exactly the rows that were committed when the backup ended: nothing of a transaction that
+//!    was open then, and no later change. Its `check` finds no damage.
 //! 2. A seed is one run, the same on every machine: splits, merges, long values, trees that are created and
 //!    dropped, checkpoints, compaction, growth and shrinking happen between the steps of a backup. `SEEDS=n`
 //!    runs more, `SEED=n` replays one.
@@ -246,10 +246,10 @@ fn seed(seed: u64) {
         expected.push(model);
         load.steps(100);
     }
-    // An increment may also skip one.
+    // An increment may also skip a backup.
     let (_, model) = load.backup(Path::new("/backup-late"), &since("/backup-0"));
     let late = [chain[0].clone(), "/backup-late".into()];
-    // An unfinished one.
+    // An unfinished backup.
     let mut left = load.db.backup_begin("/backup-left", &unlimited()).unwrap();
     left.step(1).unwrap();
     load.steps(30);
@@ -467,7 +467,7 @@ fn a_page_that_is_lost_is_named() {
         assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(&format!("page {used} ")), "{error}");
     }
     disk.write_at(&file, at, &[IoSlice::new(&data[used * 4096..][..4096])], WriteHow::default()).unwrap();
-    // New pages that are not home, and some that come while it is copied.
+    // New pages that are not written back yet, and pages that are created during the copy.
     let more = db.create_tree("more").unwrap();
     let rows = |from: u32| (from..from + 500).map(|key| (key.to_be_bytes(), [9; 300]));
     db.transact(|tx| tx.put_rows(&more, rows(0))).unwrap();
@@ -547,7 +547,7 @@ fn on_a_full_disk_writers_come_before_the_backup() {
     assert!(matches!(error, Error::BackupTooSlow { disk_full: true, .. }), "{error}");
 }
 
-/// The same where the data file has to grow: the log that the backup holds gives its space to the rows.
+/// Like the test above, but the data file has to grow: the log that the backup holds yields its space to the rows.
 #[test]
 fn on_a_full_disk_rows_come_before_the_log_that_a_backup_holds() {
     let sim =
@@ -604,9 +604,9 @@ fn the_file_does_not_become_shorter_under_a_backup() {
 
 // --- a target that fails, is full, or lies -----------------------------------------------------------------
 
-/// Runs backups on a disk that fails one operation on the target after the other, or all from one on: each
-/// failure is typed, the source is unchanged, and the remains cannot be restored. If only the last step
-/// failed, the backup may be complete: then it restores the right contents.
+/// Runs backups on a disk that fails one operation on the target, each in turn, or all operations from one on: each
+/// failure is typed, the source is unchanged, and the remains cannot be restored. If only the last step failed, the
+/// backup may be complete: then it restores the right contents.
 fn refuses(op: Op, fault: &dyn Fn(u64) -> Fault, full: bool, incremental: bool) -> u64 {
     let sim = sim(7);
     let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));

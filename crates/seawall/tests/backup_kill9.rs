@@ -1,11 +1,10 @@
 //! Backups of a real process under load, which is killed with SIGKILL at a random moment; each backup
 //! reported as finished is restored.
 //!
-//! 1. A backup contains every transaction acknowledged before its end was requested, and none that began
-//!    after its end was reported. Each writer's transactions are in it up to one of them, and none after
-//!    that.
-//! 2. A transaction is there completely or not at all, over two trees and long values; money is neither
-//!    created nor lost. The check finds nothing.
+//! 1. A backup contains every transaction acknowledged before its end was requested, and none that began after its end
+//!    was reported. Of each writer's transactions it has a prefix.
+//! 2. A transaction is there completely or not at all, over two trees and long values; money is neither created nor
+//!    lost. `check` finds no damage.
 //! 3. An unfinished backup is refused. The source opens, and has every acknowledged transaction.
 //!
 //! The workload is this file too: the test starts itself again as the victim, which reports through a pipe.

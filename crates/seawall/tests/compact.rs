@@ -1,4 +1,4 @@
-//! Compactions of a whole database, beside transactions, drops, full disks and callers that stop them.
+//! Compactions of a whole database during transactions and drops, on full disks, and with callers that stop them.
 
 use seawall::{
     Background, CompactOptions, Compacted, Database, Durability, Env, Error, Options, Task, Transaction, Tree,

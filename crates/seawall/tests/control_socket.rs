@@ -1,6 +1,6 @@
 //! The socket through which other processes ask for backups of an open database.
 //!
-//! 1. It belongs to the owner, exists exactly while the database is open, and a stale one does no harm.
+//! 1. The socket belongs to the owner and exists exactly while the database is open; a stale socket does no harm.
 //! 2. Clients that hang, send garbage or disconnect harm only themselves.
 //! 3. Every way of closing aborts a backup. It never waits for a client.
 #![allow(unsafe_code)]
@@ -90,8 +90,8 @@ fn a_backup_that_is_asked_for_restores_to_what_was_committed() {
     assert_eq!(restored.get(&tree, b"k").unwrap().as_deref(), Some(&b"changed"[..]));
 }
 
-/// As a server takes it: commits are blocked for a moment, the end is told, and commits go on. What is restored is
-/// exactly what was committed at that moment.
+/// As a server takes a backup: it blocks commits for a moment, tells the backup to end, and lets commits go on. The
+/// restored database has exactly what was committed at that moment.
 #[test]
 fn a_backup_that_is_told_its_end_has_exactly_what_was_committed_then() {
     let scratch = dir();
@@ -136,7 +136,7 @@ fn a_backup_that_is_told_its_end_has_exactly_what_was_committed_then() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // One that still copies pages is not ended.
+    // A backup that still copies pages does not end.
     let to = scratch.path().join("slow");
     let slow = BackupOptions { ends_when_told: true, ..at_rate(1) };
     let asked = Database::ask_for_backup(&path, &to, &slow, |_| {
@@ -158,7 +158,7 @@ fn a_stale_socket_is_replaced_and_none_is_made_where_it_is_off() {
     assert!(!path.join("control.socket").exists());
     assert_eq!(ask(&path, &scratch.path().join("a")).unwrap(), BackupAnswer::NoListener);
     db.close().unwrap();
-    // As killed processes leave them: one that had it open, and one that was about to.
+    // As left by killed processes: one that had the database open, and one that was about to open it.
     for name in ["control.socket", "control.socket.new"] {
         drop(UnixListener::bind(path.join(name)).unwrap());
     }
@@ -203,7 +203,7 @@ fn clients_that_hang_or_talk_nonsense_are_alone_with_it() {
     ];
     for (bytes, why) in nonsense {
         let mut stream = connect();
-        // It may be refused before all of it is written.
+        // The request may be refused before all of it is written.
         drop(stream.write_all(bytes));
         let answer = answer(stream);
         assert!(answer.starts_with("seawall-control 1\nerror ") && answer.contains(why), "{why}: {answer}");

@@ -80,7 +80,7 @@ mod api {
         failed.map_or(Ok((done.done.moved, done.done.rewritten, bytes)), Err)
     }
 
-    /// Releases the lock on a row that was just read with one; false if the lock was not new.
+    /// Releases the lock of a row that was just read with a lock; false if the lock was not new.
     pub(crate) fn give_back(tx: &Transaction, tree: &Tree, key: &[u8]) -> bool {
         tx.unlock_row(tree, key).expect("the tree is this database's")
     }
@@ -221,7 +221,7 @@ mod api {
         tree.range(..)?.collect()
     }
 
-    /// Closes it while another handle exists, which is then unusable.
+    /// Shuts the database down while another handle exists, which is then unusable.
     pub(crate) fn shut_down(db: &Database) -> Result<(), Error> {
         let other = db.clone();
         db.shutdown()?;
@@ -300,7 +300,7 @@ fn one(seed: u64, compactions: u64, aloud: bool) -> Result<(Tally, u64), String>
 /// The number of seeds from `from` on until a defect is found, and its symptom.
 fn until_found(mutant: Mutant, from: u64, at_most: u64) -> Option<(u64, String)> {
     (0..at_most).find_map(|nth| {
-        // Some show only on a disk that rots: only such seeds count.
+        // Some mutants show only on a disk that rots: only such seeds count.
         let rots = matches!(mutant, Mutant::PageUnchecked | Mutant::UnprovenEnd);
         let seed = if rots { (from + nth) * 10 + 8 } else { from + nth };
         let answer = plant(Some(mutant), || one(seed, compactions(seed), false));

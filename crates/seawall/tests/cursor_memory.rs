@@ -1,13 +1,12 @@
 //! The allocations of a reused cursor: none, once it is warm.
 //!
-//! 1. A reset and a seek allocate nothing, nor does a step within the entries copied from a leaf, nor a
-//!    change of another tree beside them. The control: a step after a change of its own tree, which seeks
-//!    again, allocates.
+//! 1. A reset and a seek allocate nothing, nor does a step within the entries copied from a leaf, even after a change
+//!    of another tree. The control: a step after a change of its own tree, which seeks again, allocates.
 //! 2. A scan that locks allocates when it reaches a leaf, and for entries of the lock table, but not for each
 //!    row.
 //! 3. A transaction object that is restarted and reads allocates only for the snapshot of repeatable read.
 //!
-//! And the memory of an index build: of long rows it has a few at a time.
+//! A further test is about the memory of an index build: it holds a few long rows at a time.
 #![allow(unsafe_code)]
 
 use seawall::{

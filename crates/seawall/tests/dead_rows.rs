@@ -88,7 +88,7 @@ fn rows_are_popped_one_by_one() {
     }
 }
 
-/// The same with a transaction for each, while a snapshot keeps purge from removing any.
+/// Like the test above, but with a transaction for each row, while a snapshot keeps purge from removing any.
 #[test]
 fn rows_are_popped_by_many_transactions() {
     const ROWS: u32 = 1_500;
@@ -398,8 +398,8 @@ fn a_queue_loses_nothing_and_gives_nothing_twice() {
     }
 }
 
-/// A cursor stands before dead rows while compaction moves its leaf: its copy says nothing of the leaf that is there
-/// now.
+/// A cursor stands before dead rows while compaction moves its leaf: the cursor's copy says nothing about the leaf that
+/// is there now.
 #[test]
 fn a_moved_leaf_is_not_taken_for_the_copy_of_a_cursor() {
     const ROWS: u32 = 6_000;
@@ -444,7 +444,7 @@ fn a_moved_leaf_is_not_taken_for_the_copy_of_a_cursor() {
     }
 }
 
-/// A transaction at read committed has several views: what one of them finds dead beside the transaction's own
+/// A transaction at read committed has several views: what one of them finds dead next to the transaction's own
 /// deletions can be alive in an older one.
 #[test]
 fn dead_rows_beside_ones_own_are_not_passed_over_by_an_older_view() {

@@ -1,4 +1,5 @@
-//! Dropping a tree costs only what the tree itself costs, in bounded steps, whenever the machine dies.
+//! The cost of dropping a tree depends on that tree alone; the work is done in bounded steps and survives a crash at
+//! any operation.
 
 use seawall::{Background, Database, Durability, Env, Options, Task};
 use seawall_io::SystemClock;

@@ -54,7 +54,7 @@ impl Kind {
         (Self::Rot, "rot"),
     ];
 
-    /// The fault of the simulated disk; `None` for the one that is a power cut.
+    /// The fault of the simulated disk; `None` for the power cut.
     fn fault(self) -> Option<Fault> {
         Some(match self {
             Self::Eio => Fault::eio(),
@@ -187,7 +187,7 @@ impl Saboteur {
         Arc::new(Self { sim: sim.clone(), process: Process::new(sim), aim })
     }
 
-    /// Whether one was hit, and the counted operations.
+    /// Returns whether an operation was hit, and the counted operations.
     fn seen(&self) -> (bool, Counts) {
         let aim = self.aim.lock().unwrap();
         (aim.hit, aim.counts.clone())
@@ -471,7 +471,7 @@ fn work(db: &Database, model: &mut Model, commits: std::ops::Range<u32>, met: &m
     }
 }
 
-/// A poisoned database stays poisoned, though the disk works again.
+/// A poisoned database stays poisoned even when the disk works again.
 fn assert_sticky(db: &Database, what: &str) {
     for _ in 0..3 {
         let tree = db.open_tree("t");

@@ -271,7 +271,6 @@ fn a_forked_process_may_use_no_handle_and_touches_nothing() {
     }
 }
 
-/// Forks at random moments of other threads' work, with their locks held.
 #[test]
 fn a_forked_process_may_not_use_a_temporary_tree() {
     let _alone = alone();
@@ -300,6 +299,7 @@ fn a_forked_process_may_not_use_a_temporary_tree() {
     assert_eq!(tree.range(..).unwrap().map(Result::unwrap).count(), 2000);
 }
 
+/// Forks at random moments of other threads' work, with their locks held.
 #[test]
 fn forks_beside_threads_that_commit_lose_nothing() {
     const THREADS: u64 = 3;

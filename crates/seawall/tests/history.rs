@@ -52,7 +52,7 @@ use std::sync::Arc;
 use support::checker::{Level, check};
 use support::histories::{Load, record};
 
-/// Every other one is so small that it evicts, checkpoints and purges all the time.
+/// Every other database is so small that it evicts, checkpoints and purges all the time.
 fn database(seed: u64) -> Database {
     let mut options = Options::default();
     if seed % 2 == 1 {

@@ -1,5 +1,5 @@
-//! An index built while its base changes contains exactly the entries of the base's rows, when it becomes
-//! visible and afterwards; a crash or an error before that leaves nothing of it.
+//! An index built while its base changes contains exactly the entries of the base's rows, when it becomes visible and
+//! afterwards; a crash or an error before that leaves no trace of it.
 
 mod support {
     #[allow(dead_code)]
@@ -135,7 +135,7 @@ fn an_index_is_what_the_rows_give_whatever_changed_meanwhile() {
         let options = IndexOptions { sort_bytes, last_round_rows: 3, ..IndexOptions::default() };
         let meanwhile = || {
             let (mut dice, mut open) = (dice.borrow_mut(), open.borrow_mut());
-            // So that the rounds end.
+            // Changes stop after a while, so that the rounds end.
             if *changes.borrow() > 400 || dice.random_range(0..6) > 0 {
                 return;
             }
@@ -403,7 +403,7 @@ fn indexes_are_built_together_and_from_the_moment_that_the_builder_is_made() {
     put(0, 3000);
     let builder = db.index_builder(&base).unwrap();
     put(2000, 4000);
-    // A transaction that is open elsewhere is nothing that it waits for.
+    // The build does not wait for a transaction that is open on another tree.
     let mut other = db.begin().unwrap();
     other.put(&db.create_tree("other").unwrap(), b"k", b"v").unwrap();
     let mut changed = false;

@@ -124,7 +124,7 @@ fn number(value: &[u8]) -> i64 {
     i64::from_le_bytes(value.try_into().expect("eight bytes"))
 }
 
-/// Calls `f` with key and latest value of every row, locked.
+/// Returns the key and latest value of every row, locked.
 fn each_locked(tx: &Transaction, tree: &Tree) -> seawall::Result<Vec<(u8, i64)>> {
     let mut found = Vec::new();
     let mut cursor = tx.cursor(tree, CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() });

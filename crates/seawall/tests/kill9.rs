@@ -5,7 +5,7 @@
 //!    but those of the last flush interval.
 //! 2. An unacknowledged transaction is there completely or not at all, over two trees and long values; money
 //!    is neither created nor lost.
-//! 3. The check finds nothing.
+//! 3. `check` finds no damage.
 //!
 //! The workload is this file too: the test starts itself again as the victim. It sends acknowledgements
 //! through a pipe, which survives it. Three rounds by default; `make kill9 ROUNDS=100` for more.

@@ -1,8 +1,8 @@
 //! Modules import leftward only: `(counted, error, format, mutants) <- log <- buffer <- space <- btree <- txn <-
 //! recovery <- db`.
 //!
-//! 1. Every path in code that starts at the crate's root counts, `crate::` and chains of `super::` alike, in
-//!    arguments of macros `crate::` only; modules under `#[cfg(test)]` do not.
+//! 1. Every path in code that starts at the crate's root counts: `crate::` and chains of `super::`; in arguments of
+//!    macros only `crate::`. Modules under `#[cfg(test)]` do not count.
 //! 2. A top-level module without a place in the order fails the test: its author decides where it belongs.
 
 use std::fs;
@@ -26,8 +26,8 @@ fn rank(module: &str) -> Option<usize> {
     ORDER.iter().position(|row| row.contains(&module))
 }
 
-/// Collects the first segment behind the crate's root of every path: `crate::a::b` gives `a`, `crate::{a::b, c}`
-/// gives `a` and `c`.
+/// Collects the first segment after the crate's root of every path: `crate::a::b` gives `a`, `crate::{a::b, c}` gives
+/// `a` and `c`.
 struct Roots {
     /// Modules between the crate's root and the code that is visited.
     depth: usize,

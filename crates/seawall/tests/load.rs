@@ -46,7 +46,7 @@ fn filled(percent: u32) -> BuildOptions {
     BuildOptions { fill_percent: percent }
 }
 
-/// All freed pages are free again.
+/// Runs background work until all freed pages are free again.
 fn settle(db: &Database) {
     while db.step().unwrap() {}
 }

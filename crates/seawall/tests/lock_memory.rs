@@ -120,8 +120,8 @@ fn a_unique_prefix_stays_with_its_writer_while_another_waits_for_it() {
     }
 }
 
-/// Two transactions are refused because of one row, and both go on to change it: the second waits for the first, and
-/// neither is a victim. Read back under a lock of its own, as SQL's INSERT ... ON DUPLICATE KEY UPDATE does.
+/// Two transactions are refused because of one row, and neither keeps a lock on it. Both then change the row, as SQL's
+/// INSERT ... ON DUPLICATE KEY UPDATE does, one after the other, and neither is a victim.
 #[test]
 fn a_refused_insert_under_a_unique_prefix_keeps_no_lock() {
     let db = database(&[]);

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// From this many rows on a run uses the sizes of a server.
 const LARGE: u64 = 1_000_000;
-/// Memory beside the pool and the log buffer: program, stacks, buffers of the recovery and the cleaner,
+/// Memory in addition to the pool and the log buffer: program, stacks, buffers of the recovery and the cleaner,
 /// translation. Memory that grew with the rows would be far above it: 10 million times 16 bytes are 152 MiB.
 const BESIDE_BYTES: u64 = 48 << 20;
 /// The exit code of a process that dies as intended.

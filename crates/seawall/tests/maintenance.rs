@@ -1,5 +1,5 @@
-//! Samples of a tree estimate its contents; a check of one tree beside writers finds damage and nothing else;
-//! and trees are found by their ids.
+//! Samples of a tree estimate its contents; a check of one tree during writes finds damage and nothing else; trees are
+//! found by their ids.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;
@@ -214,7 +214,7 @@ fn leaves_that_were_asked_for_are_there() {
     assert_eq!(tx.prefetch::<[u8; 4]>(&tree, &[]).unwrap(), 0);
 }
 
-/// Pages that old versions need are damaged: purge passes these versions, and frees what others need no more.
+/// Pages that old versions need are damaged: purge skips these versions, and frees what the others no longer need.
 #[test]
 fn purge_passes_what_cannot_be_read() {
     let sim = SimDisk::new(SimOptions { seed: 5, ..SimOptions::default() });

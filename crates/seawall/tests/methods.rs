@@ -1,8 +1,7 @@
 //! Every flush method of data and log, with and without protection of torn pages: the same workload leaves the same
 //! contents.
 //!
-//! 1. The contents are compared with a model that the workload computes beside the database, not only with
-//!    each other.
+//! 1. The contents are compared with a model that the workload computes in parallel, not only with each other.
 //! 2. On the simulated disk the power is cut with everything acknowledged; on a real directory, where that is
 //!    impossible, half of the runs are closed and half are dropped without closing.
 

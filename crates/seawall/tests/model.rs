@@ -538,7 +538,7 @@ impl Run {
     }
 }
 
-/// Moves a cursor, beside a position in the rows.
+/// Moves a cursor, and in parallel a position in the rows.
 fn walk(tx: &Transaction, tree: &Tree, rows: &Rows, options: CursorOptions, moves: Vec<Move>) {
     let rows: Vec<(&Vec<u8>, &Vec<u8>)> = rows.iter().collect();
     let first_at = |key: &[u8]| rows.partition_point(|(known, _)| known.as_slice() < key);

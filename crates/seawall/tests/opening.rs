@@ -303,7 +303,7 @@ fn a_creation_that_ended_anywhere_removes_no_later_log_in_its_log_directory() {
     }
 }
 
-/// A file or directory called `backup` makes no backup of a database.
+/// A file or directory called `backup` does not make a database a backup.
 #[test]
 fn a_database_may_have_something_called_backup_in_its_directory() {
     let dir = tempfile::tempdir().unwrap();
@@ -318,7 +318,7 @@ fn a_database_may_have_something_called_backup_in_its_directory() {
     Database::open_with(dir.path(), small()).unwrap().close().unwrap();
 }
 
-/// The kernel writes a cached page while it may be changed again: no sector size makes that whole.
+/// The kernel writes a cached page while it may be changed again: no sector size makes that write atomic.
 #[test]
 fn pages_that_go_through_the_page_cache_are_written_twice() {
     use seawall::TornPages::{Atomic, Auto, Doublewrite};

@@ -1,8 +1,8 @@
 //! Cursors that outlive a borrow.
 //!
-//! 1. Thousands of them over few trees, reused while their transactions change rows, roll back to savepoints,
-//!    end and restart, beside other writers, purge, compaction and drops: each is where a plain map says, at
-//!    every isolation level.
+//! 1. Thousands of cursors over few trees are reused while their transactions change rows, roll back to savepoints, end
+//!    and restart, during other writes, purge, compaction and drops: each is where a plain map says, at every isolation
+//!    level.
 //! 2. An idle cursor holds back nothing after its transaction, and changes of other trees do not move it.
 //! 3. A long value removed by a rollback to a savepoint is refused, not read from pages that belong to
 //!    another value.
@@ -408,7 +408,7 @@ impl World {
         client.changes.truncate(changes);
     }
 
-    /// The work beside the cursors.
+    /// Background work, and trees that come and go.
     fn tend(&mut self) {
         match self.dice.random_range(0..4) {
             0 => while self.db.step_task(Task::Purge).unwrap() {},
@@ -512,8 +512,7 @@ fn a_long_value_that_was_taken_back_is_refused() {
     }
 }
 
-/// Its transaction is over, but the cursor is kept: purge continues.
-/// A snapshot that the transaction gives up keeps no long value: another's can have its pages.
+/// A snapshot that the transaction releases keeps no long value: another value can have its pages.
 #[test]
 fn a_long_value_of_a_snapshot_that_was_given_up_is_looked_for_again() {
     let db = open(1);
@@ -535,6 +534,7 @@ fn a_long_value_of_a_snapshot_that_was_given_up_is_looked_for_again() {
     }
 }
 
+/// Its transaction is over, but the cursor is kept: purge continues.
 #[test]
 fn an_idle_cursor_holds_back_nothing() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {

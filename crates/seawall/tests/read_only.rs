@@ -322,11 +322,11 @@ fn transactions_that_have_not_ended_are_not_seen_and_stay() {
     let tx = db.begin().unwrap();
     assert!(matches!(tx.get_for_update(&tree, &2u32.to_be_bytes()), Err(Error::LockTimeout { .. })));
     drop(tx);
-    // What is durable is told at once: no other thread would do it.
+    // A durable position is reported at once: no other thread would do it.
     let (told, tells) = std::sync::mpsc::channel();
     db.on_durable(db.log_position(), move |durable| told.send(durable.is_ok()).unwrap()).unwrap();
     assert!(tells.try_recv().unwrap());
-    // What they have changed is not asked for: they would be waited for in vain.
+    // What these transactions have changed is not looked up: waiting for them would be in vain.
     db.begin().unwrap().lock_tree(&db.open_tree("other").unwrap()).unwrap();
     assert!(db.check().unwrap().is_empty());
     drop(tree);
@@ -355,7 +355,7 @@ fn errors_of_reading_are_the_readers() {
     assert!(matches!(&failed, Some(Error::Io(e)) if e.errno() == Some(5)), "{failed:?}");
     sim.clear_faults();
     read_everything(&db);
-    // It does not need what only writers need either.
+    // A read-only opening does not need what only writers need.
     drop(tree);
     db.close().unwrap();
     for name in sim.list(DIR.as_ref()).unwrap() {

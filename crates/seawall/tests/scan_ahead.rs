@@ -54,7 +54,7 @@ fn filled(seed: u64) -> (Arc<SimDisk>, Database, Tree, Model) {
         .with_log_segment_size(128 << 10)
         .with_log_capacity(4 << 20)
         .with_log_buffer_size(1 << 20)
-        // The tests count on all frames of so small a pool.
+        // The tests need all frames of such a small pool.
         .with_deferred_percent(0);
     let db = Database::open_in(env, "/db", options).unwrap();
     let tree = db.create_tree("t").unwrap();
@@ -436,7 +436,7 @@ fn hints_of_a_cursor_bound_what_is_read() {
     assert_eq!(tx.estimate_range(&tree, key(5)..key(5)).unwrap().rows, 0);
 }
 
-/// Scans of all kinds beside changes that preserve the sum of all rows, in a pool of some dozen pages.
+/// Scans of all kinds during changes that preserve the sum of all rows, in a pool of some dozen pages.
 #[test]
 fn eviction_and_changes_race_reads_ahead() {
     const ROWS: u64 = 4000;

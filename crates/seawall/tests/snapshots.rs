@@ -130,7 +130,8 @@ fn snapshots_show_their_moment_and_purge_catches_up() {
     db.close().unwrap();
 }
 
-/// The same with threads: a reader that holds its snapshot through many commits, and short-lived others.
+/// Like the test above, but with threads: a reader that holds its snapshot through many commits, and short-lived
+/// others.
 #[test]
 fn a_snapshot_is_held_while_threads_write() {
     const KEYS: u64 = 200;

@@ -235,7 +235,7 @@ fn a_shrink_beside_another_ends_and_leaves_it_its_fence() {
     assert_eq!(db.check().unwrap(), []);
 }
 
-/// Writers, scans and snapshots beside it.
+/// Writers, scans and snapshots go on during a shrinking.
 #[test]
 fn others_go_on_while_the_file_shrinks() {
     let sim = SimDisk::new(SimOptions { seed: 33, trace_entries_max: 0, ..SimOptions::default() });

@@ -116,7 +116,7 @@ fn no_commit_extends_a_file_and_no_log_write_reads() {
     steady(FlushMethod::ODirect, 512);
 }
 
-/// While data and log grow, the background grows them.
+/// While the database grows, background work extends the data file and the log.
 #[test]
 fn no_commit_extends_a_file_while_the_database_grows() {
     let sim = SimDisk::new(SimOptions { seed: 12, trace_entries_max: 300, ..SimOptions::default() });
@@ -150,7 +150,7 @@ fn no_commit_extends_a_file_while_the_database_grows() {
         background(&db);
     }
     assert!(len("/db/data") >= at_start + (1 << 20), "it has grown");
-    // A change may have to, before its commit: if the log is still so short that it has no room for the
+    // A change may have to extend a file before its commit: if the log is still so short that it has no room for the
     // largest mini-transaction, or if no contiguous extent is free. The log has its size after a seventh of the rows.
     assert!(
         extended.len() <= 12 && extended.iter().all(|&(key, _)| key < 1000),

@@ -1,5 +1,5 @@
-//! Temporary trees: what a plain map says, with savepoints, larger than memory, on a disk that fails; and
-//! that nothing of them is left.
+//! Temporary trees equal a plain map: with savepoints, larger than memory, on a disk that fails. No trace of them is
+//! left.
 
 use seawall::{Background, Database, Env, Error, Options, TemporaryOptions, TemporarySavepoint, TemporaryTree};
 use seawall_io::{Clock, Disk, Op};
@@ -80,8 +80,8 @@ struct Pair {
     tree: TemporaryTree,
     map: Map,
     savepoints: Vec<(TemporarySavepoint, Map)>,
-    /// A savepoint to which a rollback has begun and failed: nothing but another one says what the tree
-    /// holds.
+    /// A savepoint to which a rollback has begun and failed: the tree's contents are unknown until a rollback to it
+    /// succeeds.
     half_way: Option<usize>,
 }
 
@@ -209,8 +209,8 @@ impl Pair {
     }
 }
 
-/// Many operations on a tree that is larger than its memory; `fails`: on a disk that refuses some of what its
-/// file is asked for.
+/// Many operations on a tree that is larger than its memory; `fails`: on a disk on which some operations on the tree's
+/// file fail.
 fn run(seed: u64, operations: usize, fails: bool) -> (usize, u64) {
     let sim = SimDisk::new(SimOptions { seed, ..SimOptions::default() });
     let (_process, db) = open(&sim);
@@ -240,7 +240,7 @@ fn run(seed: u64, operations: usize, fails: bool) -> (usize, u64) {
         }
     }
     sim.clear_faults();
-    // The database has had no part in it.
+    // The database is not affected.
     assert!(db.check().unwrap().is_empty());
     db.create_tree("still healthy").unwrap();
     (failed, largest)
@@ -310,7 +310,7 @@ fn its_file_has_no_name_and_ends_with_it() {
     assert_eq!(names(&sim), Vec::<PathBuf>::new());
     drop(tree);
     assert_eq!(free(), before);
-    // So it is with one that is emptied at once.
+    // The same holds for a tree that is cleared at once.
     let mut tree = db.temporary_tree(SMALL).unwrap();
     for i in 0..5000u32 {
         tree.put(&i.to_be_bytes(), &[1; 200]).unwrap();
@@ -371,7 +371,7 @@ fn a_name_that_cannot_be_removed_is_passed_over() {
     assert_eq!(tree.check().unwrap(), Vec::<String>::new());
 }
 
-/// What the file gives back is what was written, or the call says so.
+/// A read of the file returns what was written, or the call reports an error.
 #[test]
 fn rot_in_its_file_is_named() {
     let sim = SimDisk::new(SimOptions::default());
@@ -420,7 +420,7 @@ fn it_ends_with_the_database() {
         let mut tree = db.temporary_tree(TemporaryOptions::default()).unwrap();
         tree.put("k", b"v").unwrap();
         let savepoint = tree.savepoint().unwrap();
-        // It does not delay the end of the database.
+        // A temporary tree does not delay the end of the database.
         if shut_down {
             let other = db.clone();
             db.shutdown().unwrap();
@@ -454,14 +454,14 @@ fn what_makes_no_sense_is_refused() {
     one.put("", b"the empty key").unwrap();
     assert_eq!(one.get("").unwrap().as_deref(), Some(&b"the empty key"[..]));
     assert!(matches!(one.insert("", b"again"), Err(Error::KeyExists { .. })));
-    // A database that is opened read-only has no place for it.
+    // A database that is opened read-only has no place for a temporary tree.
     let sim = SimDisk::new(SimOptions::default());
     open(&sim).1.close().unwrap();
     let db = Database::open_read_only_in(env(&sim).1, DIR, options()).unwrap();
     assert!(matches!(db.temporary_tree(SMALL), Err(Error::ReadOnly { .. })));
 }
 
-/// It goes from thread to thread, and stays across transactions.
+/// A temporary tree can move from thread to thread, and stays across transactions.
 #[test]
 fn its_owner_is_who_has_the_handle() {
     let db = Database::in_memory().unwrap();

@@ -77,7 +77,7 @@ fn a_transaction_may_outlive_the_last_handle() {
     assert!(tx.iter(&tree).all(|entry| entry.unwrap().1 == [1; 400]));
 }
 
-/// The same for a commit without waiting.
+/// Like the test above, for a commit without waiting.
 #[test]
 fn a_commit_may_outlive_the_last_handle() {
     let disk = disk();

@@ -1,8 +1,8 @@
-//! Two logs: a program that decides its transactions in a log of its own, beside the engine's log.
+//! Two logs: a program decides its transactions in its own log, in addition to the engine's log.
 //!
-//! 1. The program prepares the transactions of a group in place, appends their names to its log and flushes
-//!    that, and commits them in that log's order. It is cut between every pair of steps, before every
-//!    operation of the disk, and during a write or flush.
+//! 1. The program prepares the transactions of a group in place, appends their names to its log and flushes that, and
+//!    commits them in that log's order. A run is cut between every pair of steps, before every operation of the disk,
+//!    and during a write or flush.
 //! 2. After a crash it commits the prepared transactions that are in its log, and rolls back the rest. Then
 //!    both logs agree, for durability 1. At lower levels, the engine may lack the last transactions of the
 //!    outside log, those prepared within the flush interval, and never has one that the outside log lacks.
@@ -264,7 +264,7 @@ impl Run {
         }
         if self.program == Program::CommitFirst {
             self.commit(&mut txs, ids)?;
-            // Another transaction's commit can do that at any time.
+            // Another transaction's commit can flush the log at any time.
             db.flush_log()?;
         }
         if self.program != Program::LogFirst {

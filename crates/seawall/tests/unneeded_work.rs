@@ -160,8 +160,8 @@ fn a_tree_that_is_dropped_and_purged_is_said_to_be_dropped() {
     }
 }
 
-/// The same when the drop happens while the descent waits for a page. At read committed no snapshot keeps the
-/// pages.
+/// Like the test above, but the drop happens while the descent waits for a page. At read committed no snapshot keeps
+/// the pages.
 #[test]
 fn a_tree_that_is_purged_under_a_descent_is_said_to_be_dropped() {
     type Asked = fn(&mut Transaction, &Tree) -> Result<(), Error>;

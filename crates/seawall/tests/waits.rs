@@ -30,7 +30,7 @@ fn until_waiting(db: &Database, count: usize) {
     }
 }
 
-/// Of so many waits the callback was told: one that has ended before is not told of any more.
+/// Returns when the callback was told of this many waits: it is not told of a wait that has already ended.
 fn until_told<T>(told: &Mutex<Vec<T>>, count: usize) {
     while told.lock().unwrap().len() < count {
         std::thread::yield_now();
@@ -281,8 +281,8 @@ fn a_row_that_another_has_is_looked_at_as_it_is_committed() {
     }
 }
 
-/// A replica gives way to the one that is to commit first: it must be told of the holder too, and not only of the one
-/// that waits just ahead, which may give up.
+/// On a replica, transactions must give way to the one that is to commit first: the callback must be told of the lock's
+/// holder too, and not only of the transaction that waits just ahead, which may give up.
 #[test]
 fn a_wait_is_told_with_all_that_are_ahead() {
     let (db, tree) = database();
@@ -389,7 +389,8 @@ fn a_callback_interrupts_the_transaction_in_the_way() {
     assert_eq!(db.get(&tree, &[1]).unwrap().as_deref(), Some(&b"earlier"[..]));
 }
 
-/// Several wait for the place of one entry: the first that gets it inserts, and they do not hand it round.
+/// Several wait for the place of one entry: the first that gets it inserts, and the lock is not passed round among
+/// them.
 #[test]
 fn the_place_of_an_entry_is_kept_until_it_is_inserted() {
     for isolation in ALL {

@@ -27,7 +27,7 @@ pub struct Disks<'r> {
 }
 
 impl<'r> Disks<'r> {
-    /// Everything below `base`, which exists.
+    /// Disks with all their files below `base`, which must exist.
     ///
     /// # Errors
     /// When the path cannot be resolved.
@@ -129,7 +129,7 @@ fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> ProcessError {
     move |why| format!("cannot write {}: {why}; give another place with --dir", path.display()).into()
 }
 
-/// How many calls the library delayed, as the process reported; of several processes the last.
+/// The number of calls that the library delayed, as the process reported it; of several processes, the last.
 #[must_use]
 pub fn delayed_calls(said: &str) -> Option<u64> {
     let line = said.lines().rev().find_map(|line| line.strip_prefix("flush_delay: "))?;

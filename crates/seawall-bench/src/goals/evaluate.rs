@@ -1,8 +1,8 @@
-//! From measured figures to verdicts.
+//! Computes verdicts from measured figures.
 //!
 //! 1. A goal whose figure is missing is not met; it is never left out of the count.
 //! 2. Medians first, then the ratio.
-//! 3. A goal beside a store whose library lacks the operation says so and does not count.
+//! 3. A goal against a store whose library lacks the operation is reported as not offered and does not count.
 
 use super::plan::{Goal, Source, Take, Threshold};
 use crate::report::number;
@@ -34,7 +34,7 @@ impl Verdict {
     }
 }
 
-/// How a store's error says that it lacks an operation.
+/// The words by which a store's error says that it lacks an operation.
 const NOT_OFFERED: &str = " does not offer ";
 
 /// A goal with its figures.
@@ -44,9 +44,9 @@ pub struct Outcome {
     pub id: String,
     /// What was measured.
     pub text: String,
-    /// Seawall's.
+    /// Seawall's figure.
     pub figure: Option<f64>,
-    /// The other side's.
+    /// The other side's figure.
     pub peer: Option<f64>,
     /// Ours / theirs.
     pub ratio: Option<f64>,
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub goal: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Whether work of other processes disturbed a round of it, despite repetitions.
+    /// Whether other processes disturbed one of its rounds, despite repetitions.
     pub disturbed: bool,
     /// Why it was not measured.
     pub why: Option<String>,
@@ -165,12 +165,12 @@ impl Goal {
 }
 
 impl Outcome {
-    /// Figure, the other side's, and ratio for people.
+    /// The figure, the other side's, and the ratio, as text.
     pub(super) fn shown(&self) -> [String; 3] {
         [self.figure, self.peer, self.ratio].map(|value| value.map_or("-".into(), number))
     }
 
-    /// One line for people.
+    /// One line for a terminal.
     #[must_use]
     pub fn line(&self) -> String {
         let (Self { id, goal, .. }, [figure, peer, ratio]) = (self, self.shown());

@@ -1,5 +1,4 @@
-//! Measures one cell once, by a process of its own: no data of one store is in memory while another is
-//! measured.
+//! Measures one cell once, in a separate process: no data of one store is in memory while another is measured.
 
 use super::disks::{Disks, delayed_calls};
 use super::plan::{Cell, DiskKind, Tool};
@@ -21,8 +20,8 @@ pub const CALLGRIND_OPS: [u64; 2] = [2_000, 12_000];
 pub const INSTRUCTIONS: &str = "examples/instructions";
 /// The longest wait for a quiet machine before a cell.
 const QUIET_WITHIN: Duration = Duration::from_secs(15);
-/// And in a whole run: on a machine that is never quiet an hour must not become a day; the results mark
-/// disturbed goals.
+/// The longest such wait in a whole run: on a machine that is never quiet, an hour must not become a day. The results
+/// mark disturbed goals.
 pub const QUIET_WITHIN_RUN: Duration = Duration::from_secs(300);
 const QUIET_FOR: Duration = Duration::from_millis(250);
 /// The most that a cell may take; callgrind is fifty times slower than the processor.
@@ -114,7 +113,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// fio's reads of the file that holds the rows; it only reads, with direct I/O.
+    /// Runs fio on the file that holds the rows; it only reads, with direct I/O.
     fn fio(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
         let file =
             fio::data_file(dir, 1).ok_or_else(|| format!("{} has no file: fio has nothing to read", dir.display()))?;
@@ -143,7 +142,7 @@ impl Bench<'_> {
         Ok(json!({ "store": cell.store, "version": env!("CARGO_PKG_VERSION"), "instructions_per_op": count }))
     }
 
-    /// Instructions of an operation: what a longer run needs beyond a shorter one.
+    /// Instructions per operation: the difference between a longer run and a shorter one.
     fn callgrind(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
         let mut collected = [0.0; 2];
         let mut result = Map::new();

@@ -89,7 +89,7 @@ struct GoalEntry {
     #[serde(default)]
     tool: Tool,
     cell: Either<String>,
-    /// Numbers of threads, each a goal; none for commands without threads.
+    /// Numbers of threads, one goal for each; none for commands without threads.
     #[serde(default)]
     threads: Vec<u32>,
     data: Option<String>,
@@ -122,7 +122,7 @@ struct Against {
     name: Option<String>,
     cell: Option<Either<String>>,
     args: Option<Either<String>>,
-    /// Where it is not the goal's.
+    /// The window, where it is not the goal's.
     window: Option<String>,
     figure: Option<String>,
     at_least: Option<f64>,
@@ -228,14 +228,14 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// One line for people; different for different cells.
+    /// One line of text; different for different cells.
     #[must_use]
     pub fn name(&self) -> String {
         let tool = if self.tool == Tool::Bench { String::new() } else { format!("{:?} ", self.tool).to_lowercase() };
         format!("{}{tool}{}", self.disk.prefix(), self.command.join(" "))
     }
 
-    /// Whether it measures a library of another project.
+    /// Returns whether the cell measures a library of another project.
     #[must_use]
     pub fn is_peer(&self) -> bool {
         !matches!(self.store.as_str(), "seawall" | "raw" | "fio")
@@ -270,7 +270,7 @@ pub struct Goal {
     pub or_at_most: Option<f64>,
     /// The goal is also met when this figure reaches its minimum.
     pub or: Option<OtherFigure>,
-    /// What is compared is how much more the figure grows than the pool from theirs to ours, as a share.
+    /// Compares how much more the figure grows than the pool, from theirs to ours, as a share.
     pub growth: bool,
     /// The other side is measured before and after ours, not alternately with it.
     pub around: bool,
@@ -324,7 +324,7 @@ pub struct Overrides {
 }
 
 impl Plan {
-    /// Reads goals as [`GOALS`] has them.
+    /// Parses goals in the form of [`GOALS`].
     ///
     /// # Errors
     /// What is wrong and where.
@@ -425,7 +425,7 @@ impl Maker<'_> {
         let name = goal.data.as_deref().ok_or("it has no `data`")?;
         let data = known("data", name, &self.file.data)?;
         let window = against.and_then(|against| against.window.as_deref()).or(goal.window.as_deref());
-        // Where every write is slow and there are many rows.
+        // On these disks every write is slow, and there are many rows.
         let slow = |name| disk != DiskKind::Plain && matches!(name, "write" | "brief");
         let window =
             window.map(|name| known("window", if slow(name) { "slow-write" } else { name }, &self.file.window));
@@ -434,7 +434,7 @@ impl Maker<'_> {
         let with_rows = if tool == Tool::Fio { SUBJECT } else { store };
         let kind = text.split_whitespace().next().unwrap_or_default();
         let mut made = format!("bench {text} {}", data.args.at(self.extent));
-        // Only these can use other stores.
+        // Only these commands can use other stores.
         if matches!(kind, "kv" | "scan" | "tpcc") {
             made += &format!(" --store {with_rows}");
         }
@@ -447,13 +447,13 @@ impl Maker<'_> {
             let overrides = if goal.window.is_some() { self.overrides.window.join(" ") } else { String::new() };
             let mut command = format!("{made} {window} {args} {overrides} --json");
             command += if goal.fresh { "" } else { " --reuse" };
-            // fio is a cell of its own.
+            // fio is measured as a separate cell.
             command += if kind == "scan" { " --no-fio" } else { "" };
             if let Some(memory) = data.memory.as_ref().filter(|_| store != "raw") {
                 command += &format!(" --memory-limit {}", memory.at(self.extent));
             }
             if disk == DiskKind::SlowFlush {
-                // Peers get the delay from a preloaded library, and the flag for the record.
+                // Peers get the delay from a preloaded library; their flag is only for the record.
                 command += &format!(" --flush-delay {FLUSH_DELAY_MS}ms");
             }
             command
@@ -471,7 +471,7 @@ fn fio_window(window: &str) -> String {
     flags.iter().filter_map(|(ours, fios)| Some(format!(" {fios}={}", value(ours)?))).collect()
 }
 
-/// What is called `name` among `all`.
+/// Finds the entry called `name` in `all`.
 fn known<'a, T>(what: &str, name: &str, all: &'a BTreeMap<String, T>) -> Result<&'a T, String> {
     all.get(name).ok_or_else(|| {
         let names: Vec<_> = all.keys().map(String::as_str).collect();

@@ -1,5 +1,4 @@
-//! The measurements of a run: one file of JSON for each, written when it is made. The evaluation reads
-//! nothing else.
+//! The measurements of a run: one JSON file for each, written at once. The evaluation reads nothing else.
 //!
 //! 1. A later run uses a record only when the same binary made it (`--resume`).
 //! 2. A figure missing in a result is missing, never zero.
@@ -35,7 +34,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// A number of the result, or one derived from them.
+    /// A number of the result, or a number derived from several.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<f64> {
         let number = |name: &str| self.result.as_ref()?.get(name)?.as_f64();
@@ -62,8 +61,8 @@ pub struct Records {
 }
 
 impl Records {
-    /// Below `out`, for the binary at `exe`. `resume`: takes over the successful records of an earlier run;
-    /// else these are removed.
+    /// Opens the records below `out` for the binary at `exe`. With `resume`, takes over the successful records of an
+    /// earlier run; otherwise removes them.
     ///
     /// # Errors
     /// When the directory or the binary cannot be used, or the records are those of another binary.

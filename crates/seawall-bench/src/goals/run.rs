@@ -26,7 +26,7 @@ const REPEAT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Progress reports of a run.
 pub trait Listener {
-    /// A cell is about to be measured: its name, cells done, all of them.
+    /// A cell is about to be measured: its name, the number of cells done, the number of all cells.
     fn at(&mut self, name: &str, done: usize, total: usize);
     /// The outcome of a goal.
     fn outcome(&mut self, outcome: &Outcome);
@@ -41,7 +41,7 @@ pub struct Runner<'r> {
     pub plan: &'r Plan,
     /// Seed of the order.
     pub seed: u64,
-    /// Directory for rows meanwhile.
+    /// Directory for rows during the run.
     pub base: PathBuf,
     /// The `seawall` command.
     pub exe: PathBuf,

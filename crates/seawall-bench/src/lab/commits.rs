@@ -23,7 +23,7 @@ pub(super) struct Commits {
 }
 
 impl Commits {
-    /// Creates and fills it.
+    /// Creates and fills the database.
     pub(super) fn make(work: &EngineWork<'_>) -> Result<Self> {
         let settings = settings(work.dir.join("commits"), POOL_BYTES, work.sizes, &[TABLE]);
         let store = Seawall::open(&settings)?;
@@ -39,12 +39,12 @@ impl Commits {
         Ok(Self { settings })
     }
 
-    /// Opens it for a round, under `seawall_toml` or the engine's defaults.
+    /// Opens the database for a round, under `seawall_toml` or the engine's defaults.
     pub(super) fn ready(&self, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>> {
         put_settings(&self.settings.dir, seawall_toml)?;
         let store = Seawall::open(&self.settings)?;
         let tree = store.database().open_tree(TABLE).map_err(failed)?;
-        // Loads all of it into memory: a commit shall wait for the log only.
+        // Reads the whole tree into memory, so that a commit waits for the log only.
         let tx = store.database().begin().map_err(failed)?;
         for row in tx.iter(&tree) {
             row.map_err(failed)?;
@@ -54,7 +54,7 @@ impl Commits {
     }
 }
 
-/// Open for one round.
+/// The database, open for one round.
 struct Open<'c> {
     commits: &'c Commits,
     store: Seawall,

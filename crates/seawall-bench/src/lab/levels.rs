@@ -1,8 +1,8 @@
 //! E5: three loads on a database in memory, at a durability level.
 //!
-//! 1. Read-only reads one row by its key, as sysbench simple. Transactional is one transaction with ten rows
-//!    by key, four ranges of a hundred rows, two changes, a deletion and an insertion, as sysbench complex.
-//!    TPC-C is TPC-C with one warehouse a thread.
+//! 1. Read-only reads one row by its key, like sysbench simple. Transactional is one transaction with ten rows by key,
+//!    four ranges of a hundred rows, two changes, a deletion and an insertion, like sysbench complex. TPC-C has one
+//!    warehouse per thread.
 //! 2. A transaction that met a conflict runs again, and its latency includes the retries.
 
 use super::{Repeat, Result, close, failed, issued, settings};
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 
 /// The table of the read-only and transactional loads.
 const ROWS: &str = "rows";
-/// Bytes of its values, as sysbench's padding and the rest of its row.
+/// Bytes of its values: like sysbench's padding and the other columns of its row.
 const VALUE_BYTES: usize = 180;
 /// The longest wait for purge at the end of a round.
 const PURGE_WAIT: Duration = Duration::from_secs(1);
-/// Reads of a transaction of the transactional load, beside two changes, a deletion and an insertion.
+/// Reads of a transaction of the transactional load, in addition to two changes, a deletion and an insertion.
 const POINTS: usize = 10;
 const RANGES: usize = 4;
 const RANGE_ROWS: u64 = 100;
@@ -45,14 +45,14 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// Creates and fills it.
+    /// Creates and fills the database.
     pub(super) fn make(work: &EngineWork<'_>, method: FlushMethod, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;
         let dir = work.dir.join(format!("levels-{}", method.word()));
         let tables: Vec<&str> = TABLES.into_iter().chain([ROWS]).collect();
         let scale = Scale { items: sizes.items, customers: sizes.customers };
         let shape = Shape { warehouses: sizes.warehouses, scale };
-        // All of the data, the growth by the loads, and versions that no transaction needs any more.
+        // Space for all of the data, its growth by the loads, and versions that no transaction needs any more.
         let data_bytes = u64::from(sizes.rows) * 250 + 160 * rows_about(shape);
         let mut settings = settings(dir.clone(), (3 * data_bytes).max(16 << 20), sizes, &tables);
         let methods = ["data_flush_method", "log_flush_method"].map(|name| (name.to_owned(), method.word().to_owned()));

@@ -2,8 +2,8 @@
 //!
 //! 1. The lab measures time and counts; this module creates databases, brings them into the state that a cell
 //!    needs, and runs the work.
-//! 2. Cells of E5 differ only in what they name: each flush method has a database of its own that stays open
-//!    and in memory, and a checkpoint ends each round, so that no round pays for the previous one.
+//! 2. Cells of E5 differ only in what their specs name: each flush method has its own database, which stays open and in
+//!    memory, and a checkpoint ends each round, so that no round pays for the previous one.
 //! 3. Queries read data that is only on the disk: each round opens its database anew, none of it is in the
 //!    page cache, and no query reads what another query of the round has read.
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The only table.
 const TABLE: &str = "rows";
-/// Stored beside a row's value: its key, and the engine's own bytes.
+/// Bytes stored with a row's value: its key, and the engine's own bytes.
 const BESIDE_VALUE_BYTES: u64 = 20;
 
 /// A database with one tree.
@@ -37,7 +37,7 @@ fn rows(order: KeyOrder, sizes: EngineSizes, seed: u64) -> Rows {
 }
 
 impl Trees {
-    /// Creates and fills it.
+    /// Creates and fills the database.
     pub(super) fn make(work: &EngineWork<'_>, order: KeyOrder, progress: &mut dyn Progress) -> Result<Self> {
         let sizes = work.sizes;
         let settings = settings(work.dir.join(order.word()), sizes.pool_bytes(), sizes, &[TABLE]);
@@ -54,7 +54,7 @@ impl Trees {
         }
     }
 
-    /// Opens it for a round, with the cell's settings; where the cell has none, with `seawall_toml` or the
+    /// Opens the database for a round, with the cell's settings; where the cell has none, with `seawall_toml` or the
     /// engine's defaults.
     pub(super) fn ready(&self, spec: &CellSpec, seawall_toml: Option<&str>, seed: u64) -> Result<Box<dyn Ready + '_>> {
         let dir = self.settings.dir.clone();
@@ -80,7 +80,7 @@ impl Trees {
     }
 }
 
-/// Open for one round.
+/// The database, open for one round.
 struct Cold<'t> {
     trees: &'t Trees,
     store: Seawall,

@@ -1,4 +1,4 @@
-//! A result for people: a short table for the terminal, and one HTML page with plots that needs no network.
+//! A result in readable form: a short table for the terminal, and one HTML page with plots that needs no network.
 //!
 //! 1. Both are functions of [`CellResult`] and measure nothing.
 //! 2. Unknown figures are shown as unknown, or left out; text from a result enters the page only through
@@ -14,7 +14,7 @@ use seawall_lab::report::{escape, frame, latency, line_plot};
 /// More points than this are drawn as sums of neighbours: single ones could not be told apart.
 const POINTS: usize = 600;
 
-/// The result as one HTML document in the look of the lab's report, with its rate over time and its latencies drawn.
+/// The result as one HTML document in the style of the lab's report, with its rate over time and its latencies drawn.
 #[must_use]
 pub fn html(result: &CellResult) -> String {
     let title = format!("{} on {}", result.cell.workload, result.cell.store);
@@ -70,7 +70,7 @@ fn percentiles(result: &CellResult) -> Option<String> {
     let mut below = 0;
     let mut points = Vec::new();
     for (upper_us, count) in &result.histogram {
-        // This many "one in ..." operations took at least this bucket's time.
+        // One in this many operations took at least this bucket's time.
         points.push(((all as f64 / (all - below) as f64).log10(), upper_us.max(0.001) * 1e3));
         below += count;
     }

@@ -77,7 +77,7 @@ fn figures(lines: &mut Lines, result: &CellResult) {
     lines.line_if(m.errors > 0, "Threads that ended with an error", count(m.errors as f64));
 }
 
-/// What it took of the machine.
+/// What it used of the machine.
 fn resources(lines: &mut Lines, result: &CellResult) {
     let m = &result.measured;
     let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
@@ -96,7 +96,7 @@ fn resources(lines: &mut Lines, result: &CellResult) {
     lines.line_if(foreign_cpu_cores > FOREIGN_CORES, "DISTURBED: others used, in cores", again);
 }
 
-/// Where and of what the figures are.
+/// Where the figures come from: machine, disk, seed, commit.
 fn origin(lines: &mut Lines, result: &CellResult) {
     let Machine { cpu_model, cores, memory_bytes, kernel, file_system, device } = &result.machine;
     let memory = bytes(*memory_bytes as f64);

@@ -28,7 +28,7 @@ pub struct RunConfig {
     pub load_only: bool,
     /// How long; loads always run to their end.
     pub limit: Limit,
-    /// Before the window; the default is a quarter of the duration, at most 2 s.
+    /// The warm-up before the window; the default is a quarter of the duration, at most 2 s.
     pub warm_up: Option<Duration>,
     /// After the warm-up, wait at most this long until the store is in its steady state
     /// ([`crate::Store::steady`]).
@@ -40,7 +40,7 @@ pub struct RunConfig {
 }
 
 impl RunConfig {
-    /// What to drive by it, on a store with this test of its steady state.
+    /// What to drive with this configuration, on a store with this test of its steady state.
     pub(crate) fn spec<'a>(&self, threads: usize, steady: &'a SteadyTest<'a>, stop: &'a AtomicBool) -> Spec<'a> {
         let steady = self.steady.map(|within| (steady, within));
         Spec { warm_up: self.warm_up(), steady, rate: self.rate, ..Spec::new(threads, self.limit, stop) }
@@ -56,7 +56,7 @@ impl RunConfig {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Ran {
     /// The result; none with `--load-only`, or when Ctrl-C came before the window.
@@ -72,7 +72,7 @@ pub struct Ran {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The store.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] Error),
     /// An impossible request, or a directory that cannot be used: says what to do.

@@ -33,7 +33,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Checks `dir`, or creates a temporary directory below `./target` or the system's directory for such.
+    /// Checks `dir`, or creates a temporary directory below `./target` or the system's temporary directory.
     /// Existing data is used when `reuse` is given and its marker is `marker`.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ impl DataDir {
     }
 }
 
-/// `dir`, created if it does not exist, or a temporary directory below `./target` or the system's directory for
-/// such, which lasts as long as the returned owner.
+/// `dir`, created if it does not exist, or a temporary directory below `./target` or the system's temporary directory,
+/// which lasts as long as the returned owner.
 ///
 /// # Errors
 /// When it cannot be created.

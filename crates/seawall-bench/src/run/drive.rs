@@ -25,8 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The latest end, in the timeline, of a window without a known end; later completions count in its last
-/// moment.
+/// The latest end, in the timeline, of a window without a known end; later completions count in the last slot.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 const TICK: Duration = Duration::from_millis(100);
 /// The most classes of operations.
@@ -59,7 +58,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Of an attempt at `ops` operations.
+    /// The outcome of an attempt at `ops` operations.
     ///
     /// # Errors
     /// That of the attempt, unless it is a conflict.
@@ -111,7 +110,7 @@ pub struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Without a warm-up, as a closed loop.
+    /// A closed loop without a warm-up.
     #[must_use]
     pub fn new(threads: usize, limit: Limit, stop: &'a AtomicBool) -> Self {
         Self { threads, warm_up: Duration::ZERO, steady: None, rate: None, limit, stop }
@@ -142,7 +141,7 @@ pub struct Driven {
     pub error: Option<Error>,
     /// Whether Ctrl-C ended it.
     pub interrupted: bool,
-    /// How long the store took to its steady state; `None`: it did not reach it, or was not asked to.
+    /// How long the store took to reach its steady state; `None` if it did not, or if this was not requested.
     pub steady_after: Option<Duration>,
     /// What happened on the machine meanwhile.
     pub observed: Observed,

@@ -27,10 +27,10 @@ use seawall_lab::run::Progress;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A cold read needs data of this many times the pool.
+/// A cold read needs data of at least this many times the pool.
 pub const COLD_FACTOR: u64 = 8;
-/// What a store needs for a row beside its key and value, roughly, in percent of both: only to estimate
-/// whether all fits into the pool.
+/// A rough estimate of a store's overhead for a row, in percent of its key and value; used only to decide whether all
+/// rows fit into the pool.
 const OVERHEAD_PERCENT: u64 = 30;
 const BENCH: &str = "bench";
 
@@ -81,7 +81,7 @@ impl KvRun {
     /// Runs the cell.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
+    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
         self.check()?;
         let order = if self.workload == Workload::LoadRandom { "random" } else { "sequential" };
@@ -215,7 +215,7 @@ impl KvRun {
     }
 }
 
-/// Backups that are taken beside a workload.
+/// Backups that are taken during a workload.
 #[derive(Debug, Default)]
 struct Beside {
     backups: u64,

@@ -3,9 +3,9 @@
 //! 1. The same numbers, order, size, seed and thread give the same rows.
 //! 2. A load before a workload uses one thread and batches of [`BATCH`] rows, not durable one by one; then
 //!    the store settles.
-//! 3. After a workload that writes, the work that the store has postponed counts to it. A store in its steady state did
-//!    such work during the window: nothing more is charged. Otherwise the store settles after the window. That time is
-//!    added to the window for the sustained rate, and what the device reads and writes meanwhile is added to the
+//! 3. After a workload that writes, the store's postponed work is charged to the workload. A store in its steady state
+//!    did such work during the window, so nothing more is charged. Otherwise the store settles after the window: that
+//!    time is added to the window for the sustained rate, and the device's reads and writes meanwhile are added to the
 //!    window's.
 
 use super::drive::Driven;

@@ -1,5 +1,5 @@
-//! Running a workload: [`drive()`] runs operations on threads for a while and records them; `cell` makes a
-//! result of it.
+//! Running a workload: [`drive()`] runs operations on threads for a while and records them; `cell` turns the records
+//! into a result.
 
 pub mod cell;
 pub mod data_dir;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Buckets are 0.8% wide.
 const GROUPING_POWER: u8 = 7;
-/// Latencies up to 2^40 ns (18 minutes) are distinguished; longer ones count as that.
+/// Latencies up to 2^40 ns (18 minutes) are distinguished; longer ones count as the maximum.
 const MAX_VALUE_POWER: u8 = 40;
 const SLOT_NS: u64 = 1_000_000;
 /// Slots allocated together: about one second.
@@ -163,7 +163,7 @@ impl<'t> Recorder<'t> {
 /// How long operations took.
 #[derive(Debug, Clone)]
 pub struct Latencies {
-    /// Those completed inside the window; the latencies are also of others.
+    /// Operations completed inside the window; the histogram also has operations that completed later.
     pub ops: u64,
     histogram: Histogram,
     max_ns: u64,
@@ -187,7 +187,7 @@ impl Latencies {
         debug_assert!(recorded.is_ok());
     }
 
-    /// Adds another thread's.
+    /// Adds another thread's latencies.
     pub fn merge(&mut self, other: &Self) {
         // Histograms of one configuration can always be added.
         let added = self.histogram.checked_add_assign(&other.histogram);

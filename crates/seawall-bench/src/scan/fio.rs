@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The most time of fio beside its measurement.
+/// The most time that fio gets beyond its measurement.
 const BESIDE: Duration = Duration::from_secs(60);
 
 /// The order in which the file is read.
@@ -27,7 +27,7 @@ pub enum Pattern {
 /// Reads in flight of [`Pattern::Sequential`].
 pub const SEQUENTIAL_DEPTH: u32 = 8;
 
-/// Arguments of every measurement of `file`: direct reads, at random offsets of their own if at random.
+/// Arguments of every measurement of `file`: direct reads; random reads use other offsets in each run.
 #[must_use]
 pub fn fixed_arguments(file: &Path) -> Vec<String> {
     let fixed = ["--name=seawall", "--readonly", "--direct=1", "--thread", "--time_based", "--norandommap"];

@@ -1,5 +1,4 @@
-//! Runs queries on some threads for some time, with point reads beside them if requested, and derives the
-//! figures.
+//! Runs queries on some threads for some time, with concurrent point reads if requested, and derives the figures.
 //!
 //! 1. Rates count rows visited inside the window, also of a query that crosses an edge of the window.
 //! 2. A figure that this machine or store cannot provide is `None`.
@@ -31,7 +30,7 @@ pub struct Scans {
     pub query: Query,
     /// Scanning threads; 0 when only point reads are measured.
     pub threads: usize,
-    /// Threads that read single random keys beside them.
+    /// Threads that read single random keys at the same time.
     pub readers: usize,
     /// When the window ends.
     pub limit: Limit,
@@ -71,7 +70,7 @@ impl Scans {
         Ok(())
     }
 
-    /// Measures an open store with files in `dir`. An error of the store is in [`Driven::error`], beside the
+    /// Measures an open store with files in `dir`. An error of the store is in [`Driven::error`], together with the
     /// figures so far.
     pub fn measure(&self, store: &dyn Store, dir: &Path, progress: &mut dyn Progress, stop: &AtomicBool) -> Scanned {
         let done: Vec<AtomicU64> = (0..self.threads + self.readers).map(|_| AtomicU64::new(0)).collect();
@@ -103,7 +102,7 @@ impl Scans {
 /// The figures of a measurement, by the names of docs/bench.md.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// Queries a second, parts of them included.
+    /// Queries a second, fractions included.
     pub queries_per_s: f64,
     /// Rows a second.
     pub rows_per_s: f64,
@@ -121,8 +120,8 @@ pub struct Figures {
     pub prefetch_waste: Option<f64>,
     /// Rows of the slowest scan, divided by the mean of all: 1 is even.
     pub fairness: Option<f64>,
-    /// Rows a second and core where the processor is the limit: `None` where a scanning thread used less than
-    /// 0.9 of a core.
+    /// Rows per second and core where the processor is the limit: `None` where a scanning thread used less than 0.9 of
+    /// a core.
     pub cpu_bound_rows_per_s: Option<f64>,
     /// Median latency of a query, us.
     pub query_p50_us: f64,

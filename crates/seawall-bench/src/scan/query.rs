@@ -1,4 +1,4 @@
-//! The scanned rows, how they get their places in the file, one query, and a thread that runs one after the other.
+//! The scanned rows and their places in the file, one query, and a client that runs queries one after the other.
 //!
 //! 1. In order, a leaf's neighbour in key order is its neighbour in the file. Fragmented, rows are inserted
 //!    in random order: splits place neighbouring leaves anywhere.
@@ -61,8 +61,7 @@ impl Rows {
         pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size + KEY_BYTES as u64)
     }
 
-    /// Loads them into an empty store with one thread, and waits until it has settled; `None` when Ctrl-C
-    /// came.
+    /// Loads the rows into an empty store with one thread, and waits until it has settled; `None` when Ctrl-C came.
     ///
     /// # Errors
     /// Those of the store.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// The load's pool as a multiple of the data.
 const LOAD_POOL_FACTOR: u64 = 2;
-/// The load's pool is at most this fraction of the machine's memory: one part in so many.
+/// The load's pool is at most one part in this many of the machine's memory.
 const LOAD_POOL_PART: u64 = 4;
 /// The longest time for one fio pattern.
 const FIO_TIME: Duration = Duration::from_secs(3);
@@ -67,7 +67,7 @@ impl ScanRun {
     /// # Errors
     /// What to give instead.
     pub fn check(&self) -> Result<(), String> {
-        // Without any thread, `Scans::check` says which kinds there are.
+        // Without any thread, the error of `Scans::check` names the kinds of threads.
         if self.cell.threads > 0 {
             self.cell.check()?;
         }
@@ -85,7 +85,7 @@ impl ScanRun {
     /// Runs the cell.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
+    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
         self.check()?;
         let bound = || self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
@@ -143,7 +143,7 @@ impl ScanRun {
         extra
     }
 
-    /// Adds fio's reads of the same file, and the scan's figures beside them; false when Ctrl-C came.
+    /// Adds fio's reads of the same file, and the scan's figures relative to them; false when Ctrl-C came.
     fn beside_fio(
         &self,
         dir: &Path,

@@ -37,7 +37,7 @@ pub struct Seawall {
 }
 
 impl Seawall {
-    /// Opens it.
+    /// Opens the database.
     ///
     /// # Errors
     /// Those of opening and of unknown options.
@@ -97,7 +97,7 @@ impl Store for Seawall {
         ]
     }
 
-    /// The log has wrapped twice: the cleaner writes pages at the rate at which changes reuse the log.
+    /// True when the log has wrapped twice: the cleaner then writes pages at the rate at which changes reuse the log.
     fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
         let head = || self.db.stats().log.head_lsn;
         let end = head() + 2 * self.db.options().log_capacity();
@@ -202,15 +202,15 @@ impl Session for Work<'_> {
     }
 
     fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
-        // It acts on the latest version, as the peers' do.
+        // The transaction acts on the latest version, as the peers' transactions do.
         let durability = (!durable).then_some(Durability::Deferred);
         let options = TxOptions { on_conflict: OnConflict::Latest, durability, ..TxOptions::default() };
         Ok(Box::new(Open { tx: self.store.db.begin_with(options)?, trees: &self.store.trees }))
     }
 }
 
-/// Visits entries from `first` on, backward from [`Seek::Before`], as long as they are `inside`. The cursor lends key
-/// and value; `key` keeps a copy of the key.
+/// Visits entries from `first` on, backward from [`Seek::Before`], as long as they are `inside`. Key and value are
+/// borrowed from the cursor; `key` keeps a copy of the key.
 fn go_through(
     mut cursor: Cursor<'_>,
     key: &mut Vec<u8>,

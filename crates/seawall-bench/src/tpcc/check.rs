@@ -2,8 +2,8 @@
 //!
 //! 1. All twelve are checked, over snapshots taken while no transaction writes; one thread checks a
 //!    warehouse.
-//! 2. Condition 11 holds as specified only initially: every delivery increases the difference by one. It is
-//!    checked with the deliveries added that the customers count.
+//! 2. Condition 11 holds as specified only initially: every delivery increases the difference by one. The check adds
+//!    the number of deliveries, as counted in the customers' rows.
 //! 3. A malformed row is an error, not a violation.
 
 use super::layout::{last_u32_of, u32_of};
@@ -62,7 +62,7 @@ impl Checked {
 /// Those of the store; a row that is missing or malformed. Violations are in the result.
 pub fn check(store: &dyn Store, shape: Shape, threads: usize) -> Result<Checked> {
     let (mut checked, paid) = (Checked::default(), Payments::new(shape));
-    // A customer pays in any warehouse: so all histories are read first.
+    // A customer can pay in any warehouse, so all histories are read first.
     each(store, shape, threads, &mut checked, |tx, w, checked| paid.read(tx, shape, w, checked))?;
     each(store, shape, threads, &mut checked, |tx, w, checked| check_warehouse(tx, shape, w, &paid, checked))?;
     Ok(checked)
@@ -104,7 +104,7 @@ fn each(
     Ok(())
 }
 
-/// A customer's index in a list of all; `None` for a customer who is not.
+/// A customer's index in a list of all customers; `None` if there is no such customer.
 fn place(shape: Shape, w: u16, d: u8, c: u32) -> Option<usize> {
     let customers = shape.scale.customers;
     let known = (1..=shape.warehouses).contains(&w) && (1..=DISTRICTS).contains(&d) && (1..=customers).contains(&c);
@@ -293,7 +293,7 @@ impl District {
         checked.equal("index", name, [("the number of order_customer entries", order.indexed), ("expected", 1)]);
     }
 
-    /// `paid` finds what the histories say that a customer paid.
+    /// Checks the customers. `paid` returns what a customer paid according to the histories.
     fn check_customers<'p>(&self, paid: impl Fn(u32) -> Option<&'p AtomicI64>, name: &str, checked: &mut Checked) {
         let mut delivered = BTreeMap::new();
         for order in &self.orders {

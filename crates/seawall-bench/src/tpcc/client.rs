@@ -28,10 +28,11 @@ words! {
     }
 }
 
-/// Cards of 100, in the order of [`Kind::ALL`].
+/// Cards of each kind in a deck of 100, in the order of [`Kind::ALL`].
 const CARDS: [usize; 5] = [45, 43, 4, 4, 4];
 
-/// The class of new-orders of an item that does not exist, which a rollback completes; the others are by kind.
+/// The class of new-orders that name an item that does not exist and end with a rollback; the other classes are the
+/// kinds.
 const ROLLED_BACK: usize = Kind::ALL.len();
 
 /// The transactions in the window.
@@ -43,7 +44,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Those of a window of clients.
+    /// The transactions of a window of clients.
     pub(super) fn of(driven: &Driven) -> Self {
         let mut kinds: [Latencies; 5] = std::array::from_fn(|kind| driven.classes[kind].clone());
         let rolled_back = &driven.classes[ROLLED_BACK];

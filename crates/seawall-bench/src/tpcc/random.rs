@@ -83,7 +83,7 @@ impl Random {
         std::array::from_fn(|i| digits.get(i).copied().unwrap_or(b'1'))
     }
 
-    /// The data of an item or of stock: 26 to 50 letters, in a tenth of all with `ORIGINAL` somewhere.
+    /// The data of an item or of stock: 26 to 50 letters; a tenth of all contain `ORIGINAL` somewhere.
     pub(super) fn data(&mut self, out: &mut Vec<u8>) {
         let at = out.len();
         self.letters(out, 26, 50);

@@ -43,7 +43,7 @@ pub struct TpccRun {
     pub config: RunConfig,
 }
 
-/// What a run came to, and what the consistency checks found; `None` if they were not reached.
+/// The outcome of a run, and what the consistency checks found; `None` if they were not reached.
 pub type Checks = (Ran, Option<Checked>);
 
 impl TpccRun {
@@ -80,7 +80,7 @@ impl TpccRun {
     /// Runs the cell, then checks the consistency of the data.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, beside the result so far.
+    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Checks, RunError> {
         self.check()?;
         let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;

@@ -7,8 +7,8 @@
 
 use super::layout::{Column, Field, Key};
 
-/// Declares tables: the number, the name, and of those with values the fixed columns of a row in their order and the
-/// name of the place behind them.
+/// Declares tables: the number, the name, and for tables with values the fixed columns of a row in order and the name
+/// of the offset after them.
 macro_rules! tables {
     ($($(#[$doc:meta])* $number:ident = $n:literal, $table:ident $({ $($columns:tt)* } $end:ident)?;)*) => {
         /// Names of the tables, in the order of their numbers.
@@ -26,7 +26,7 @@ macro_rules! tables {
     };
 }
 
-/// The place of each column, one behind the other from `$at` on.
+/// The offset of each column, one after the other from `$at` on.
 macro_rules! places {
     ($at:expr, $end:ident:) => {
         pub(in crate::tpcc) const $end: usize = $at;

@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Resident, dirty and evicted bytes of each file
+    /// Show the resident, dirty and evicted bytes of each file
     Show(Files),
     /// Drop the files' pages from the page cache
     Drop {
         #[command(flatten)]
         files: Files,
-        /// Write dirty pages back first (an fdatasync of each file); else dirty pages stay
+        /// Write dirty pages back first, with an fdatasync of each file; otherwise dirty pages stay
         #[arg(long)]
         sync: bool,
     },
-    /// Keep files out of the page cache: drop their pages at every interval, with totals on exit
+    /// Keep files out of the page cache: drop their pages at every interval, and show totals at the end
     Watch(Watch),
 }
 
@@ -36,10 +36,10 @@ pub(crate) struct Watch {
     /// Time between two passes, with ms, s, m or h
     #[arg(long, default_value = "5s", value_parser = units::duration)]
     interval: Duration,
-    /// Stop after this long, such as 1h, instead of at Ctrl-C
+    /// Stop after this long, such as 1h [default: at Ctrl-C]
     #[arg(long, value_parser = units::duration)]
     duration: Option<Duration>,
-    /// Write dirty pages back before dropping (an fdatasync of each file at each pass)
+    /// Write dirty pages back before dropping, with an fdatasync of each file at each pass
     #[arg(long)]
     sync: bool,
 }
@@ -63,7 +63,7 @@ struct CachedFile {
 }
 
 impl Files {
-    /// The selected files, sorted. With `must_exist` a pattern without a match is an error.
+    /// Returns the selected files, sorted. With `must_exist`, a pattern without a match is an error.
     fn find(&self, must_exist: bool, failures: &mut Failures) -> Result<Vec<PathBuf>, Failed> {
         let mut found = BTreeSet::new();
         for pattern in &self.paths {
@@ -93,7 +93,7 @@ impl Files {
 }
 
 /// Adds `path`, or the regular files below it. Symbolic links inside directories are not followed; an
-/// unreadable directory below it is one of the failures.
+/// unreadable directory below `path` is added to `failures`.
 fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, failures: &mut Failures) -> Result<(), IoError> {
     let failed = |e: std::io::Error| IoError::new(Op::Directory, path, IoErrorKind::Os(e.raw_os_error().unwrap_or(5)));
     let meta = std::fs::metadata(path).map_err(failed)?;
@@ -123,8 +123,8 @@ fn look(disk: &OsDisk, path: &Path) -> Result<CachedFile, IoError> {
 struct Failures(BTreeSet<PathBuf>);
 
 impl Failures {
-    /// `None` when the file was removed since it was listed (a purged binlog), or cannot be read; such an
-    /// error is reported once.
+    /// Returns `None` if the file was removed since it was listed (a purged binlog), or cannot be read.
+    /// Each such file is reported once.
     fn keep<T>(&mut self, path: &Path, done: Result<T, IoError>) -> Option<T> {
         done.inspect_err(|e| {
             if e.errno() != Some(2) && self.0.insert(path.into()) {
@@ -143,7 +143,7 @@ impl Failures {
     }
 }
 
-/// Cached bytes that dropping a file's pages freed.
+/// Returns the cached bytes that were freed by dropping a file's pages.
 fn freed(before: &CachedFile, after: &CachedFile) -> u64 {
     before.cached.resident.saturating_sub(after.cached.resident)
 }
@@ -174,7 +174,7 @@ fn row(held: &CachedFile) -> [String; 6] {
     ]
 }
 
-/// Columns with their headings, aligned to the right; the last one is as wide as its text.
+/// Formats right-aligned columns with headings; the last column is as wide as its text.
 fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let rows: Vec<_> = [header.map(String::from)].into_iter().chain(rows).collect();
     let widths: [usize; N] = std::array::from_fn(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0));
@@ -261,7 +261,7 @@ fn drop_all(disk: &OsDisk, files: &Files, sync: bool, failures: &mut Failures) -
 }
 
 fn watch(disk: &OsDisk, args: &Watch, failures: &mut Failures, stop: &Stop) -> Result<String, Failed> {
-    // Freed bytes of each file, and the most that all files held at any pass.
+    // The bytes freed of each file, and the maximum that all files held at any pass.
     let mut freed_bytes: BTreeMap<PathBuf, u64> = BTreeMap::new();
     let (mut passes, mut resident_max, mut stays) = (0u64, 0u64, 0u64);
     let start = Instant::now();

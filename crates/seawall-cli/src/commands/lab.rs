@@ -26,21 +26,27 @@ use std::time::Duration;
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     command: Option<LabCommand>,
-    /// A directory on the disk to measure; everything written there is removed
+    /// Directory on the disk to measure; everything written there is removed
     #[arg(required_unless_present = "server")]
     path: Option<PathBuf>,
-    /// Instead of a disk: commit levels (E5) and range prefetch (E6) through SQL, on the MariaDB server with this
-    /// socket; about 12 minutes. Of the other options only, rounds, round, size (of a table, 4G) and json apply
+    /// Measure the MariaDB server on this socket instead of a disk
+    ///
+    /// Measures commit levels (E5) and range prefetch (E6) through SQL, in about 12 minutes. Of the other options,
+    /// `--only`, `--rounds`, `--round`, `--size` (of a table; 4G unless given) and `--json` apply.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["path", "full", "reserve", "seed", "io_backend", "rate", "sustain", "observe", "force", "out", "html", "table", "my_cnf", "require", "witness"])]
     server: Option<PathBuf>,
-    /// The user for --server, who makes databases and sets global variables; a password is read from MYSQL_PWD
+    /// User for `--server`; a password is read from MYSQL_PWD
+    ///
+    /// The user must be able to create databases and to set global variables.
     #[arg(long, value_name = "NAME", default_value = "root", requires = "server")]
     server_user: String,
-    /// The whole grid, every cell repeated: about half an hour instead of 5 minutes
+    /// Measure the whole grid, every cell repeatedly: about half an hour instead of 5 minutes
     #[arg(long)]
     full: bool,
-    /// Only these experiments, by name or number: baseline, direct-sync (E1), log-memory (E2), parallel-direct
-    /// (E3), append-overwrite (E4), commit-levels (E5), range-prefetch (E6), settings
+    /// Run only these experiments, by name or number
+    ///
+    /// The experiments are baseline, direct-sync (E1), log-memory (E2), parallel-direct (E3), append-overwrite (E4),
+    /// commit-levels (E5), range-prefetch (E6) and settings.
     #[arg(long, value_delimiter = ',', value_parser = experiment)]
     only: Vec<Experiment>,
     /// Size of the scratch file, at least 16M [default: 512M, with --full 1G]
@@ -49,13 +55,13 @@ pub(crate) struct LabArgs {
     /// Free space to leave untouched, with K, M, G or T
     #[arg(long, default_value = "1G", value_parser = units::size)]
     reserve: u64,
-    /// Seed of every random choice
+    /// Seed for every random choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Backend for requests in flight: auto, io_uring, threads or sync
+    /// Backend for asynchronous I/O: auto, io_uring, threads or sync
     #[arg(long, default_value = "auto")]
     io_backend: Backend,
-    /// At most this many operations a second in each cell [default: no limit]
+    /// Maximum operations per second in each cell [default: no limit]
     #[arg(long, value_parser = positive)]
     rate: Option<f64>,
     /// Rounds of each cell [default: 6, with --full 5]
@@ -64,10 +70,11 @@ pub(crate) struct LabArgs {
     /// Time of a round, with ms, s, m or h [default: 800ms, with --full 1100ms]
     #[arg(long, value_parser = units::duration)]
     round: Option<Duration>,
-    /// Instead of cells: constant load for this long, such as 30m, to find caps and spent burst credit
+    /// Instead of cells, run constant load for this long, such as 30m, to find caps and spent burst credit
     #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["full", "only", "rounds", "round"])]
     sustain: Option<Duration>,
-    /// Add no load: watch the device, a line a second until Ctrl-C (or for DURATION, such as --observe=1m)
+    /// Watch the device without adding load, one line per second until Ctrl-C, or for DURATION (such as
+    /// `--observe=1m`)
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["full", "only", "sustain", "out", "json", "html", "table", "my_cnf", "require", "witness"], num_args = 0..=1, require_equals = true, default_missing_value = "3650000h", value_parser = units::duration)]
     observe: Option<Duration>,
     /// Measure even when other processes keep the disk busy
@@ -89,41 +96,41 @@ enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show a run again: summary or --table, and the report with --html
+    /// Show a run again: the summary, all results with `--table`, or the report with `--html`
     Report {
-        /// A run's directory, or its results.json
+        /// The run: its directory or results.json
         file: PathBuf,
         #[command(flatten)]
         outputs: Outputs,
     },
 }
 
-/// Where results go, and what they are compared with.
+/// The outputs, and what the results are compared with.
 #[derive(Debug, Args)]
 struct Outputs {
-    /// Directory for results.json, report.html and the settings [default for a run without --json and --html: a fresh
-    /// seawall-lab-TIME]
+    /// Directory for results.json, report.html and the settings [default for a run without `--json` and `--html`: a
+    /// new seawall-lab-TIME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the results to FILE (`-`: standard output, instead of the summary)
+    /// Write the results to FILE; `-` prints them instead of the summary
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report to FILE (`-`: standard output, instead of the summary)
+    /// Write the report to FILE; `-` prints it instead of the summary
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print every cell, table, conclusion and setting instead of a summary
     #[arg(long)]
     table: bool,
-    /// Show the settings as a diff of your own my.cnf
+    /// Show the settings as a diff against your own my.cnf
     #[arg(long, value_name = "FILE")]
     my_cnf: Option<PathBuf>,
-    /// The server that --my-cnf is for: mariadb-10.11, mariadb-11, mysql-8.0, mysql-8.4
+    /// Server that `--my-cnf` is for: mariadb-10.11, mariadb-11, mysql-8.0 or mysql-8.4
     #[arg(long, value_name = "SERVER", default_value = "mariadb-10.11", value_parser = server)]
     my_cnf_for: Server,
-    /// Exit with 1 unless met, such as 'flush.p99<10ms'; may be repeated
+    /// Exit with 1 unless this is met, such as 'flush.p99<10ms'; may be repeated
     #[arg(long, value_name = "METRIC.STAT<LIMIT")]
     require: Vec<String>,
-    /// The output of `seawall witness verify --json`, for the report
+    /// File written by `seawall witness verify --json`, to include in the report
     #[arg(long, value_name = "FILE")]
     witness: Option<PathBuf>,
 }
@@ -268,7 +275,7 @@ struct Checked {
 const REPORT: &str = "report.html";
 
 impl Outputs {
-    /// Reads the inputs and checks the output paths. A `fresh` run will be saved.
+    /// Reads the inputs and checks the output paths. The results of a `fresh` run will be saved.
     fn check(&self, fresh: bool) -> Result<Checked, Failed> {
         let requirements = self.require.iter().map(|r| Requirement::parse(r)).collect::<Result<Vec<_>, _>>()?;
         if let Some(path) = &self.my_cnf {
@@ -289,7 +296,7 @@ impl Outputs {
         Ok(Checked { requirements, witness })
     }
 
-    /// Nothing is overwritten, an earlier run least of all: it cannot be measured again.
+    /// Checks that nothing would be overwritten, above all an earlier run, which cannot be measured again.
     fn check_out(&self, dir: &Path) -> Result<(), Failed> {
         make_dir(dir, "--out")?;
         can_make_files_in(dir)?;
@@ -300,7 +307,7 @@ impl Outputs {
         })
     }
 
-    /// The directory of a run without `--out`.
+    /// Creates the directory for a run without `--out`.
     fn fresh_dir(results: &Results) -> Result<PathBuf, Failed> {
         let time = results.started.replace(':', "").replace(' ', "T");
         let mut n = 1;
@@ -340,7 +347,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// The settings as a change of the user's own option file.
+    /// Returns the settings as a change to the user's own option file.
     fn proposal(&self, results: &Results) -> Result<String, Failed> {
         let Some(path) = &self.my_cnf else { return Ok(String::new()) };
         let proposal = mycnf::propose(path, self.my_cnf_for, &recommend(results))?;
@@ -355,7 +362,7 @@ impl Outputs {
         Ok(text)
     }
 
-    /// The results for people: all of them, or a summary.
+    /// Formats the results for people: all of them, or a summary.
     fn text(&self, results: &Results) -> String {
         if !self.table {
             let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -412,19 +419,19 @@ fn is_stdout(given: &Option<PathBuf>) -> bool {
     given.as_deref() == Some(Path::new("-"))
 }
 
-/// The file that was given, if it is not standard output.
+/// Returns the given file, if it is not standard output.
 fn file(given: &Option<PathBuf>) -> Option<&Path> {
     given.as_deref().filter(|path| *path != Path::new("-"))
 }
 
-/// Reads what `seawall witness verify --json` has written.
+/// Reads a file that `seawall witness verify --json` has written.
 fn verification(path: &Path) -> Result<Verification, Failed> {
     let text = std::fs::read_to_string(path).map_err(cannot("read", path))?;
     let wrong = |e| format!("{} is not what `seawall witness verify --json` writes: {e}", path.display());
     Ok(Verification::from_json(&text).map_err(wrong)?)
 }
 
-/// Whether a file could be written at `path`, checked without creating it.
+/// Checks that a file can be written at `path`, without creating it.
 fn can_write(path: &Path) -> Result<(), Failed> {
     if path.is_dir() {
         return Err(format!("{} is a directory: give a file in it, or --out for a directory", path.display()).into());

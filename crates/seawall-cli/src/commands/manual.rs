@@ -1,5 +1,5 @@
-//! `seawall completions SHELL` and `seawall man DIR`: what the argument parser knows, for shells and for
-//! `man`.
+//! `seawall completions SHELL` and `seawall man DIR`: generated from the argument parser, for shells and
+//! for `man`.
 
 use crate::{Ended, Outcome, answer, cannot};
 use clap::{Args, CommandFactory as _};
@@ -20,7 +20,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The directory for the pages, e.g. /usr/local/share/man/man1
+    /// Directory for the pages, e.g. /usr/local/share/man/man1
     dir: PathBuf,
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProbeArgs {
-    /// A directory on the disk to probe (a small trial file is created there and removed)
+    /// Directory on the disk to probe; a small trial file is created there and removed
     path: PathBuf,
     /// Print the findings as JSON
     #[arg(long)]

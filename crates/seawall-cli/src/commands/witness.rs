@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WitnessCommand {
-    /// On another machine: record what is acknowledged, until Ctrl-C
+    /// On another machine: record the acknowledged writes, until Ctrl-C
     Serve {
-        /// Address and port to listen on; the default can only be reached from this machine
+        /// Address and port to listen on; the default can be reached only from this machine
         #[arg(long, default_value = "127.0.0.1:7440")]
         listen: String,
         /// Directory for the records
         #[arg(long, default_value = "seawall-witness")]
         state: PathBuf,
-        /// Shared secret (it is sent unencrypted)
+        /// Shared secret; it is sent unencrypted
         #[arg(long, default_value = "")]
         token: String,
     },
-    /// On this machine: write to PATH and report each acknowledged write, until the power goes
+    /// On this machine: write to PATH and report each acknowledged write, until the power is cut
     Run {
-        /// A directory on the disk to test
+        /// Directory on the disk to test
         path: PathBuf,
         /// Host and port of the witness
         #[arg(long)]
@@ -37,19 +37,19 @@ pub(crate) enum WitnessCommand {
         /// How writes are made durable
         #[arg(long, default_value_t = WriteMethod::default())]
         method: WriteMethod,
-        /// Threads
+        /// Number of writing threads
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
         threads: u32,
-        /// Bytes of one write, with K or M
+        /// Size of one write, bytes, with K or M
         #[arg(long, default_value = "16K", value_parser = units::size)]
         block: u64,
-        /// Leave out the control, a stream without any sync that should lose data when the power goes
+        /// Leave out the control, a stream without any sync that should lose data when the power is cut
         #[arg(long)]
         no_control: bool,
         /// Stop after this long, such as 10m [default: never]
         #[arg(long, value_parser = units::duration)]
         duration: Option<Duration>,
-        /// Seed of content and placement
+        /// Seed for content and placement
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Free space to leave untouched, with K, M, G or T
@@ -58,12 +58,12 @@ pub(crate) enum WitnessCommand {
     },
     /// On this machine, after the power cut: compare the disk with the witness's record
     Verify {
-        /// The directory that `run` wrote to
+        /// Directory that `run` wrote to
         path: PathBuf,
         /// Host and port of the witness
         #[arg(long)]
         witness: String,
-        /// The run, as `run` printed it
+        /// Id of the run, as `run` printed it
         #[arg(long)]
         run: RunId,
         /// Shared secret of the witness
@@ -102,7 +102,7 @@ pub(crate) fn run(command: WitnessCommand, stop: &Stop) -> Outcome {
                 reserve_bytes: reserve,
                 ..RunOptions::default()
             };
-            // The record of the run contains the directory: it must be valid from wherever verify is called.
+            // The record of the run contains the directory: it must be valid wherever verify is called.
             write(&std::path::absolute(&path)?, &options, stop)
         }
         WitnessCommand::Verify { path, witness, run, token, json, cleanup } => {
@@ -112,7 +112,7 @@ pub(crate) fn run(command: WitnessCommand, stop: &Stop) -> Outcome {
     }
 }
 
-/// Writes until the power goes, or `stop` or the end of the duration.
+/// Writes until the power is cut, `stop` is set, or the duration ends.
 fn write(path: &Path, options: &RunOptions, stop: &Stop) -> Outcome {
     let (run, place, witness) = (options.run, path.display(), &options.witness);
     let token = if options.token.is_empty() { "" } else { " --token ..." };
@@ -123,8 +123,8 @@ fn write(path: &Path, options: &RunOptions, stop: &Stop) -> Outcome {
     let said: Mutex<Option<Instant>> = Mutex::new(None);
     let progress = |p: &witness::Progress| {
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only when there is something to lose: without a witness or a writable directory a power cut proves
-        // nothing.
+        // Say it only when there is something to lose: without a witness or a writable directory a power cut
+        // proves nothing.
         if said.is_none() && p.acknowledged > 0 {
             *said = Some(Instant::now());
             if let Err(e) = print(&invitation) {

@@ -1,4 +1,5 @@
-//! Requests in flight: what is asked for, the ticket of the asker, and the completion that the backend leaves for it.
+//! Asynchronous requests: the request, the submitter's ticket, and the completion that the backend stores for the
+//! ticket.
 
 use super::{Handle, SyncHow, WriteHow};
 use crate::buf::IoBuf;
@@ -50,12 +51,12 @@ pub struct Request {
     pub offset: u64,
     /// The memory, in order.
     pub bufs: Vec<IoBuf>,
-    /// Bytes already transferred by earlier, short attempts; 0 to begin with.
+    /// Bytes already transferred by earlier, short attempts; initially 0.
     pub done: usize,
 }
 
 impl Request {
-    /// A read that fills `buf`.
+    /// Creates a read that fills `buf`.
     ///
     /// ```
     /// # use seawall_io::{AlignedBuf, Handle, Request};
@@ -67,7 +68,7 @@ impl Request {
         Self { file: file.clone(), kind: RequestKind::Read, offset, bufs: vec![buf], done: 0 }
     }
 
-    /// A write of all of `bufs`.
+    /// Creates a write of all of `bufs`.
     ///
     /// ```
     /// # use seawall_io::{AlignedBuf, Handle, Request, WriteHow};
@@ -81,7 +82,7 @@ impl Request {
         Self { file: file.clone(), kind: RequestKind::Write(how), offset, bufs, done: 0 }
     }
 
-    /// A sync.
+    /// Creates a sync.
     ///
     /// ```
     /// # use seawall_io::{Handle, Request, SyncHow};
@@ -93,19 +94,19 @@ impl Request {
         Self { file: file.clone(), kind: RequestKind::Sync(how), offset: 0, bufs: Vec::new(), done: 0 }
     }
 
-    /// All bytes the request is to transfer.
+    /// Returns the total number of bytes to transfer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bufs.iter().map(IoBuf::len).sum()
     }
 
-    /// Whether there is nothing to transfer.
+    /// Returns whether there is nothing to transfer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The operation, for errors and counters.
+    /// Returns the operation, for errors and counters.
     #[must_use]
     pub fn op(&self) -> Op {
         match self.kind {
@@ -137,8 +138,8 @@ impl Request {
             len: Some(len as u64),
             ..IoError::new(self.op(), self.file.path(), kind)
         };
-        // ECANCELED: the submitting thread ended before the request did. That is no error of the disk: try
-        // again from here.
+        // ECANCELED: the submitting thread ended before the request did. That is not an error of the disk: try
+        // again from this thread.
         const AGAIN: [i64; 3] = [-(libc::EINTR as i64), -(libc::EAGAIN as i64), -(libc::ECANCELED as i64)];
         if AGAIN.contains(&answer) {
             return None;
@@ -193,7 +194,7 @@ pub struct Completion {
     pub bufs: Vec<IoBuf>,
 }
 
-/// A request in flight. Dropping it abandons the result, not the request.
+/// The submitter's side of a request in flight. Dropping it discards the result but does not cancel the request.
 ///
 /// ```
 /// use seawall_io::{Disk, OsDisk, Request, SyncHow};
@@ -215,7 +216,7 @@ pub struct Ticket {
     slot: Arc<Slot>,
 }
 
-/// Where a completion is left for its ticket.
+/// Holds the completion for its ticket.
 #[derive(Debug, Default)]
 struct Slot {
     done: AtomicBool,
@@ -224,7 +225,7 @@ struct Slot {
 }
 
 impl Ticket {
-    /// A ticket and the means to complete it, for implementations of [`super::Disk`].
+    /// Creates a ticket and its completer, for implementations of [`super::Disk`].
     ///
     /// ```
     /// let (ticket, _completer) = seawall_io::Ticket::new();
@@ -236,18 +237,19 @@ impl Ticket {
         (Self { slot: slot.clone() }, Completer { slot })
     }
 
-    /// Whether [`Ticket::take`] would return the completion.
+    /// Returns whether the request is done.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.slot.done.load(Ordering::Acquire)
     }
 
-    /// When this process learned that the request was done, which may be long before it is waited for.
+    /// Returns when this process learned that the request was done, which may be long before a thread waits for
+    /// it.
     pub(crate) fn done_at(&self) -> Option<Instant> {
         self.slot.at.get().copied()
     }
 
-    /// The completion, once, if the request is done.
+    /// Takes the completion if the request is done; returns it only once.
     #[must_use]
     pub fn take(&self) -> Option<Completion> {
         if !self.is_done() {
@@ -271,7 +273,7 @@ pub struct Completer {
 }
 
 impl Completer {
-    /// Leaves the completion for the ticket.
+    /// Stores the completion for the ticket.
     pub fn complete(self, completion: Completion) {
         self.slot.at.get_or_init(Instant::now);
         *self.slot.completion.lock().unwrap_or_else(PoisonError::into_inner) = Some(completion);

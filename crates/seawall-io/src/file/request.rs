@@ -31,13 +31,13 @@ use std::time::Instant;
 /// ```
 #[derive(Debug)]
 pub struct FileRequest {
-    /// Whether it writes.
+    /// Write if true, read if false.
     pub write: bool,
-    /// Where, bytes.
+    /// Offset, bytes.
     pub offset: u64,
-    /// The memory, in order.
+    /// The buffers, in order.
     pub bufs: Vec<crate::IoBuf>,
-    /// Why.
+    /// Why it is requested.
     pub cause: Cause,
 }
 
@@ -70,7 +70,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether [`File::wait`] would return at once.
+    /// Returns whether [`File::wait`] would return at once.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.ticket.is_done()
@@ -79,17 +79,18 @@ impl Pending {
 
 impl File {
     /// Submits reads and writes; `offset` in bytes. Returns one pending operation for each request, in order.
-    /// A write becomes durable by a barrier after [`File::wait`] (under `o_dsync` without one). Dropping a
-    /// pending operation does not cancel its I/O.
+    /// A write is durable after [`File::wait`] and a barrier (under `o_dsync`, without the barrier). Dropping
+    /// a pending operation does not cancel its I/O.
     ///
     /// # Errors
-    /// [`crate::IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, before any request is
-    /// submitted.
+    /// [`crate::IoErrorKind::Misaligned`], or `EINVAL` if the range exceeds the largest file offset, before
+    /// any request is submitted.
     pub fn submit(&self, batch: Vec<FileRequest>) -> Result<Vec<Pending>> {
         self.submit_how(batch, WriteHow::default())
     }
 
-    /// The same of writes that a crash leaves done or undone as a whole ([`WriteHow::atomic`]).
+    /// Like [`File::submit`], but a crash leaves each write either complete or not done at all
+    /// ([`WriteHow::atomic`]).
     ///
     /// # Errors
     /// As [`File::submit`].
@@ -130,10 +131,10 @@ impl File {
             .collect())
     }
 
-    /// Waits for a pending operation of this file and counts it; gives its buffers back.
+    /// Waits for a pending operation of this file and counts it. Returns its buffers.
     ///
     /// # Errors
-    /// The operation's own.
+    /// The error of the operation.
     pub fn wait(&self, pending: Pending) -> Result<Vec<crate::IoBuf>> {
         let Pending { ticket, started, op, cause, bytes, grows } = pending;
         let completion = self.disk.wait(&ticket);

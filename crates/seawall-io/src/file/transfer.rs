@@ -1,4 +1,4 @@
-//! Whole reads and writes: short transfers are completed here.
+//! Synchronous reads and writes, which complete short transfers.
 
 use super::{File, Open};
 use crate::class::{Cause, Op};
@@ -17,8 +17,8 @@ impl File {
     /// Fills `buf` from `offset` (bytes).
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, both before the disk is
-    /// called; [`IoErrorKind::UnexpectedEof`] when the file is shorter; or the kernel's refusal.
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` if the range exceeds the largest file offset, both before the
+    /// disk is called; [`IoErrorKind::UnexpectedEof`] when the file is shorter; or the kernel's refusal.
     ///
     /// ```
     /// use seawall_io::{Cause, IoErrorKind};
@@ -66,14 +66,15 @@ impl File {
     /// Writes `bytes` at `offset` (bytes). Not durable before a barrier, except under `o_dsync`.
     ///
     /// # Errors
-    /// [`IoErrorKind::Misaligned`], or `EINVAL` for an offset that no file has, both before the disk is
-    /// called; [`IoErrorKind::NoProgress`]; or the kernel's refusal. Part of the bytes may have been written.
+    /// [`IoErrorKind::Misaligned`], or `EINVAL` if the range exceeds the largest file offset, both before the
+    /// disk is called; [`IoErrorKind::NoProgress`]; or the kernel's refusal. Some of the bytes may have been
+    /// written.
     pub fn write_at(&self, offset: u64, bytes: &[u8], cause: Cause) -> Result<()> {
         self.write_vectored_at(offset, &[bytes], cause)
     }
 
-    /// Writes `parts` one after the other from `offset` (bytes), in one system call where the kernel takes
-    /// it.
+    /// Writes `parts` one after the other from `offset` (bytes), in one system call if the kernel accepts all
+    /// bytes at once.
     ///
     /// # Errors
     /// As [`File::write_at`].
@@ -153,7 +154,7 @@ impl File {
             let n = self.disk.write_at(&open.handle, offset + done as u64, &slices, how)?;
             let next = whole_blocks(done + n, len, &open.mode);
             if next == done {
-                // Cut short inside the first block: the whole block is written again.
+                // Cut short inside the first block: write the whole block again.
                 if n > 0 && cut_short < 3 {
                     cut_short += 1;
                     continue;
@@ -170,8 +171,8 @@ impl File {
     }
 }
 
-/// Checks the alignment for direct I/O, for a better error than the kernel's `EINVAL`. Returns the total
-/// length, bytes.
+/// Checks the alignment for direct I/O, to report a better error than the kernel's `EINVAL`. Returns the
+/// total length, bytes.
 pub(super) fn check_alignment<'a>(
     path: &Path,
     op: Op,
@@ -200,7 +201,7 @@ pub(super) fn check_alignment<'a>(
     }
 }
 
-/// How much of a short transfer counts: direct I/O must continue at a whole block.
+/// Returns how much of a short transfer counts: direct I/O must continue at a block boundary.
 fn whole_blocks(done: usize, len: usize, mode: &EffectiveMode) -> usize {
     if done >= len { len } else { done - done % mode.align_bytes as usize }
 }

@@ -1,4 +1,4 @@
-//! Picking a backend by trial, and keeping the reason.
+//! Picks a backend by trial, and keeps the reason.
 
 use super::dirs::Dirs;
 use super::{OsDisk, Queue, pool::Pool, uring::Uring};
@@ -52,7 +52,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// A name that is no backend.
+/// The error for a name that is not a backend.
 ///
 /// ```
 /// use seawall_io::Backend;
@@ -82,9 +82,9 @@ impl std::error::Error for UnknownBackend {}
 pub struct BackendUnavailable {
     /// The backend.
     pub backend: Backend,
-    /// Why not.
+    /// Why it does not work.
     pub reason: String,
-    /// What may be in the way.
+    /// A likely cause, to append to the reason; may be empty.
     pub hint: &'static str,
 }
 

@@ -1,8 +1,8 @@
-//! Directories that are kept open for their syncs.
+//! Directories that are kept open so that they can be synced.
 //!
 //! 1. Syncing a directory that was synced before needs no new descriptor: a process without free descriptors
 //!    can still make a rename durable.
-//! 2. A kept descriptor is used only while the path leads to the directory it is open on.
+//! 2. A kept descriptor is used only while the path still leads to its directory.
 //! 3. At most [`KEPT`] are kept; the least recently used one is closed first. No mutex is held while a
 //!    directory is synced.
 
@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Directories kept open: a database needs those of its data and its log, and their parents while it is
-/// created.
+/// Maximum number of directories kept open: a database needs those of its data and its log, and their
+/// parents while it is created.
 const KEPT: usize = 6;
 
 /// Descriptors by path, the most recently used at the end.
@@ -21,7 +21,7 @@ const KEPT: usize = 6;
 pub(super) struct Dirs(Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>);
 
 impl Dirs {
-    /// The descriptor of a directory.
+    /// Returns the kept descriptor of a directory, or opens it.
     pub(super) fn open(&self, path: &Path) -> Result<Arc<OwnedFd>, Errno> {
         let is_there = super::uninterrupted(|| rustix::fs::stat(path))?;
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

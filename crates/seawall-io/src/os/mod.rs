@@ -1,7 +1,7 @@
 //! The operating system's disk: names, synchronous I/O, and one of three backends for asynchronous I/O.
 //!
-//! 1. Synchronous calls run on the calling thread with positioned system calls; no hand-off (a thread
-//!    hand-off costs more than the write at low concurrency).
+//! 1. Synchronous calls run on the calling thread with positioned system calls: at low concurrency, a hand-off to
+//!    another thread costs more than the write.
 //! 2. `EINTR` and `EAGAIN` never leave this module.
 //! 3. The backend is picked by trial at creation and never changes; the reason is kept.
 //! 4. A directory that was synced once stays open ([`dirs`]): its later syncs need no descriptor.
@@ -61,12 +61,11 @@ enum Queue {
 }
 
 impl OsDisk {
-    /// A disk with the backend asked for, or with `Auto` the best one that works here: io_uring, else
-    /// threads. `arena` is registered with the kernel when that is possible.
+    /// Creates a disk with the requested backend, or with `Auto` the best one that works here: io_uring, else threads.
+    /// `arena` is registered with the kernel if that is possible.
     ///
     /// # Errors
-    /// [`BackendUnavailable`] when a backend asked for by name does not work here, with the reason and what
-    /// to do.
+    /// [`BackendUnavailable`] when a backend requested by name does not work here, with the reason and what to do.
     ///
     /// ```
     /// use seawall_io::{Arena, Backend, Disk, OsDisk};
@@ -78,9 +77,9 @@ impl OsDisk {
         choose::choose(backend, arena, false)
     }
 
-    /// The same, for one thread that submits and waits by itself, such as a measuring thread: io_uring then
-    /// saves an interrupt for each completion. Other threads may use the disk too, but requests of that
-    /// thread may complete only at its next call.
+    /// Like [`OsDisk::new`], but for one thread that submits and waits by itself, such as a measuring thread: io_uring
+    /// then saves an interrupt for each completion. Other threads may use the disk too, but a request may complete only
+    /// at the next call of the thread that submitted it.
     ///
     /// # Errors
     /// As [`OsDisk::new`].
@@ -102,7 +101,7 @@ impl OsDisk {
         choose::choose(backend, arena, true)
     }
 
-    /// A disk that completes every request on the calling thread; works everywhere.
+    /// Creates a disk that completes every request on the calling thread; works everywhere.
     ///
     /// ```
     /// use seawall_io::{AlignedBuf, Disk, OpenHow, OsDisk, Request};
@@ -138,7 +137,7 @@ impl OsDisk {
     }
 }
 
-/// Repeats a system call while it is interrupted.
+/// Repeats a system call while it fails with `EINTR` or `EAGAIN`.
 fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -296,8 +295,8 @@ impl Disk for OsDisk {
                 writeback: Some(stat.writeback * page),
                 evicted: Some(stat.evicted * page),
             }),
-            // Since Linux 5.2 both answer only a process that may write the file; mincore otherwise reports
-            // every page as resident: no answer.
+            // Since Linux 5.2, mincore answers only a process that owns the file or may write it. To others it reports
+            // every page as resident, which is no answer.
             Err(Errno::NOSYS | Errno::OPNOTSUPP) if !raw::may_write(fd) => {
                 Err(Self::errno(Op::Inspect, file.path(), Errno::PERM))
             }

@@ -1,6 +1,6 @@
 //! The thread-pool backend: long-lived workers that run requests with plain positioned system calls.
 //!
-//! 1. Workers start as requests come, up to [`WORKERS_MAX`], and live until the disk is dropped.
+//! 1. Workers start as requests arrive, up to [`WORKERS_MAX`], and live until the disk is dropped.
 //! 2. Dropping the disk completes all submitted requests first; none is abandoned.
 
 use super::raw;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Most requests at the device at once.
+/// Maximum number of workers, and so of requests at the device at once.
 pub(super) const WORKERS_MAX: usize = 32;
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Pool {
                     Err(_) => {
                         drop(workers);
                         loop {
-                            // A statement of its own: the queue must not stay locked while the request runs.
+                            // A separate statement, so that the queue is unlocked while the request runs.
                             let next = self.shared.queue().requests.pop_front();
                             let Some((request, completer)) = next else { break };
                             self.shared.run(request, completer);

@@ -8,7 +8,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSlice, IoSliceMut};
 
-/// What is wrong with a request that must not reach the kernel, as a negative errno.
+/// Returns a negative errno if the request is invalid and must not reach the kernel.
 pub(super) fn refusal(request: &Request) -> Option<i64> {
     let errno = if request.file.fd(Op::Inspect).is_err() {
         libc::EBADF
@@ -51,7 +51,7 @@ pub(super) fn sync(fd: BorrowedFd<'_>, how: SyncHow) -> Result<(), Errno> {
     }
 }
 
-/// Whether this process owns the file or may write to it.
+/// Returns whether this process owns the file or may write to it.
 pub(super) fn may_write(fd: BorrowedFd<'_>) -> bool {
     use rustix::fd::AsRawFd as _;
     use rustix::fs::{Access, AtFlags};
@@ -70,7 +70,7 @@ pub(super) fn run(mut request: Request) -> Completion {
     }
 }
 
-/// One attempt at what is left of the request: bytes, or a negative errno.
+/// Makes one attempt at the rest of the request. Returns the bytes transferred, or a negative errno.
 fn attempt(request: &mut Request) -> i64 {
     let handle = request.file.clone();
     let Ok(fd) = handle.fd(Op::Inspect) else { return -i64::from(libc::EBADF) };
@@ -101,7 +101,7 @@ fn attempt(request: &mut Request) -> i64 {
     }
 }
 
-/// The parts of `bufs` after the first `done` bytes.
+/// Returns the parts of `bufs` after the first `done` bytes.
 pub(super) fn remaining(bufs: &[IoBuf], done: usize) -> impl Iterator<Item = &[u8]> {
     let mut skip = done;
     bufs.iter().filter_map(move |buf| {

@@ -19,14 +19,14 @@ pub(crate) const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
 /// `cachestat(2)` has the same number on every architecture (Linux 6.5).
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Forks by the C library, on the way from the process in which counting began to this one.
+/// Number of forks by the C library from the process in which counting began to this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// Number of `InUse` values in this process, and whether there were any when it was forked.
 pub(crate) static IN_USE: AtomicU64 = AtomicU64::new(0);
 pub(crate) static FORKED_IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// Forks counted between the first process that counted and this one.
+/// Returns the number of forks from the process in which counting began to this one.
 #[inline]
 pub(crate) fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
@@ -66,7 +66,7 @@ pub(crate) struct CacheStat {
     pub(crate) recently_evicted: u64,
 }
 
-/// `cachestat(2)` over `len` bytes from `offset`; `len` 0 means to the end.
+/// Calls `cachestat(2)` for `len` bytes from `offset`; `len` 0 means to the end.
 pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<CacheStat, Errno> {
     let range = Range { offset, len };
     let mut stat = CacheStat::default();
@@ -76,7 +76,7 @@ pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Cac
     if answer == 0 { Ok(stat) } else { Err(last_errno()) }
 }
 
-/// Resident pages of the first `len` bytes by `mincore(2)`.
+/// Counts the resident pages of the first `len` bytes with `mincore(2)`.
 pub(crate) fn mincore_pages(fd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> {
     let page = rustix::param::page_size();
     // One window at a time, so that a huge file needs little address space and memory.
@@ -108,10 +108,10 @@ pub(crate) fn mincore_pages(fd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> 
     Ok(resident)
 }
 
-/// The first `len` bytes of the file as shared memory.
+/// Maps the first `len` bytes of the file as shared memory.
 pub(crate) fn map_shared(fd: BorrowedFd<'_>, len: usize) -> Result<SharedMemory, Errno> {
     struct Map(*mut libc::c_void, usize);
-    // SAFETY: an address and a length, of which only `drop` makes use.
+    // SAFETY: an address and a length, which only `drop` uses.
     unsafe impl Send for Map {}
     // SAFETY: as above.
     unsafe impl Sync for Map {}

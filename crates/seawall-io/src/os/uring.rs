@@ -8,11 +8,11 @@
 //! 1. A request in flight lives in a `Box` whose address is the entry's `user_data`; it comes back exactly
 //!    once, from the completion that carries that address. Its buffers and its iovec array are inside or
 //!    behind the box, so the kernel's pointers stay valid.
-//! 2. The submission queue is touched only under `submitting`; the completion queue only by the thread whose
-//!    turn it is (`waiting`). Nothing else touches the ring.
+//! 2. The submission queue is accessed only under the mutex `submitting`; the completion queue only by the
+//!    one thread that `waiting` lets fetch. Nothing else accesses the ring.
 //! 3. At most [`CAPACITY`] requests are in flight, so the completion queue cannot overflow. A request in
-//!    flight is in the kernel, in the submission queue of a thread that is about to enter, or about to be
-//!    submitted again: it will complete.
+//!    flight is in the kernel, in the submission queue that a thread is about to pass to the kernel, or about
+//!    to be submitted again: it will complete.
 //! 4. Dropping the ring first waits for everything in flight: the kernel may still be writing to the buffers.
 //! 5. A request that ends with `ECANCELED` because its submitter ended is submitted again by the thread that
 //!    fetched it.
@@ -51,7 +51,7 @@ impl fmt::Debug for Uring {
     }
 }
 
-/// Boxed for good: the box's address is the entry's `user_data`, and `iovecs` must not move.
+/// The boxes are needed: a box's address is the entry's `user_data`, and its contents must not move.
 #[allow(clippy::vec_box)]
 type Flights = Vec<Box<InFlight>>;
 
@@ -66,9 +66,9 @@ struct InFlight {
 unsafe impl Send for InFlight {}
 
 impl Uring {
-    /// A ring that has proven itself with one no-op, with `arena` registered if the kernel allows (else why
-    /// not). With `cooperative` (Linux 5.19) completions wait until the submitting thread enters the kernel,
-    /// instead of interrupting it.
+    /// Creates a ring and tests it with one no-op. Registers `arena` if the kernel allows it; the second
+    /// value says why not. With `cooperative` (Linux 5.19), completions wait until the submitting thread
+    /// enters the kernel, instead of interrupting it.
     pub(super) fn new(arena: Option<Arc<Arena>>, cooperative: bool) -> std::io::Result<(Self, Result<(), String>)> {
         let build = |cooperative: bool| {
             let mut builder = IoUring::builder();
@@ -141,8 +141,8 @@ impl Uring {
                 let (ticket, completer) = Ticket::new();
                 tickets.push(ticket);
                 if let Some(errno) = raw::refusal(&request) {
-                    // Completes here, before it is counted as in flight: no thread may wait in the kernel for
-                    // a request that never reaches it.
+                    // Complete the request here, before it is counted as in flight: no thread may wait in the
+                    // kernel for a request that never reaches it.
                     let result = request.attempt_ended(errno).unwrap_or(Ok(()));
                     completer.complete(Completion { result, bufs: request.bufs });
                     continue;
@@ -174,7 +174,7 @@ impl Uring {
         }
     }
 
-    /// Gives the whole submission queue to the kernel.
+    /// Passes the whole submission queue to the kernel.
     fn enter(&self, guard: &MutexGuard<'_, ()>) {
         loop {
             match self.ring.submit() {
@@ -187,7 +187,7 @@ impl Uring {
                     }
                 }
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR)) => {}
-                // The kernel is short of memory or of completion slots: completions make room.
+                // The kernel is short of memory or of completion slots: fetching completions makes room.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => {
                     if self.waiting.try_fetch() {
                         let again = self.fetch(false).1;
@@ -209,13 +209,16 @@ impl Uring {
         }
     }
 
-    /// Takes what the kernel has completed; with `block` waits for at least one. The caller has the turn.
+    /// Fetches completions from the kernel; with `block`, waits for at least one. Returns the number of
+    /// requests completed, and those to submit again. The caller must be the one thread that `waiting` lets
+    /// fetch.
     fn fetch(&self, block: bool) -> (usize, Flights) {
         let mut completed = 0;
         let mut again = Flights::new();
         let mut asked = false;
         loop {
-            // SAFETY: the caller has the turn to fetch, the only way to the completion queue (invariant 2).
+            // SAFETY: the caller is the only thread that fetches, and only that thread accesses the
+            // completion queue (invariant 2).
             let queue = unsafe { self.ring.completion_shared() };
             for entry in queue {
                 // SAFETY: every entry's user_data is a box leaked by `push`, and each comes back once
@@ -251,7 +254,7 @@ impl Uring {
         }
     }
 
-    /// One turn: fetch, end the turn, submit short requests again.
+    /// Fetches once, lets another thread fetch, and submits unfinished requests again.
     fn fetch_once(&self, block: bool) -> usize {
         let (completed, again) = self.fetch(block);
         self.waiting.fetched();
@@ -311,7 +314,8 @@ fn register(ring: &IoUring, arena: &Arena) -> Result<(), String> {
     })
 }
 
-/// Index of the registered buffer that holds all of `buf`, if it is from the arena and does not straddle two.
+/// Returns the index of the registered buffer that holds all of `buf`, if `buf` is from the arena and does
+/// not straddle two.
 fn registered_index(buf: &IoBuf, arena: Option<&Arena>) -> Option<u16> {
     let arena = arena.filter(|a| buf.is_from(a))?;
     let at = buf.as_ptr() as usize - arena.extent().0 as usize;
@@ -319,7 +323,7 @@ fn registered_index(buf: &IoBuf, arena: Option<&Arena>) -> Option<u16> {
     (first == last).then(|| u16::try_from(first).ok()).flatten()
 }
 
-/// The submission entry for what is left of a request that `raw::refusal` let pass.
+/// Returns the submission entry for the rest of a request that `raw::refusal` accepted.
 fn entry(flight: &mut InFlight, arena: Option<&Arena>) -> squeue::Entry {
     let request = &mut flight.request;
     let fd = types::Fd(request.file.fd(Op::Inspect).map_or(-1, |fd| fd.as_raw_fd()));

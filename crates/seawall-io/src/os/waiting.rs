@@ -1,8 +1,8 @@
 //! Which thread fetches completions from the kernel, and how the others wait.
 //!
 //! 1. At most one thread fetches at a time; every other waiter sleeps on the condition variable.
-//! 2. A thread that has fetched ends its turn and wakes the others before it checks its own ticket again, so
-//!    a completion never waits for a thread that needs a different one.
+//! 2. A thread that has fetched lets another thread fetch and wakes the sleepers before it checks its own
+//!    ticket again, so a completed request never waits for a thread that needs a different one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ struct State {
 
 /// What a thread that waits for a completion does next.
 pub(super) enum NextStep {
-    /// What it waited for has happened.
+    /// Its condition holds.
     Satisfied,
     /// This thread fetches now; it must call [`Waiting::fetched`].
     Fetch,
@@ -32,8 +32,8 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until `satisfied`, or until it is this thread's turn to fetch. With `any`, it also returns when
-    /// another thread has fetched.
+    /// Sleeps until `satisfied`, or until no other thread is fetching and this thread must. With `any`, it
+    /// also returns when another thread has fetched.
     pub(super) fn wait_or_fetch(&self, any: bool, satisfied: impl Fn() -> bool) -> NextStep {
         let mut state = self.state();
         let epoch = state.epoch;
@@ -51,13 +51,13 @@ impl Waiting {
         }
     }
 
-    /// Takes the turn to fetch if it is free.
+    /// Makes this thread the one that fetches, if there is none. Returns whether it is.
     pub(super) fn try_fetch(&self) -> bool {
         let mut state = self.state();
         !std::mem::replace(&mut state.fetching, true)
     }
 
-    /// Ends this thread's turn.
+    /// Ends fetching by this thread and wakes the sleepers.
     pub(super) fn fetched(&self) {
         let mut state = self.state();
         state.fetching = false;

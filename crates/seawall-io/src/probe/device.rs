@@ -9,7 +9,7 @@ use std::str::FromStr;
 struct Mount {
     device_number: String,
     point: PathBuf,
-    /// Of the mount, then those of the file system that the mount has not.
+    /// The options of the mount, then those of the file system that are not among them.
     options: String,
     kind: String,
     source: String,
@@ -46,7 +46,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     let (kind, source) = (right.next()?.to_owned(), unescape(right.next()?));
     let mut options: Vec<&str> = left.get(5)?.split(',').collect();
     for option in right.next().unwrap_or_default().split(',') {
-        // "rw" there is of the file system; the mount may be "ro".
+        // Here "rw" is an option of the file system; the mount may be "ro".
         if !option.is_empty() && !matches!(option, "rw" | "ro") && !options.contains(&option) {
             options.push(option);
         }
@@ -71,13 +71,13 @@ fn mount_of(path: &Path) -> Option<Mount> {
     })
 }
 
-/// `major:minor` of the file system that holds `path`.
+/// Returns `major:minor` of the file system that holds `path`.
 fn device_number(path: &Path) -> Option<String> {
     let dev = rustix::fs::stat(path).ok()?.st_dev;
     Some(format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)))
 }
 
-/// The file system that holds `path`, by its mount and its name. Reads /proc only.
+/// Describes the file system that holds `path`, from its mount and its type. Reads only /proc and sysfs.
 ///
 /// ```
 /// use seawall_io::probe::{Finding, file_system_of};
@@ -123,7 +123,7 @@ pub fn file_system_of(path: &Path) -> Finding<FileSystem> {
     })
 }
 
-/// The block device that holds `path`, as far as sysfs can tell.
+/// Describes the block device that holds `path`, as far as sysfs can tell.
 ///
 /// ```
 /// use seawall_io::probe::{block_device_of, Finding};
@@ -180,10 +180,11 @@ pub fn block_device_of(path: &Path) -> Finding<BlockDevice> {
     })
 }
 
-/// The largest write, bytes, at a multiple of its size within a file below `path`, that a power cut leaves done or
-/// undone as a whole: a block of a file system that writes in place, as far as it lies in one physical sector of every
-/// device below. Linux file systems rely on the same; the NVMe driver reports no larger physical sector than the device
-/// writes atomically at a power failure (`nvme_update_disk_info` in drivers/nvme/host/core.c).
+/// Returns the size, bytes, of the largest write that a power cut leaves either complete or not done at all, in a file
+/// below `path`, at an offset that is a multiple of the size. It is one block of a file system that writes in place, or
+/// one physical sector of the devices below, whichever is smaller. Linux file systems rely on the same. The NVMe driver
+/// reports no larger physical sector than the device writes atomically at a power failure (`nvme_update_disk_info` in
+/// drivers/nvme/host/core.c).
 ///
 /// ```
 /// use seawall_io::probe::{Finding, untorn_write_bytes};
@@ -213,7 +214,7 @@ pub fn untorn_write_bytes(path: &Path) -> Finding<u32> {
     found().map_or_else(Finding::Unknown, Finding::Known)
 }
 
-/// The smallest physical sector of a device and of those below it, if all are aligned.
+/// Returns the smallest physical sector, bytes, of a device and of those below it, if all are aligned.
 fn untorn_sector(node: &Path) -> Result<u32, String> {
     let known = |found: Finding<i64>| match found {
         Finding::Known(value) => Ok(value),
@@ -237,7 +238,7 @@ fn untorn_sector(node: &Path) -> Result<u32, String> {
     Ok(least)
 }
 
-/// Devices that a device mapper, md or loop device lies on.
+/// Lists the devices (for a loop device, the file) below a device mapper, md or loop device.
 fn below(whole: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(whole.join("slaves"))
         .map(|dir| dir.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())

@@ -22,7 +22,7 @@ pub struct Explained {
     pub meaning: String,
 }
 
-/// Every finding with its meaning, in the order a reader wants them.
+/// Explains every finding, in the order that suits a reader.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

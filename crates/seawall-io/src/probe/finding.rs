@@ -1,5 +1,5 @@
-//! What the probe found, as data. Unknown is a value: every finding that could not be established carries the
-//! reason, and nothing downstream may treat it as a guess in either direction (an unknown cache is volatile).
+//! The findings of the probe, as data. Unknown is a value: every finding that could not be established carries
+//! the reason, and no user of a finding may guess it (an unknown cache counts as volatile).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,12 +23,12 @@ pub enum Finding<T> {
 }
 
 impl<T> Finding<T> {
-    /// An unknown with its reason.
+    /// Creates an unknown finding with its reason.
     pub fn unknown(reason: impl Into<String>) -> Self {
         Self::Unknown(reason.into())
     }
 
-    /// The same finding with its value changed by `f`.
+    /// Applies `f` to the value, if known.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Finding<U> {
         match self {
             Self::Known(value) => Finding::Known(f(value)),
@@ -36,7 +36,7 @@ impl<T> Finding<T> {
         }
     }
 
-    /// The value, when known.
+    /// Returns the value, if known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -46,7 +46,7 @@ impl<T> Finding<T> {
 }
 
 impl Finding<bool> {
-    /// True only when known to be true.
+    /// Returns true only if the finding is known to be true.
     #[must_use]
     pub fn is_yes(&self) -> bool {
         matches!(self, Self::Known(true))
@@ -150,11 +150,11 @@ pub struct BlockDevice {
     pub rotational: Finding<bool>,
     /// Volatile write cache.
     pub write_cache: Finding<WriteCache>,
-    /// Whether the device takes Forced Unit Access writes.
+    /// Whether the device supports Forced Unit Access writes.
     pub fua: Finding<bool>,
     /// Smallest addressable block, bytes.
     pub logical_block_bytes: Finding<u32>,
-    /// Block the device writes without reading, bytes.
+    /// Smallest block that the device writes without reading first, bytes.
     pub physical_block_bytes: Finding<u32>,
     /// I/O scheduler in use.
     pub scheduler: Finding<String>,
@@ -190,7 +190,7 @@ pub struct FileSystem {
     pub journal: Finding<bool>,
 }
 
-/// How direct I/O really behaves here, found by writing and reading a small file.
+/// How direct I/O really behaves here, found by writes to a small file.
 ///
 /// ```
 /// use seawall_io::probe::DirectIo;
@@ -244,7 +244,7 @@ pub struct Probe {
     pub direct_io: Finding<DirectIo>,
     /// `STATX_DIOALIGN`.
     pub direct_align: Finding<DirectAlign>,
-    /// Smallest offset alignment that a direct write was accepted with, by trial, bytes.
+    /// Smallest offset alignment with which a direct write was accepted, by trial, bytes.
     pub direct_align_tried_bytes: Finding<u32>,
     /// `STATX_WRITE_ATOMIC`.
     pub atomic_writes: Finding<AtomicWrites>,
@@ -262,7 +262,7 @@ pub struct Probe {
     pub io_uring: Finding<bool>,
     /// Why io_uring is or is not usable.
     pub io_uring_reason: String,
-    /// `RLIMIT_MEMLOCK`, bytes; `None` inside means unlimited.
+    /// `RLIMIT_MEMLOCK`, bytes; `None` means unlimited.
     pub memlock_bytes: Option<u64>,
     /// Free space that an unprivileged process may use, bytes.
     pub free_bytes: u64,

@@ -1,9 +1,8 @@
-//! What a path really offers: device, file system, kernel; queried through sysfs, statx and /proc, and tried
-//! on a small file.
+//! Finds what the device, file system and kernel under a path really offer: queried through sysfs, statx and /proc,
+//! and tried on a small file.
 //!
-//! - What can be tried is tried, and not inferred from a name. Only two facts follow from the file system's
-//!   name alone: whether it overwrites in place, and whether it has a journal. For unknown names they are
-//!   unknown.
+//! - What can be tried is tried, not inferred from a name. Only two facts follow from the file system's name alone:
+//!   whether it overwrites in place, and whether it has a journal. For unknown names they are unknown.
 //! - Unknown is a value, with its reason ([`Finding`]).
 //! - The trial file has a fresh name, is never larger than a mebibyte, and is always removed.
 
@@ -26,7 +25,7 @@ use std::path::Path;
 /// Probes the directory `path` (or the directory that holds the file `path`).
 ///
 /// # Errors
-/// When `path` does not exist or no file can be made there; everything else is a finding.
+/// When `path` does not exist or no file can be created there; everything else is a finding.
 ///
 /// ```
 /// use seawall_io::probe::{probe, DirectIo, Finding};
@@ -68,7 +67,7 @@ pub fn probe(path: &Path) -> Result<Probe> {
     })
 }
 
-/// What statx reports about direct I/O on an open file.
+/// Returns what statx reports about direct I/O on an open file.
 pub(crate) fn direct_align(file: &Handle) -> Option<DirectAlign> {
     let stat = rustix::fs::statx(file.fd(Op::Inspect).ok()?, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     (stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && stat.stx_dio_offset_align > 0)
@@ -107,7 +106,7 @@ pub(crate) fn direct_support(file: &Handle) -> DirectSupport {
     }
 }
 
-/// What statx reports about untorn writes to an open file.
+/// Returns what statx reports about untorn writes to an open file.
 fn atomic_writes(file: &Handle) -> Finding<AtomicWrites> {
     let Ok(fd) = file.fd(Op::Inspect) else { return Finding::unknown("not a file of the operating system") };
     atomic_units(fd).map_or_else(Finding::Unknown, |[unit_bytes_min, unit_bytes_max, _]| {
@@ -115,8 +114,8 @@ fn atomic_writes(file: &Handle) -> Finding<AtomicWrites> {
     })
 }
 
-/// The least and the largest atomic write, and the largest that costs no more than any other write (0: the largest),
-/// bytes; else why they are not known.
+/// Returns the smallest and the largest atomic write, and the largest one that costs no more than an ordinary write
+/// (0: all do), bytes; otherwise why they are not known.
 fn atomic_units(file: BorrowedFd<'_>) -> Result<[u32; 3], String> {
     let flags = StatxFlags::from_bits_retain(sys::STATX_WRITE_ATOMIC);
     match rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, flags) {
@@ -130,8 +129,8 @@ fn atomic_units(file: BorrowedFd<'_>) -> Result<[u32; 3], String> {
     }
 }
 
-/// The largest write, bytes, that the kernel does as a whole when it is asked to (`RWF_ATOMIC`), in the file `path` or
-/// in a new file of the directory `path`; without the copies with which XFS makes larger ones whole. 0: none.
+/// Returns the size, bytes, of the largest atomic write (`RWF_ATOMIC`) to the file `path` or to a new file of the
+/// directory `path`; 0 means none. Larger writes that XFS makes atomic by copying do not count.
 ///
 /// ```
 /// use seawall_io::probe::{Finding, atomic_write_bytes};
@@ -145,13 +144,13 @@ fn atomic_units(file: BorrowedFd<'_>) -> Result<[u32; 3], String> {
 #[must_use]
 pub fn atomic_write_bytes(path: &Path) -> Finding<u32> {
     let found = || -> Result<u32, String> {
-        // A file without a name: nothing is left of it.
+        // A file without a name: it leaves nothing behind.
         let flags = if path.is_dir() { OFlags::TMPFILE | OFlags::WRONLY } else { OFlags::RDONLY };
         let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
             .map_err(|e| format!("{}: {e}", path.display()))?;
         let [min, max, cheap] = atomic_units(file.as_fd())?;
         match min {
-            // A page has 4 KiB or more.
+            // A page has at least 4 KiB.
             0..=4096 if cheap == 0 => Ok(max),
             0..=4096 => Ok(max.min(cheap)),
             _ => Err(format!("atomic writes have at least {min} bytes here")),

@@ -1,4 +1,4 @@
-//! Findings that only a trial gives. Each is tried on a fresh file in the directory probed.
+//! Findings that only a trial can give. Each is tried on a new file in the probed directory.
 
 use super::{AtomicWrites, DirectAlign, DirectIo, DirectSupport, Finding, atomic_writes, direct_align, direct_support};
 use crate::buf::AlignedBuf;
@@ -46,8 +46,8 @@ impl Drop for Scratch<'_> {
     }
 }
 
-/// Yes, no, or unknown, from a trial's answer: a full disk or an I/O error says nothing about whether a
-/// feature exists.
+/// Turns the answer of a trial into yes, no or unknown: a full disk or an I/O error does not show whether
+/// a feature exists.
 fn works<T>(answer: &Result<T>) -> Finding<bool> {
     match answer {
         Ok(_) => Finding::Known(true),

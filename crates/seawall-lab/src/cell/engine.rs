@@ -1,7 +1,6 @@
-//! The parts of an engine cell's spec beside load and threads.
+//! The parts of an engine cell's spec other than load and threads.
 //!
-//! - Words are the engine's own: a level or flush method here is the value of the engine's option of that
-//!   name.
+//! - The words are the engine's own: a level or flush method here is the value of the engine's option of that name.
 //! - A part that a cell does not set is `None`, and is not in its id.
 
 use super::{Access, CellSpec, Pattern};
@@ -17,17 +16,17 @@ words! {
     /// assert!(Level::Flushed.loss().starts_with("nothing"));
     /// ```
     pub enum Level {
-        /// Until the log is flushed: `innodb_flush_log_at_trx_commit = 1`.
+        /// The log is flushed: `innodb_flush_log_at_trx_commit = 1`.
         Flushed = "flushed",
-        /// Until the log is written: 2.
+        /// The log is written: 2.
         Written = "written",
-        /// For nothing: 0.
+        /// Nothing: 0.
         Deferred = "deferred",
     }
 }
 
 impl Level {
-    /// InnoDB's number for it.
+    /// InnoDB's number for this level.
     #[must_use]
     pub fn number(self) -> u32 {
         match self {

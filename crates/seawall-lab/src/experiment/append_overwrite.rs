@@ -21,7 +21,7 @@ pub(crate) static EXPERIMENT: Definition = Definition {
     evidence,
 };
 
-/// Every preparation, with its name in plots, its colour, and the published figure of it.
+/// Every preparation with its name in plots, its colour, and the index of its published figure.
 const PREPARATIONS: [(Preparation, &str, usize, Option<usize>); 9] = [
     (Preparation::Written, "overwrite a written file", 0, Some(1)),
     (Preparation::Append, "append to an empty file", 1, Some(0)),
@@ -84,8 +84,8 @@ fn cells(full: bool) -> Vec<CellSpec> {
     cells
 }
 
-/// Overwriting a written file against a file with this preparation: buffered with fdatasync as published,
-/// else direct.
+/// Compares overwriting a written file with writing to a file of this preparation: buffered with fdatasync as
+/// published, or direct if that was not measured.
 pub(crate) fn overwrite_against(results: &Results, preparation: Preparation) -> Option<Pair<'_>> {
     let both = [Preparation::Written, preparation];
     let against = |access| pair(results, both.map(|p| extend(p, access, Sync::Fdatasync)));
@@ -167,7 +167,7 @@ fn o_dsync(results: &Results, w: &mut Writer<'_>) {
     }
 }
 
-/// Bars for each access and sync, relative to overwriting, the published ones beside those that repeat them.
+/// Bars for each access and sync, relative to overwriting. Published figures stand beside the bars that repeat them.
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
     const MAIN: (Access, Sync) = (Access::Buffered, Sync::Fdatasync);
     let measured = results.cells_of(Experiment::AppendOverwrite).map(|c| (c.spec.access, c.spec.sync));

@@ -1,8 +1,7 @@
 //! E5: the cost of a level of commit durability, by load and flush method, beside the published cost.
 //!
-//! - A read-only load commits nothing, so neither level nor `O_DSYNC` can affect it: its differences are
-//!   the noise of these cells. It gets one verdict, on the noise, and a difference elsewhere counts only
-//!   beyond it.
+//! - A read-only load commits nothing, so neither level nor `O_DSYNC` can affect it: its differences are the noise of
+//!   these cells. It gets one verdict, on the noise. A difference elsewhere counts only if it exceeds the noise.
 //! - For every gain of a level, the reason states the possible loss.
 
 use super::definition::Definition;
@@ -88,7 +87,8 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
     confounder(results, noise, w);
 }
 
-/// Pairs of read-only cells that cannot differ: of one way through the page cache, and of one method.
+/// Pairs of read-only cells that cannot differ: two levels with one flush method, or `O_DSYNC` and fdatasync, which
+/// both use the page cache, at one level.
 fn alike() -> Vec<[CellSpec; 2]> {
     let cell = |method, level| commit_levels(Pattern::ReadOnly, method, level);
     let weaker = |method: FlushMethod| {
@@ -98,8 +98,8 @@ fn alike() -> Vec<[CellSpec; 2]> {
     METHODS[..3].iter().flat_map(|method| weaker(*method)).chain(o_dsync).collect()
 }
 
-/// The noise of these cells: how far read-only cells that cannot differ do so, as a share, in the median over
-/// their pairs. `None` when no such pair was measured.
+/// The noise of these cells: how far apart read-only cells are that cannot differ, as a share; the median over their
+/// pairs. `None` when no such pair was measured.
 fn noise(results: &Results) -> Option<f64> {
     let off: Vec<f64> = alike().into_iter().filter_map(|specs| Some(apart(&pair(results, specs)?))).collect();
     Estimate::of(&off).map(|off| off.median)
@@ -110,7 +110,7 @@ fn apart(p: &Pair<'_>) -> f64 {
     p.ratio.median.max(1.0 / p.ratio.median) - 1.0
 }
 
-/// Why a difference up to the noise is none.
+/// Explains why a difference does not count because it does not exceed the noise; `None` if it counts.
 fn hidden(p: &Pair<'_>, noise: Option<f64>) -> Option<String> {
     let noise = noise.filter(|noise| p.answer != Answer::Same && apart(p) <= *noise)?;
     Some(format!("{} the rate, and read-only cells that cannot differ are {} apart", p.times(), text::percent(noise)))
@@ -157,7 +157,8 @@ fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
     w.say("confounder", outcome, vars![rates, apart, most, writes, times], &p.cells());
 }
 
-/// What level 2 and level 0 gain over level 1 under the transactional load, for someone who has chosen one.
+/// Describes the gain of `level` (2 or 0) over level 1 under the transactional load, for a user who has chosen that
+/// level.
 pub(crate) fn measured_gain(results: &Results, level: Level) -> Option<String> {
     let p = pair(results, [level, Level::Flushed].map(|l| commit_levels(Pattern::Transactional, METHOD, l)))?;
     Some(format!("in this engine on this disk it made {} the transactions of level 1 ({})", p.times(), p.reason()))
@@ -232,7 +233,7 @@ mod tests {
         cell(commit_levels(load, method, level), rate)
     }
 
-    /// Read-only cells that a noisy machine makes differ.
+    /// Read-only cells that differ because the machine is noisy.
     fn scattered(off: f64) -> Vec<CellResult> {
         let mut cells = Vec::new();
         for method in [FlushMethod::Fsync, FlushMethod::ODsync, FlushMethod::ODirect] {

@@ -1,5 +1,5 @@
-//! What an experiment consists of: a Rust file of this folder measures and decides, the TOML file of the same name
-//! holds what is said: headings, publication, published figures, and the words of the verdicts.
+//! The definition of an experiment. A Rust file in this folder defines the cells and decides the verdicts; the TOML
+//! file of the same name holds the text: headings, publication, published figures, and the words of the verdicts.
 
 use crate::cell::CellSpec;
 use crate::evidence::Panel;
@@ -10,13 +10,13 @@ use std::sync::LazyLock;
 
 /// One experiment.
 pub(crate) struct Definition {
-    /// What it says.
+    /// Its text.
     pub(crate) texts: LazyLock<Texts>,
-    /// The cells of the default run, or of the full one, which holds the former.
+    /// The cells of the default run, or of the full run, which includes them.
     pub(crate) cells: fn(full: bool) -> Vec<CellSpec>,
     /// Each adds the verdicts on one subject that the results allow.
     pub(crate) conclude: &'static [fn(&Results, &mut Writer<'_>)],
-    /// The tables and plots behind the verdicts, beside the table of all cells.
+    /// The tables and plots behind the verdicts, in addition to the table of all cells.
     pub(crate) evidence: fn(&Results) -> Vec<Option<Panel>>,
 }
 
@@ -70,8 +70,8 @@ pub struct Source {
 pub struct Published {
     /// What was measured.
     pub what: String,
-    /// Operations per second, by [`Published::THREADS`] where they were published so; the middle of a published
-    /// range.
+    /// Operations per second: one rate, or one for each of [`Published::THREADS`] if published by threads; the middle
+    /// of a published range.
     pub rates: Vec<f64>,
 }
 

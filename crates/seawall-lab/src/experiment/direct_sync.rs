@@ -66,7 +66,7 @@ fn cells(full: bool) -> Vec<CellSpec> {
     cells
 }
 
-/// One thread without against with an fdatasync each.
+/// Compares writes by one thread without and with an fdatasync each.
 pub(crate) fn without_flush(results: &Results) -> Option<Pair<'_>> {
     pair(results, [Sync::None, Sync::Fdatasync].map(|sync| direct_sync(1, BLOCK, sync)))
 }
@@ -109,7 +109,7 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
     w.say("flush-plausible", outcome, vars![takes, why, told], &cells);
 }
 
-/// A write-back cache that receives no flush: mounted without barriers, or a layer between drops them.
+/// Warns of a write-back cache that receives no flush: mounted without barriers, or a layer between drops flushes.
 fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(cell) = results.cell(&direct_sync(1, BLOCK, Sync::Fdatasync)) else { return };
     let Some(flushes) = cell.device_per_operation().and_then(|per| per.flushes) else { return };

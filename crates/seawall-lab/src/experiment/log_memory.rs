@@ -71,8 +71,8 @@ pub(crate) fn direct_and_buffered(threads: u32) -> [CellSpec; 2] {
     [log(threads, Access::Direct, 4096, true), log(threads, Access::Buffered, 512, true)]
 }
 
-/// Two specs at the smallest and at the largest number of threads at which both were measured; the number, and
-/// in words.
+/// Compares two specs at the smallest and at the largest number of threads at which both were measured. Each result has
+/// the number, as a number and in words.
 fn ends(results: &Results, specs: impl Fn(u32) -> [CellSpec; 2]) -> Vec<(u32, String, Pair<'_>)> {
     let both = |t| Some((t, text::many(t, "thread", "threads"), pair(results, specs(t))?));
     let mut pairs: Vec<_> = THREADS.into_iter().filter_map(both).collect();

@@ -36,7 +36,7 @@ pub(crate) fn definition(experiment: Experiment) -> &'static Definition {
     }
 }
 
-/// What an experiment says.
+/// The text of an experiment.
 pub(crate) fn texts(experiment: Experiment) -> &'static Texts {
     &definition(experiment).texts
 }

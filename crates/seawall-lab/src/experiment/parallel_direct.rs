@@ -1,5 +1,5 @@
-//! E3: whether direct writers to one file run in parallel, what prevents it, and whether a flush is bounded
-//! beside a busy writer.
+//! E3: whether direct writers to one file run in parallel, what prevents it, and whether a flush is bounded while
+//! another thread writes.
 //!
 //! - "Serialises" is stated of a file system only if the device is known to do more in parallel: reads scale
 //!   with depth and one writer leaves it idle. Otherwise one thread may have saturated the device, and the
@@ -90,7 +90,7 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
     w.say("serialised", outcome, vars![fs, times, rates, depth], &cells);
 }
 
-/// Eight writers beside cached pages, after they were dropped, and beyond the end, each against eight alone.
+/// Eight writers with cached pages, after these were dropped, and beyond the end, each against eight alone.
 fn beside_pages(results: &Results, w: &mut Writer<'_>) {
     let against_alone = |beside| pair(results, [beside, Beside::Nothing].map(|beside| parallel(8, beside)));
     let cached = against_alone(Beside::CachedPages);
@@ -170,7 +170,7 @@ mod tests {
         let (level, sentence) = says(&run(15_000.0, 15_000.0, 15_000.0, 45_000.0));
         assert_eq!(level, Level::Warning);
         assert!(sentence.starts_with("this ext4 serialises direct writers"), "{sentence}");
-        // One writer saturates it.
+        // One writer saturates the device.
         assert_eq!(says(&run(40_000.0, 42_000.0, 15_000.0, 45_000.0)).0, Level::CannotTell);
         // Nothing scales on this device: a limit of the device, not of the file system.
         assert_eq!(says(&run(3_000.0, 3_000.0, 3_000.0, 3_000.0)).0, Level::CannotTell);

@@ -155,7 +155,7 @@ fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     w.compare("windows", p, vars![tree, best, over, by_window]);
 }
 
-/// The database was read and leaves nothing in the page cache.
+/// Reports whether direct reads left pages of the database in the page cache.
 fn page_cache(results: &Results, w: &mut Writer<'_>) {
     let direct = results.cells_of(Experiment::RangePrefetch).filter(|c| c.spec.access == Access::Direct);
     let Some((cell, cached)) = most_cached(direct) else { return };

@@ -2,8 +2,8 @@
 //! following.
 //!
 //! - "No difference" is an ordinary outcome, reported in the same place.
-//! - A query writes nothing: where one of the two databases wrote much more for each query, it was still
-//!   settling from its load, and the two are not compared.
+//! - A query writes nothing. A database that wrote much more per query than the other was still settling after its
+//!   load, and the two are not compared.
 
 use super::commit_levels::COMMIT_THREADS;
 use super::definition::Definition;
@@ -82,7 +82,7 @@ fn settling(p: &Pair<'_>) -> Option<String> {
     })
 }
 
-/// Which of the recommended settings differ from the engine's defaults.
+/// Lists the recommended settings that differ from the engine's defaults.
 fn differs(results: &Results) -> String {
     let advice = recommend(results).seawall;
     let changed: Vec<String> =

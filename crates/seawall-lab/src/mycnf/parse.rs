@@ -17,7 +17,7 @@ pub(super) enum Line {
 pub(super) struct Setting {
     /// Without `loose_`, `skip_`, ..., with underscores.
     pub(super) key: String,
-    /// Meaning of the value: that of a bare or `skip_` name is `ON` or `OFF`.
+    /// The value's meaning; for a bare or `skip_` name, `ON` or `OFF`.
     pub(super) value: String,
     /// Bytes of the line that the name takes, prefix included.
     pub(super) name: Range<usize>,
@@ -33,7 +33,7 @@ impl MyCnf {
     /// Reads a file.
     ///
     /// # Errors
-    /// As `propose`.
+    /// [`MyCnfError`], like `propose`.
     ///
     /// ```
     /// use seawall_lab::mycnf::{MyCnf, MyCnfError};

@@ -111,8 +111,8 @@ impl MyCnf {
         includes.into_iter().chain(deprecated).collect()
     }
 
-    /// What the file leaves at risk by its own choice of commit level, beside the measured gain: the choice
-    /// itself is never changed.
+    /// Says what the file's own choice of commit level puts at risk, and the measured gain. The choice itself is never
+    /// changed.
     pub(super) fn commit_risk(&self, server: Server, settings: &Settings) -> Vec<String> {
         const KEY: &str = "innodb_flush_log_at_trx_commit";
         let value = |key: &str| Some(self.effective(server, key)?.1.value.as_str());

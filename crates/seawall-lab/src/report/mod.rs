@@ -53,7 +53,7 @@ pub fn html(results: &Results) -> String {
     page(results, &verdicts(results), &recommend(results).files())
 }
 
-/// A page of this look: `title` is text, `body` is HTML.
+/// A page in the report's style: `title` is text, `body` is HTML.
 ///
 /// ```
 /// let page = seawall_lab::report::frame("A benchmark", "<main><h1>A benchmark</h1></main>");
@@ -65,7 +65,7 @@ pub fn frame(title: &str, body: &str) -> String {
     part("frame", vars![title, style, body, script]) + "\n"
 }
 
-/// A line through `points` in a panel of this look; empty without two points. `y_tick` formats a value of the
+/// A line through `points` in a panel of the report's style; empty without two points. `y_tick` formats a value of the
 /// axis, which starts at zero unless it is logarithmic.
 ///
 /// ```
@@ -152,7 +152,7 @@ fn tiles(results: &Results) -> String {
 /// The verdicts of one level; empty if there are none.
 fn list(said: &[Verdict], level: Level, folded: bool) -> String {
     let Shown { class, icon, heading, .. } = shown(level);
-    // What to act on is shown whole; the others show their reason on a click.
+    // Verdicts to act on are shown whole; the others show their reason on a click.
     let card = if level == Level::Warning { "card" } else { "folded-card" };
     let cards = said.iter().filter(|v| v.level == level).map(|v| {
         let link = v.experiment.map_or_else(String::new, |e| {
@@ -205,7 +205,7 @@ fn experiment(results: &Results, experiment: Experiment) -> String {
     if let Some(source) = source(experiment).filter(|_| !shown.is_empty()) {
         let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
         let figures = published_table(experiment, &note);
-        // Relations are published without rates: then only the words are shown.
+        // A publication that gives relations without rates is shown in words only.
         shown.extend(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
         title = format!("{} · {title}", short.to_uppercase());
     }

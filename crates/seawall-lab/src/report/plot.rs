@@ -52,7 +52,7 @@ fn bars(bars: &[Bar]) -> String {
     part("bars", vars![bars])
 }
 
-/// The height of the drawing, in units of which it is 1000 wide; the style sheet stretches it.
+/// The height of the drawing, in units of a thousandth of its width; the style sheet stretches it.
 const HEIGHT: f64 = 400.0;
 
 fn lines(plot: &Lines, title: &str) -> String {

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 /// Approximate bytes of a row of a tree of E6, with its key and the engine's own bytes.
 pub const ROW_BYTES: u64 = 200;
-/// The largest tree of E6, bytes: it is built in memory, and its queries are cold for any size of the scratch
+/// The largest tree of E6, bytes: a tree is built in memory, and its queries are cold whatever the size of the scratch
 /// file.
 const TREE_BYTES_MAX: u64 = 1 << 30;
 /// A tree of E6 is this many times as large as the pool through which it is read.
@@ -51,14 +51,14 @@ pub struct EngineSizes {
     pub customers: u32,
     /// TPC-C's items, scaled in proportion; the specification has 100,000.
     pub items: u32,
-    /// TPC-C's warehouses: one a thread.
+    /// TPC-C's warehouses: one per thread.
     pub warehouses: u16,
     /// The most log of a database of E5, bytes.
     pub log_bytes: u64,
 }
 
 impl EngineSizes {
-    /// Scaled to the scratch file: for its 512 MiB, trees of 256 MiB and TPC-C at a tenth.
+    /// Scales the databases to the scratch file: for 512 MiB, trees of 256 MiB and TPC-C at a tenth.
     #[must_use]
     pub fn of(file_bytes: u64) -> Self {
         let tree_bytes = (file_bytes / 2).min(TREE_BYTES_MAX);
@@ -190,7 +190,7 @@ pub(super) fn round(spec: &CellSpec, ready: &dyn Ready, limits: &Limits, stop: &
     Ok(round)
 }
 
-/// What the page cache holds of the files in `dir`; `None` when the kernel cannot report it.
+/// Bytes of the files in `dir` that are in the page cache; `None` when the kernel cannot report it.
 pub(super) fn cached_bytes(disk: &OsDisk, dir: &Path) -> Option<u64> {
     let mut sum = 0;
     for path in disk.list(dir).ok()?.iter().filter(|path| path.is_file()) {

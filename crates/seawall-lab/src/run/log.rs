@@ -6,7 +6,7 @@
 //!                                       └──no──> take pending, write, sync, wake all
 //! ```
 //!
-//! 1. No artificial delay: a group is what arrived while the previous group was written.
+//! 1. No artificial delay: a group consists of the commits that arrived while the previous group was written.
 //! 2. Merged: a group is one write of whole blocks; the last, partial block is kept in memory and written
 //!    again, whole, with the next group, never read back (trap 19). Split: each record is a separate write,
 //!    as in logs at the time of E2.

@@ -150,8 +150,8 @@ impl ForeignReading {
     }
 }
 
-/// Whether it is a kernel thread, and its processor time (user + system, ticks), from `/proc/PID/stat`; its
-/// name may contain spaces and parentheses. A flag decides: in a container process 2 is an ordinary process.
+/// Parses `/proc/PID/stat`: whether the process is a kernel thread, and its processor time (user + system, ticks). The
+/// name in it may contain spaces and parentheses. A flag decides: in a container process 2 is an ordinary process.
 fn parse_stat(text: &str) -> Option<(bool, u64)> {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();

@@ -118,8 +118,8 @@ impl Lab {
         &self.probe
     }
 
-    /// The most bytes that the run takes at one time: the big file, and one growing as large beside it; the
-    /// engine's databases.
+    /// The most bytes that the run uses at one time: the big file, and the larger of what a round adds and the engine's
+    /// databases.
     #[must_use]
     pub fn bytes_needed(&self) -> u64 {
         let sizes = EngineSizes::of(self.options.file_bytes);
@@ -127,7 +127,8 @@ impl Lab {
         self.options.file_bytes + self.round_bytes().max(engine)
     }
 
-    /// The most bytes that one round takes beside the big file: one growing as large, and the fill beside it.
+    /// The most bytes that one round uses in addition to the big file: a file growing as large, the concurrent fill,
+    /// and the files that wait after their zero-fill.
     fn round_bytes(&self) -> u64 {
         let waits = |cell: &&CellSpec| cell.preparation == Preparation::ZeroFilledWait;
         let waiting = self.options.plan().iter().filter(waits).count() as u64;
@@ -162,7 +163,7 @@ impl Lab {
         Err(last)
     }
 
-    /// Runs the plan without an engine: engine cells are left out and listed as skipped. Otherwise as
+    /// Runs the plan without an engine: engine cells are left out and listed as skipped. Otherwise like
     /// [`Lab::run_with`].
     ///
     /// # Errors

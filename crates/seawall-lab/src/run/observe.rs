@@ -55,7 +55,7 @@ impl Observation {
     pub const HEADER: &'static str = "seconds   reads/s read MB/s   KiB/r  writes/s wrote MB/s  KiB/w flushes/s   busy";
 }
 
-/// Sleeps, and looks meanwhile whether it shall stop; `false` if so.
+/// Sleeps for `time`; returns `false` as soon as `stop` is set.
 pub fn pause(time: Duration, stop: &AtomicBool) -> bool {
     let end = Instant::now() + time;
     while !stop.load(Ordering::Relaxed) {

@@ -119,7 +119,7 @@ impl LabOptions {
 pub struct Limits {
     /// Its time.
     pub round: Duration,
-    /// Minimum number of operations; a round continues for them up to five times its time.
+    /// Minimum number of operations; to reach it, a round continues for up to five times its time.
     pub operations_min: u64,
     /// Most operations a second.
     pub rate: Option<f64>,

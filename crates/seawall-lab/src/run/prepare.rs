@@ -28,10 +28,10 @@ pub(super) const FRESH_BYTES: u64 = 128 << 20;
 const PUBLISHED_WAIT: Duration = Duration::from_secs(20);
 /// The size of a cell's log, bytes; overwritten cyclically.
 const LOG_BYTES: u64 = 64 << 20;
-/// The rate of a preallocating fill during preparation (in the cell beside a fill it is
+/// The rate of a preallocating fill during preparation (in the cell with a concurrent fill it is
 /// [`BESIDE_FILL_BYTES_PER_S`]).
 const FILL_BYTES_PER_S: f64 = 400e6;
-/// The rate of the fill that runs beside a measurement.
+/// The rate of the fill that runs during a measurement.
 pub(super) const BESIDE_FILL_BYTES_PER_S: f64 = 50e6;
 const CHUNK: usize = 1 << 20;
 const NO_DIRECT: &str = "this file system refuses direct I/O";
@@ -128,8 +128,8 @@ fn fresh() -> OpenHow {
     OpenHow { write: true, create: Create::New, ..OpenHow::default() }
 }
 
-/// Opens a file; where direct I/O is refused, buffered (the probe has reported that, and direct cells are
-/// left out).
+/// Creates a file for direct I/O, or for buffered I/O where direct I/O is refused (the probe has reported that, and
+/// direct cells are left out).
 fn open_any(disk: &OsDisk, path: &Path) -> Result<Handle, IoError> {
     match disk.open(path, OpenHow { direct: true, ..fresh() }) {
         Err(e) if e.errno() == Some(22) => disk.open(path, OpenHow { create: Create::IfMissing, ..fresh() }),

@@ -52,9 +52,9 @@ impl Recorder {
         self.operations
     }
 
-    /// The round that several threads measured; what the machine did meanwhile is added by the caller. It lasts
-    /// until the last operation ended: closing rings and threads is not part of it. If the rate was limited, the
-    /// pause after the last operation is, so it lasts `elapsed`. `None` without threads.
+    /// Combines the threads' records into a round; the caller adds what the machine did meanwhile. The round ends with
+    /// the last operation: closing rings and threads is not part of it. If the rate was limited, the pause after the
+    /// last operation is part of it, and the round lasts `elapsed`. `None` without threads.
     pub(super) fn round(records: Vec<Self>, elapsed: Duration, limited: bool) -> Option<Round> {
         let mut records = records.into_iter();
         let mut all = records.next()?;

@@ -24,7 +24,7 @@ const REPEATS_MAX: u32 = 2;
 const OPERATIONS_MIN: u64 = 50;
 /// The engine's cells are many and steady: their rounds are this many times shorter than a disk cell's.
 const ENGINE_ROUND_PART: u32 = 2;
-/// Growth of the engine's databases in a round, bytes, at most; they were created before.
+/// The most that the engine's databases grow in a round, bytes; they were created before.
 const ENGINE_ROUND_BYTES: u64 = 64 << 20;
 /// A range query is hundreds of reads: a round continues until each thread has done this many.
 const QUERIES_MIN: u64 = 3;
@@ -59,7 +59,7 @@ impl Lab {
                     continue;
                 }
                 if spec.preparation == Preparation::ZeroFilledWait && !preparer.is_filled_ahead(&spec) {
-                    // Without cells found unavailable: their files would never be used up.
+                    // Cells found unavailable are left out: their files would never be used up.
                     let waits = |c: &&CellResult| c.spec.preparation == spec.preparation && !skipped(&c.id);
                     let waiting: Vec<CellSpec> = results.cells.iter().filter(waits).map(|c| c.spec).collect();
                     preparer.fill_ahead(&waiting)?;
@@ -121,7 +121,7 @@ impl Lab {
         Ok(Round { cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident), ..round })
     }
 
-    /// A round with what the device and others' work did meanwhile.
+    /// Measures a round and adds what the device and other processes did meanwhile.
     fn observed(&self, measure: impl FnOnce() -> Result<Round, LabError>) -> Result<Round, LabError> {
         let counters = || self.device.as_deref().and_then(device_counters);
         let (before, foreign) = (counters(), machine::ForeignReading::take());
@@ -150,8 +150,8 @@ impl Lab {
     }
 }
 
-/// The order of one pass: shuffled, so that no cell always follows the same cell and its dirty caches; the
-/// files that have to wait come last, together.
+/// The order of one pass: shuffled, so that no cell always follows the same cell and its dirty caches. Cells whose
+/// files must wait come last, together.
 fn pass_order(cells: &[CellResult], seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..cells.len()).collect();
     order.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
@@ -159,8 +159,7 @@ fn pass_order(cells: &[CellResult], seed: u64) -> Vec<usize> {
     order
 }
 
-/// The fill that runs beside a measurement: one preallocated file after the other, rate-limited, until
-/// stopped.
+/// The fill that runs during a measurement: one preallocated file after the other, rate-limited, until stopped.
 fn fill_beside(preparer: &Preparer<'_>, stop: &AtomicBool) -> Result<(), LabError> {
     let path = preparer.dir.join("filled-beside");
     while !stop.load(Ordering::Relaxed) {

@@ -1,9 +1,9 @@
 //! The scratch directory: the lab writes only into one fresh directory, which is removed when the run ends.
 //!
 //! 1. The directory is created fresh and holds a locked file; no existing file is ever opened for writing.
-//! 2. It is removed when dropped: at the end, on an error, on Ctrl-C. The next run removes the directory of a
-//!    killed run, which it recognises by its name and its free lock. Until the lock is taken, another run can
-//!    take the new directory for that of a killed run and remove it: then creating it begins again.
+//! 2. It is removed when dropped: at the end, on an error, on Ctrl-C. The next run removes the directory of a killed
+//!    run, which it recognises by its name and its free lock. Before a new directory's lock is taken, another run can
+//!    mistake the directory for that of a killed run and remove it; creation then starts again.
 //! 3. Before anything is written, the space it may take is checked against the reserve.
 
 use super::LabError;
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const PREFIX: &str = "seawall-lab-";
 const LOCK: &str = "lock";
-/// How often a directory that was removed or locked by another run is created again before its error is told.
+/// How often creation is retried after another run removed or locked the directory, before the error is returned.
 const ATTEMPTS: u32 = 32;
-/// How many names this process has given.
+/// The number of directory names that this process has used.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Scratch {
         check_space(parent, disk.free_bytes(parent)?, needed, reserve)?;
         let mut attempts = 0;
         loop {
-            // No name is given twice by one process: a drop may still be removing the former directory.
+            // A process uses no name twice: a drop may still be removing the former directory.
             let n = std::process::id().wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
             let dir = parent.join(format!("{PREFIX}{n}"));
             match std::fs::create_dir(&dir) {
@@ -48,7 +48,7 @@ impl Scratch {
             let locked = disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock));
             attempts += 1;
             match locked {
-                // Another run can have removed it between the two.
+                // Another run may have removed the directory before the lock was taken.
                 Ok(lock) if dir.join(LOCK).exists() => return Ok(Self { dir, _lock: lock }),
                 Err(e) if attempts == ATTEMPTS => return Err(e.into()),
                 _ => drop(std::fs::remove_dir_all(&dir)),
@@ -72,7 +72,7 @@ fn sweep(disk: &OsDisk, parent: &Path) {
     for path in disk.list(parent).unwrap_or_default() {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let Some(number) = name.strip_prefix(PREFIX).filter(|_| !path.is_symlink()) else { continue };
-        // Killed between creating its directory and its lock: the directory is empty, so removing it loses
+        // A run killed between creating its directory and its lock left an empty directory, so removing it loses
         // nothing.
         if number.bytes().all(|b| b.is_ascii_digit()) && std::fs::remove_dir(&path).is_ok() {
             continue;

@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When a thread may do its next operation (at once, or at the rate of `--rate`), and when it stops.
+/// Decides when a thread may do its next operation (at once, or at the rate of `--rate`), and when it stops.
 pub(super) struct Turns<'a> {
     start: Instant,
     limits: &'a Limits,
-    /// The least number of operations of one thread.
+    /// The minimum number of operations of each thread.
     operations_min: u64,
     /// One pace for all threads: with one each, all threads would begin at once, and a short round would
     /// exceed the rate.
@@ -37,7 +37,7 @@ pub(super) struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Whether a thread that did `operations` stops.
+    /// Returns whether a thread that did `operations` stops.
     fn over(&self, now: Instant, operations: u64) -> bool {
         let elapsed = now.duration_since(self.start);
         let enough = elapsed >= self.limits.round && operations >= self.operations_min;
@@ -66,8 +66,8 @@ impl Turns<'_> {
         }
     }
 
-    /// Does one operation after the other until the round is over or `operation` returns `None`; it returns the
-    /// instant from which its time counts.
+    /// Repeats `operation` until the round is over or `operation` returns `None`. It returns the instant from which its
+    /// time counts.
     pub(super) fn repeat(
         &self,
         mut operation: impl FnMut(&mut Recorder) -> Result<Option<Instant>, LabError>,
@@ -134,7 +134,7 @@ pub(super) fn on_threads(
     Recorder::round(records?, elapsed, limits.rate.is_some()).ok_or(LabError::Interrupted)
 }
 
-/// Measures with `background` on a thread of its own, which is told to stop afterwards.
+/// Runs `measure` while `background` runs on its own thread; then tells `background` to stop.
 pub(super) fn beside<T>(
     background: Option<impl FnOnce(&AtomicBool) -> Result<(), LabError> + Send>,
     measure: impl FnOnce() -> Result<T, LabError>,

@@ -72,7 +72,7 @@ pub struct Recommendation {
 }
 
 impl Recommendation {
-    /// Whether it differs from the product's default.
+    /// Returns whether the value differs from the product's default.
     #[must_use]
     pub fn changes_default(&self) -> bool {
         !self.value.eq_ignore_ascii_case(&self.default)
@@ -113,17 +113,17 @@ static KEYS: LazyLock<BTreeMap<String, Key>> = LazyLock::new(|| data(include_str
 #[derive(Debug, Deserialize)]
 struct Key {
     default: String,
-    /// The defaults of series that have another one.
+    /// Defaults of the series that have a different one.
     #[serde(default)]
     default_in: BTreeMap<Server, String>,
-    /// The series of which some releases lack it.
+    /// Series in which some releases lack the setting.
     #[serde(default)]
     loose_in: Vec<Server>,
     #[serde(flatten)]
     findings: BTreeMap<String, (Confidence, String, String)>,
 }
 
-/// What is recommended for a setting of Seawall, or of a server, after this finding.
+/// The recommendation for a setting of Seawall, or of a server, after this finding.
 fn advise(server: Option<Server>, key: &str, finding: &str, vars: &[Var<'_>]) -> Recommendation {
     let Key { default, default_in, loose_in, findings } = &KEYS[key];
     let (confidence, value, because) = &findings[finding];
@@ -236,9 +236,8 @@ fn toml_value(value: &str) -> String {
     if bare { value.to_owned() } else { toml::Value::String(value.to_owned()).to_string() }
 }
 
-/// Writes per second to plan with: the low end of the interval of many parallel 16 KiB writes, or less if a
-/// long run found a lower plateau. With the sentence that explains its origin; `Err` explains why there is
-/// none.
+/// Writes per second to plan with: the low end of the interval of many parallel 16 KiB writes, or less if a long run
+/// found a lower plateau. The returned sentence explains its origin; `Err` explains why there is none.
 pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String> {
     use crate::plan::{direct_sync, parallel};
     if results.run.rate.is_some() {

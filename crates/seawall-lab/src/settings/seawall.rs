@@ -29,7 +29,7 @@ pub(super) fn direct_works(results: &Results) -> Result<(), String> {
     }
 }
 
-/// Whether skipping flushes of data files is both safe by the drive's report and a measured gain.
+/// The comparison that allows skipping flushes of data files: safe by the drive's report, and a measured gain.
 ///
 /// Safe: the kernel reports a write-through cache, the file system overwrites in place. A gain: writes
 /// without a flush are faster beyond the noise. An unknown cache is volatile.
@@ -132,8 +132,8 @@ fn log_block(results: &Results) -> Recommendation {
     advise(None, KEY, finding, vars![times, times_slower, rates, words])
 }
 
-/// Half of the measured rate for steady background work, so that as much stays for reads and the log; nine
-/// tenths under pressure.
+/// Half of the measured rate for steady background work, which leaves the other half for reads and the log; nine tenths
+/// under pressure.
 fn io_capacity(results: &Results) -> [Recommendation; 2] {
     const KEYS: [&str; 2] = ["io_capacity", "io_capacity_burst"];
     let (low, why) = match write_capacity(results) {

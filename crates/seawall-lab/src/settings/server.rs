@@ -374,7 +374,7 @@ mod tests {
         device(&mut r).write_cache = Finding::unknown("?");
         assert_eq!(value(&r, Server::MySql80, "innodb_flush_method"), "O_DIRECT");
         device(&mut r).write_cache = Finding::Known(WriteCache::Through);
-        // Even then not: a checkpoint would pass pages whose blocks the file system has not committed yet.
+        // Not even then: a checkpoint would pass pages whose blocks the file system has not committed yet.
         let advice = get(&r, Server::MySql80, "innodb_flush_method").unwrap();
         assert_eq!(advice.value, "O_DIRECT");
         assert!(advice.because.contains("O_DIRECT_NO_FSYNC is not advised"), "{}", advice.because);

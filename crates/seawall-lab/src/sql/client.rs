@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How often a child is asked whether it has ended.
+/// The interval at which a child process is polled.
 const POLL: Duration = Duration::from_millis(20);
-/// The scripts that sysbench does not bring.
+/// The scripts that sysbench does not ship.
 const SCRIPTS: [(&str, &str); 2] = [("tpcc", include_str!("tpcc.lua")), ("cold", include_str!("cold.lua"))];
-/// Never set: what must be done though the run is to end.
+/// Never set: for statements that must run even when the run is stopping.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// A directory with the scripts; it is removed when it is dropped.
@@ -36,7 +36,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing more can be done about a failure than to leave two small files.
+        // On a failure two small files remain; nothing more can be done.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
@@ -58,7 +58,7 @@ struct Output {
 /// What sysbench measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Outcome {
-    /// Transactions per second; of queries outside a transaction, queries.
+    /// Transactions per second, or queries per second for queries outside a transaction.
     pub(super) rate: f64,
     pub(super) p99_ms: f64,
 }
@@ -76,7 +76,7 @@ impl<'a> Client<'a> {
         Self { socket, user, scratch, stop }
     }
 
-    /// A client that goes on when the run is to end.
+    /// A client that ignores the stop flag.
     pub(super) fn always(self) -> Self {
         Self { stop: &NEVER, ..self }
     }
@@ -104,7 +104,8 @@ impl<'a> Client<'a> {
         Ok(output.out.trim().trim_start_matches("sysbench ").to_owned())
     }
 
-    /// A script of sysbench's, or one of [`SCRIPTS`]: its `verb` in a database. `time` zero: until it is done.
+    /// Runs `verb` of a script, one of sysbench's or of [`SCRIPTS`], in a database. With `time` zero it runs until it
+    /// is done.
     pub(super) fn sysbench(&self, job: &Job<'_>, verb: &str, threads: u32, time: Duration) -> Result<Outcome> {
         let own = self.scratch.script(job.script);
         let script = if own.exists() { own.display().to_string() } else { job.script.to_owned() };
@@ -124,10 +125,10 @@ impl<'a> Client<'a> {
         Ok(read(&output.out))
     }
 
-    /// Runs a program to its end; when the run is to end, it is killed.
+    /// Runs a program to its end, or kills it when the run must stop.
     fn run(&self, program: &'static str, arguments: &[String]) -> Result<Output> {
         let failed = |error| SqlError::NoProgram { program, error };
-        // Files, not pipes, which a program could fill while it is waited for.
+        // Files, not pipes: the program could fill a pipe while this process waits for it to end.
         let [out, err] = ["out", "err"].map(|name| self.scratch.0.join(name));
         let file = |path: &Path| File::create(path).map_err(|error| SqlError::Scratch { path: path.into(), error });
         let mut command = Command::new(program);
@@ -150,7 +151,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The figures of a run.
+/// Parses the figures that sysbench printed.
 fn read(text: &str) -> Outcome {
     let after = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name));
     let number = |text: &str| text.trim().parse().unwrap_or(0.0);

@@ -1,8 +1,9 @@
 //! E5 and E6 through SQL: the published loads on a running MariaDB server, which its own client and sysbench drive.
 //!
-//! 1. A run changes only databases that it has made. Those of an earlier run that was killed are refused, not dropped.
-//! 2. The level of a commit is a global variable. The values before are in the table `settings_before` before the
-//!    first change, and are set again at the end, after an error and Ctrl-C too.
+//! 1. A run changes only databases that it created. If databases of an earlier, killed run exist, the run is refused
+//!    and does not drop them.
+//! 2. The commit level is a global variable. A run saves the previous values in the table `settings_before` before the
+//!    first change, and restores them at the end, also after an error or Ctrl-C.
 //! 3. Every cell runs once, then every cell again, so that a drift of the machine affects all of them.
 
 mod client;
@@ -24,9 +25,9 @@ const RANGE_THREADS: [u32; 2] = [1, 16];
 const ROWS: u64 = 200_000;
 /// A row of the table of E6 with its share of the page, bytes.
 const RANGE_ROW_BYTES: u64 = 230;
-/// That table's size is this many times the pool at least, so that most pages of a range are read.
+/// That table is at least this many times as large as the pool, so that most pages of a range are read.
 const POOLS: u64 = 2;
-/// Rows of one statement that fills it.
+/// Rows of one statement that fills that table.
 const PIECE: u64 = 1 << 18;
 /// Variables that explain the figures.
 const EXPLAINING: [&str; 6] = [
@@ -37,9 +38,9 @@ const EXPLAINING: [&str; 6] = [
     "seawall_pool_size",
     "seawall_log_ring_dir",
 ];
-/// The database of the values before, and the beginning of the others' names.
+/// The database that holds the previous values, and the prefix of the other databases' names.
 const OURS: &str = "seawall_lab";
-/// The table of the variables' values before.
+/// The table of the variables' previous values.
 const BEFORE: &str = "seawall_lab.settings_before";
 
 /// What to measure.
@@ -53,7 +54,7 @@ const BEFORE: &str = "seawall_lab.settings_before";
 pub struct SqlOptions {
     /// The server's socket.
     pub socket: PathBuf,
-    /// The user, who may make databases and set global variables. A password is read from `MYSQL_PWD`.
+    /// The user, who must be allowed to create databases and set global variables. A password is read from `MYSQL_PWD`.
     pub user: String,
     /// Commit levels, range prefetch, or both when empty.
     pub only: Vec<Experiment>,
@@ -108,7 +109,7 @@ pub enum SqlError {
     /// Not a MariaDB server.
     #[error("the server is {0}; only MariaDB is measured through SQL")]
     NotMariaDb(String),
-    /// Databases of an earlier run are there.
+    /// Databases of an earlier run exist.
     #[error(
         "the database {0} exists, of an earlier run that was killed: set the variables as its table {BEFORE} has \
          them, if it has rows, and drop the databases whose names begin with {OURS}"
@@ -125,7 +126,7 @@ pub enum SqlError {
         /// The reason.
         error: std::io::Error,
     },
-    /// The variables could not be set back, or a database not dropped.
+    /// The variables could not be restored, or a database could not be dropped.
     #[error(
         "the server could not be left as it was ({0}): set the variables as {BEFORE} has them, and drop the databases \
          whose names begin with {OURS}"
@@ -163,7 +164,7 @@ impl Engine {
         format!("{OURS}_{}", self.name().to_lowercase())
     }
 
-    /// The global variable of the level of a commit.
+    /// The global variable of the commit level.
     fn level(self) -> &'static str {
         match self {
             Self::InnoDb => "innodb_flush_log_at_trx_commit",
@@ -171,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Its value at one, in SQL.
+    /// The value of that variable for `level`, in SQL.
     fn value(self, level: Level) -> String {
         match self {
             Self::InnoDb => level.number().to_string(),
@@ -221,7 +222,7 @@ fn of_sysbench(engine: Engine) -> Vec<String> {
 pub enum What {
     /// E5: a load at a level.
     Commits(Load, Level),
-    /// E6: ranges by so many connections.
+    /// E6: ranges by this many connections.
     Ranges(u32),
 }
 
@@ -275,7 +276,7 @@ impl SqlResults {
     }
 }
 
-/// Measures the server. What was measured before an error or Ctrl-C is in the results, beside the error.
+/// Measures the server. After an error or Ctrl-C, returns the measurements so far together with the error.
 ///
 /// # Errors
 /// [`SqlError`], when nothing could be measured.
@@ -293,7 +294,7 @@ pub fn measure(
     let client = Client::new(&options.socket, &options.user, &scratch, stop);
     let mut run = Run::begin(options, client)?;
     let outcome = run.prepare(levels, ranges, progress).and_then(|()| run.rounds(progress));
-    // The worse of both: a server that stays changed.
+    // Of two errors, the worse is reported: a server that stays changed.
     let changed = run.end().err().map(|error| SqlError::NotRestored(error.to_string()));
     let error = changed.or(outcome.err());
     run.results.complete = error.is_none();
@@ -309,13 +310,13 @@ struct Run<'a> {
     options: &'a SqlOptions,
     client: Client<'a>,
     engines: Vec<Engine>,
-    /// The table of the values before is there.
+    /// Whether the table of the previous values exists.
     made: bool,
     results: SqlResults,
 }
 
 impl<'a> Run<'a> {
-    /// Looks at the server, and notes the variables that will be changed. On an error nothing has been made.
+    /// Reads the server's engines and the variables that explain the figures. Nothing is created on the server.
     fn begin(options: &'a SqlOptions, client: Client<'a>) -> Result<Self> {
         let version = client.value("select version()")?;
         if !version.contains("MariaDB") {
@@ -351,7 +352,7 @@ impl<'a> Run<'a> {
         Ok(Self { options, client, engines, made: false, results })
     }
 
-    /// Makes the databases and their rows.
+    /// Creates the databases and their rows.
     fn prepare(&mut self, levels: bool, ranges: bool, progress: &mut dyn Progress) -> Result<()> {
         let rows = if ranges { self.range_rows()? } else { 0 };
         progress.begin("making the tables", self.engines.len() as u64);
@@ -386,7 +387,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Both loads of sysbench's own have one table.
+    /// Both of sysbench's own loads use one table.
     fn make_loads(&self, engine: Engine) -> Result<()> {
         for (load, verb) in [(Load::Complex, "prepare"), (Load::Tpcc, "create"), (Load::Tpcc, "prepare")] {
             self.client.sysbench(&load.job(engine), verb, 1, Duration::ZERO)?;
@@ -416,8 +417,8 @@ impl<'a> Run<'a> {
         Ok(0)
     }
 
-    /// Rows in an order in which each goes to another page: `seq` mixed by two odd factors and a shift, which is one
-    /// to one below a power of two.
+    /// Inserts rows in an order in which neighbours go to different pages: `seq` is mixed by two odd factors and a
+    /// shift, which permutes the numbers below a power of two.
     fn make_ranges(&self, engine: Engine, rows: u64) -> Result<()> {
         let database = engine.database();
         let (columns, name) = ("id int primary key, k int not null, pad char(180) not null", engine.name());
@@ -466,10 +467,10 @@ impl<'a> Run<'a> {
         self.client.sysbench(&job, "run", threads, self.options.round)
     }
 
-    /// Sets the variables as they were, and drops the databases: also when the run is to end early.
+    /// Restores the variables and drops the databases, also when the run stops early.
     fn end(&mut self) -> Result<()> {
         let client = self.client.always();
-        // Where they cannot be read they stay, for the operator.
+        // If the previous values cannot be read, the databases stay for the operator.
         let kept = format!("select name, value from {BEFORE}");
         let rows = if self.made { client.query(&kept)? } else { Vec::new() };
         for row in &rows {
@@ -503,7 +504,7 @@ fn bytes(text: &str) -> u64 {
     }
 }
 
-/// Whether a run is to end.
+/// Returns whether the run must stop.
 fn is_set(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }

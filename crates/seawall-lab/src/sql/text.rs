@@ -1,4 +1,4 @@
-//! The results for people.
+//! The results as text for a terminal.
 
 use super::{COMMIT_THREADS, Engine, Load, RANGE_THREADS, SqlResults, What};
 use crate::cell::Level;

@@ -1,6 +1,6 @@
-//! What a verdict is, and how two cells are compared. The verdicts themselves are in `experiment/`, one file
-//! an experiment; those about the run and the device are in this folder. Their words are in the TOML files beside
-//! them (`says.rs`).
+//! What a verdict is, and how two cells are compared. The verdicts themselves are in `experiment/`, one file per
+//! experiment; those about the run and the device are in this folder. Their words are in the TOML files beside them
+//! (`says.rs`).
 //!
 //! - A verdict is a pure function of [`Results`]; without a measured cell there is no verdict on it.
 //! - A sentence has at most 15 words; the numbers are in the reason.
@@ -87,7 +87,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// The outcome of a comparison in the data files.
+    /// The name of the comparison's outcome in the data files.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::More => "more",

@@ -65,8 +65,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds the verdict on a pair with this outcome, unless the rates do not tell; `hidden` is another reason why
-    /// they do not.
+    /// Adds the verdict on a pair with this outcome, or "cannot tell" if the rates do not decide; `hidden` gives
+    /// another reason why they do not.
     pub(crate) fn compare_as(
         &mut self,
         key: &str,

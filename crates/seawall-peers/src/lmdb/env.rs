@@ -1,7 +1,6 @@
 //! Safe owners of LMDB's objects.
 //!
-//! - A pointer into the map is lent while its transaction is borrowed, and never past a change made by that
-//!   transaction.
+//! - A reference into the map borrows its transaction, and never outlives a change made by that transaction.
 //! - A write transaction begins and ends on one thread, as LMDB's mutex requires: [`Txn`] is not `Send`.
 //! - Cursors are closed before their transaction ends: they borrow it.
 #![allow(
@@ -84,8 +83,8 @@ impl Env {
         check(unsafe { sys::mdb_env_sync(self.0, 1) }, "cannot flush")
     }
 
-    /// Sets whether commits that end from now on are flushed. Must not run at the same time as another such
-    /// call, nor as a commit it is not meant for.
+    /// Sets whether commits that end from now on skip the flush. Must not run at the same time as another such call,
+    /// nor as a commit that it must not affect.
     pub(super) fn set_nosync(&self, on: bool) -> Result<()> {
         // SAFETY: open.
         check(unsafe { sys::mdb_env_set_flags(self.0, sys::MDB_NOSYNC, on.into()) }, "cannot change MDB_NOSYNC")
@@ -143,7 +142,7 @@ impl Txn<'_> {
         check(unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), 0) }, "cannot put")
     }
 
-    /// Puts the row behind all others; returns false, and does nothing, if it would not be the last.
+    /// Puts the row after all others; returns false, and does nothing, if it would not be the last.
     pub(super) fn append(&mut self, table: c_uint, key: &[u8], value: &[u8]) -> Result<bool> {
         // SAFETY: live; key and value are copied.
         let code = unsafe { sys::mdb_put(self.txn, table, &mut val(key), &mut val(value), sys::MDB_APPEND) };
@@ -198,7 +197,7 @@ impl<'e> Reader<'e> {
         Ok(Self { txn, cursor: ptr::null_mut() })
     }
 
-    /// Sees the latest commit, until the returned value is dropped.
+    /// Takes a snapshot of the latest commit, until the returned value is dropped.
     pub(super) fn renew(&mut self) -> Result<Renewed<'_, 'e>> {
         // SAFETY: reset, as required.
         check(unsafe { sys::mdb_txn_renew(self.txn.txn) }, "cannot renew a read transaction")?;

@@ -1,7 +1,7 @@
-//! How a disk's users end: the process dies, or the machine does.
+//! Crashes: of the process, or of the machine.
 //!
-//! 1. A dead process leaves the page cache; its writes in flight may land later, until its successor holds
-//!    the lock of the file.
+//! 1. The page cache survives a process crash. Writes in flight of the dead process may land later, until
+//!    its successor holds the lock of the file.
 //! 2. After a power cut, [`crate::crash`] has decided every pending change, and nothing is in flight.
 //! 3. After either, no handle and no lock is left.
 
@@ -22,7 +22,7 @@ impl State {
         self.end_process();
     }
 
-    /// Cuts the power: of everything pending and in flight any subset persists; then the machine restarts.
+    /// Cuts the power: any subset of what is pending and in flight persists; then the machine restarts.
     pub(crate) fn power_cut(&mut self) {
         self.note(Call::PowerCut);
         let mut torn = self.writes_in_flight();
@@ -82,7 +82,7 @@ impl State {
         });
     }
 
-    /// The rest of every write in flight, in the order in which they would have been due.
+    /// Returns the rest of every write in flight, in due order.
     pub(super) fn writes_in_flight(&self) -> Vec<LateWrite> {
         self.queue
             .iter()

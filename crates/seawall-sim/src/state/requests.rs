@@ -11,7 +11,7 @@ impl State {
     pub(crate) fn submit(&mut self, one: InFlight) {
         let call = request_call(&one.request);
         let least = self.least_time(call);
-        // Requests overtake each other: up to four times their minimum latency.
+        // A random delay of up to three times the minimum latency lets requests overtake each other.
         let extra = Duration::from_nanos(self.rng.below(3 * u64::try_from(least.as_nanos()).unwrap_or(u64::MAX / 3)));
         let due = self.now + self.options.latency.draw(least, &mut self.rng) + extra;
         self.queue.push(due.max(self.now + Duration::from_nanos(1)), one);
@@ -24,8 +24,8 @@ impl State {
         }
     }
 
-    /// Moves the clock to the next request and lets one attempt of it take effect; false when nothing is in
-    /// flight.
+    /// Advances the clock to the next request and lets one attempt at it take effect; returns false if
+    /// nothing is in flight.
     pub(crate) fn run_next(&mut self) -> bool {
         let Some(due) = self.queue.next_due() else { return false };
         self.now = self.now.max(due);
@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// The error of a whole request.
+/// Returns the error of a whole request.
 pub(super) fn request_error(request: &Request, errno: Errno) -> IoError {
     let (path, len) = (request.file.path(), request.len() as u64);
     let about = About { call: request_call(request), path, offset: request.offset, len, asynchronous: true };
@@ -97,12 +97,12 @@ fn request_call(request: &Request) -> Call {
     }
 }
 
-/// The bytes that a request still has to transfer.
+/// Returns the bytes that a request still has to transfer.
 pub(super) fn rest(request: &Request) -> Vec<u8> {
     joined(request.bufs.iter().map(|buf| &**buf), request.done)
 }
 
-/// Puts bytes where the request continues.
+/// Copies bytes to the buffers from where the request continues.
 fn fill(request: &mut Request, mut bytes: &[u8]) {
     let mut skip = request.done;
     for buf in &mut request.bufs {

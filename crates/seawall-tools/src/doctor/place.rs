@@ -1,14 +1,14 @@
-//! Whether what is flushed stays, as far as the kernel tells: findings about the disk under a directory.
+//! Findings about the disk under a directory: whether flushed data survives, as far as the kernel reports.
 //!
 //! 1. Nothing is written and nothing is tried: /proc and sysfs only.
-//! 2. What is unknown is no finding. A device that lies about its cache cannot be found here: `seawall witness`
-//!    does that.
+//! 2. An unknown fact gives no finding. A device that lies about its cache cannot be detected here:
+//!    `seawall witness` does that.
 
 use super::{Diagnosis, Severity};
 use seawall_io::probe::{BlockDevice, FileSystem, Finding as Known, WriteCache, block_device_of, file_system_of};
 use std::path::Path;
 
-/// The findings about the file system and the device that hold `dir`, the worst first.
+/// Returns the findings about the file system and the device that hold `dir`, the worst first.
 ///
 /// ```
 /// let found = seawall_tools::doctor::place(std::path::Path::new("/dev/shm"));

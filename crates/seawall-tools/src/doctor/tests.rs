@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Ten busy seconds of a healthy database.
+/// Statistics of ten busy seconds of a healthy database.
 fn well() -> Stats {
     let mut s = Stats { elapsed_ns: 10 * SECOND, ..Stats::default() };
     s.pool.page_bytes = 16384;
@@ -45,7 +45,7 @@ fn ids(stats: &Stats) -> Vec<&'static str> {
     diagnose(stats, None).into_iter().map(|f| f.id).collect()
 }
 
-/// The findings after one change of a healthy database.
+/// Returns the findings after one change to a healthy database.
 fn after(change: impl FnOnce(&mut Stats)) -> Vec<&'static str> {
     let mut stats = well();
     change(&mut stats);
@@ -119,7 +119,7 @@ const CASES: [Case; 20] = [
     ),
 ];
 
-/// `misses` reads that a thread waited for, a millisecond each.
+/// Records `misses` reads that a thread waited for, a millisecond each.
 fn read(s: &mut Stats, misses: u64, evictions: u64) {
     let io = IoStats::new();
     for _ in 0..misses {
@@ -128,7 +128,8 @@ fn read(s: &mut Stats, misses: u64, evictions: u64) {
     (s.io, s.pool.misses, s.pool.evictions) = (io.snapshot(), misses, evictions);
 }
 
-/// `writes` pages written home beside a thousand durable writes of the log, a millisecond each.
+/// Records `writes` page writes of the cleaner and a thousand durable writes of the log, a
+/// millisecond each.
 fn clean(s: &mut Stats, writes: u64) {
     let io = IoStats::new();
     for _ in 0..writes {

@@ -1,10 +1,10 @@
-//! Finds what is new while a database runs: for an error log.
+//! Finds new problems while a database runs, for an error log.
 //!
-//! 1. Pure: the caller brings the statistics, at intervals of its own. Time is theirs (`elapsed_ns`).
-//! 2. A finding is returned when it appears, when it has become worse, and once an hour while it stays. What goes
-//!    and returns within the hour is not repeated.
-//! 3. Bounded memory: the statistics of one moment, a line for each kind of finding, and the flushes of an hour in
-//!    at most [`WINDOWS_MAX`] windows.
+//! 1. Pure: the caller passes the statistics, at any interval. The time is that of the statistics (`elapsed_ns`).
+//! 2. A finding is returned when it appears, when it becomes worse, and once an hour while it stays. A finding
+//!    that disappears and returns within the hour is not repeated.
+//! 3. Bounded memory: the statistics of one moment, an entry for each kind of finding, and the flushes of an hour
+//!    in at most [`WINDOWS_MAX`] windows.
 
 use super::{Diagnosis, Severity, diagnose, time};
 use seawall::Stats;
@@ -14,17 +14,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// A finding that stays is returned again after this time, ns.
 const REPEAT_NS: u64 = 3600 * 1_000_000_000;
-/// The past with which the flushes of now are compared, ns.
+/// Current flushes are compared with those of this much past time, ns.
 const PAST_NS: u64 = 3600 * 1_000_000_000;
-/// Most windows that are remembered.
+/// Maximum number of windows kept.
 const WINDOWS_MAX: usize = 3600;
 /// A window with fewer flushes says nothing.
 const FLUSHES_MIN: u64 = 20;
-/// So many windows make a past.
+/// Minimum number of past windows for a comparison.
 const WINDOWS_MIN: usize = 5;
 /// Flushes are slower if they take this many times as long as before ...
 const SLOWER_TIMES: u64 = 3;
-/// ... and longer by this, ns.
+/// ... and this much longer, ns.
 const SLOWER_NS: u64 = 1_000_000;
 
 /// The flushes of the log in one window.
@@ -35,7 +35,7 @@ struct Flushes {
     median_ns: u64,
 }
 
-/// What has been found, and told, of one opening of a database.
+/// The findings reported so far for one opening of a database.
 #[derive(Debug, Default)]
 pub struct Watch {
     earlier: Option<Stats>,
@@ -44,8 +44,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The warnings about the time since the last call, the worst first, as far as they are new. `now` is of the
-    /// same opening as at the last call.
+    /// Returns the new warnings about the time since the last call, the worst first. `now` must be of the same
+    /// opening of the database as in the last call.
     ///
     /// ```
     /// use seawall::Stats;

@@ -21,7 +21,7 @@ fn is_name(text: &str) -> bool {
         && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The labels of `name="value",...` and what follows the closing brace.
+/// Returns the labels of `name="value",...` and what follows the closing brace.
 fn parse_labels(text: &str) -> Option<(Labels, &str)> {
     let mut labels = Labels::new();
     let mut rest = text;

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// The witness syncs its disk before it answers: this allows for the time of a slow disk.
+/// The witness syncs its disk before it answers: this is long enough for a slow disk.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Why a request has no answer.
@@ -140,7 +140,7 @@ impl Client {
         }
     }
 
-    /// The error for a connection that will not be retried.
+    /// Returns the error for a connection that will not be retried.
     pub(super) fn give_up(addr: &str, failure: Failure) -> WitnessError {
         match failure {
             Failure::Final(error) => error,

@@ -1,7 +1,7 @@
-//! Errors between a run, its witness and a verification, each with what to do about it.
+//! The errors of runs, witnesses and verifications, each with what to do about it.
 //!
-//! 1. A loss of data is never an error: it is a finding of [`super::Verification`]. Errors are what prevents
-//!    an answer.
+//! 1. A loss of data is never an error: it is a finding of [`super::Verification`]. An error means that
+//!    there is no answer.
 //! 2. An error of the disk under test keeps its own evidence ([`IoError`]): file, offset, errno.
 
 use super::RunId;
@@ -83,7 +83,7 @@ pub enum WitnessError {
         /// The id.
         run: RunId,
     },
-    /// The run is still going on.
+    /// The run is still in progress.
     #[error("run {run} is still connected to the witness: cut the power first, then verify")]
     StillRunning {
         /// The id.

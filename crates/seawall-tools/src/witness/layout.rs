@@ -3,8 +3,8 @@
 //!
 //! 1. Everything follows from the [`Description`], which the witness keeps: the expected contents are never
 //!    read from the disk under test.
-//! 2. A *place* (file, offset) belongs to one stream and holds one block; writes of a stream to one place
-//!    have rising sequences.
+//! 2. A *place* (file, offset) belongs to one stream and holds one block; writes of a stream to one place have rising
+//!    sequence numbers.
 //! 3. File names carry the run id, so runs in one directory never touch each other's files.
 //!
 //! | stream | writes | to |
@@ -27,7 +27,7 @@ const NAMES: u64 = 16;
 /// Slots that take a quarter of the overwrites, so that a place has several recent versions at the time of
 /// the cut.
 const HOT: u64 = 4;
-/// Bytes that the prepared files of one run may take.
+/// Maximum bytes of the prepared files of one run.
 const PREPARED_BYTES_MAX: u64 = 64 << 30;
 
 /// The parameters of a run, as the witness keeps them.
@@ -55,7 +55,7 @@ pub struct Description {
     pub block_bytes: u32,
     /// Writing threads.
     pub threads: u32,
-    /// Places each thread overwrites.
+    /// Number of places that each thread overwrites.
     pub slots: u32,
     /// Blocks in an append file before the next is created.
     pub append_blocks: u32,
@@ -138,7 +138,7 @@ impl Layout {
         }
     }
 
-    /// Places that a stream has at one time.
+    /// Returns the number of places that a stream has at one time.
     pub(super) fn slots(&self, stream: u32) -> u64 {
         match self.kind(stream) {
             StreamKind::Overwrite | StreamKind::Control => u64::from(self.what.slots),
@@ -148,7 +148,7 @@ impl Layout {
         }
     }
 
-    /// The place of a write among those of its stream; `sequence` is at least 1.
+    /// Returns which of its stream's places a write goes to; `sequence` is at least 1.
     pub(super) fn slot(&self, stream: u32, sequence: u64) -> u64 {
         let slots = self.slots(stream);
         match self.kind(stream) {
@@ -161,12 +161,12 @@ impl Layout {
         }
     }
 
-    /// Which append file a write goes to.
+    /// Returns the number of the append file that a write goes to.
     pub(super) fn generation(&self, sequence: u64) -> u64 {
         (sequence - 1) / u64::from(self.what.append_blocks)
     }
 
-    /// Where a stream's slot is; `sequence` matters only to append streams.
+    /// Returns where a stream's slot is; `sequence` matters only to append streams.
     pub(super) fn place(&self, stream: u32, slot: u64, sequence: u64) -> WriteLocation {
         match self.kind(stream) {
             StreamKind::Overwrite => WriteLocation {
@@ -190,7 +190,7 @@ impl Layout {
         format!("{}{what}", Self::prefix(self.run))
     }
 
-    /// The common prefix of the names of all files of a run.
+    /// Returns the common prefix of the names of all files of a run.
     pub(super) fn prefix(run: RunId) -> String {
         format!("witness-{run}-")
     }

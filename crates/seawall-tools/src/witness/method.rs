@@ -51,7 +51,7 @@ impl WriteMethod {
         Self::DirectNoSync,
     ];
 
-    /// The name used on the command line.
+    /// Returns the name used on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl WriteMethod {
         }
     }
 
-    /// A description for people.
+    /// Returns a description for people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -77,8 +77,8 @@ impl WriteMethod {
         }
     }
 
-    /// Whether nothing makes its writes durable, so that losses say something about the cut and not about the
-    /// disk.
+    /// Returns whether the method does nothing to make its writes durable: losses then say something about the cut, not
+    /// about the disk.
     #[must_use]
     pub fn is_control(self) -> bool {
         matches!(self, Self::NoSync | Self::DirectNoSync)
@@ -93,7 +93,7 @@ impl WriteMethod {
         WriteHow { dsync: self == Self::DirectDsync, ..WriteHow::default() }
     }
 
-    /// Whether an fdatasync must follow the write.
+    /// Returns whether an fdatasync must follow the write.
     pub(super) fn syncs_after(self) -> bool {
         matches!(self, Self::DirectFdatasync | Self::BufferedFdatasync)
     }
@@ -105,7 +105,7 @@ impl fmt::Display for WriteMethod {
     }
 }
 
-/// A name that is not a write method.
+/// The error for a name that is not a write method.
 ///
 /// ```
 /// use seawall_tools::witness::{UnknownWriteMethod, WriteMethod};

@@ -74,7 +74,7 @@ use std::str::FromStr;
 pub struct RunId(pub u64);
 
 impl RunId {
-    /// A new one.
+    /// Creates a random run id.
     ///
     /// ```
     /// use seawall_tools::witness::RunId;
@@ -96,7 +96,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Text that is not a run id.
+/// The error for text that is not a run id.
 ///
 /// ```
 /// use seawall_tools::witness::{InvalidRunId, RunId};
@@ -130,7 +130,7 @@ impl From<RunId> for String {
     }
 }
 
-/// The id of this boot of the machine; `None` where Linux does not report it.
+/// Returns the id of this boot of the machine; `None` where Linux does not report it.
 ///
 /// ```
 /// assert_eq!(seawall_tools::witness::boot_id(), seawall_tools::witness::boot_id());

@@ -5,8 +5,8 @@
 //! 2. The preamble keeps its place and size in every future version, so that two versions can always name
 //!    each other.
 //! 3. No frame exceeds [`FRAME_BYTES_MAX`]; a length is checked before memory is taken for it.
-//! 4. The token excludes strangers and typing errors. It is not encryption: every reader of the network can
-//!    read it.
+//! 4. The token keeps strangers out and catches typing errors. It is not encrypted: anyone who can read the
+//!    network can read it.
 //!
 //! All integers are little-endian; sizes in bytes.
 //!
@@ -58,7 +58,7 @@ const REPORT_BYTES: usize = 12;
 const _: () = assert!(REPORTS_MAX * REPORT_BYTES < FRAME_BYTES_MAX);
 const _: () = assert!(1 + 16 + 8 * STREAMS_MAX as usize + DESCRIPTION_BYTES_MAX < FRAME_BYTES_MAX);
 
-/// The most time for the rest of a frame once it has begun.
+/// Maximum time for the rest of a frame once it has begun.
 const FRAME_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often a waiting side checks its stop flag.
 const POLL: Duration = Duration::from_millis(50);
@@ -147,7 +147,7 @@ impl Message {
         }
     }
 
-    /// The whole frame.
+    /// Encodes the whole frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut frame = vec![0; 8];
         frame.push(self.kind());
@@ -192,7 +192,7 @@ impl Message {
         frame
     }
 
-    /// A message from its kind and body; `Err` says what is wrong.
+    /// Decodes a message from its kind and body; `Err` says what is wrong.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, &'static str> {
         let (&kind, body) = payload.split_first().ok_or("an empty frame")?;
         let mut body = Body(body);
@@ -287,7 +287,7 @@ pub(crate) enum WireError {
     TimedOut,
     /// This side's stop flag was set.
     Stopped,
-    /// The bytes are not of this protocol.
+    /// The bytes do not belong to this protocol.
     Malformed(&'static str),
     /// The network failed.
     Io(io::Error),
@@ -325,7 +325,7 @@ impl Wire {
         self.0.write_all(&preamble).map_err(WireError::Io)
     }
 
-    /// The protocol version of the other side.
+    /// Receives the preamble; returns the protocol version of the other side.
     pub(crate) fn receive_preamble(&mut self, patience: Duration, stop: &AtomicBool) -> Result<u16, WireError> {
         let mut preamble = [0; PREAMBLE_BYTES];
         self.fill(&mut preamble, patience, stop)?;
@@ -339,7 +339,7 @@ impl Wire {
         self.0.write_all(&message.encode()).map_err(WireError::Io)
     }
 
-    /// The next message, if its first byte comes within `patience`.
+    /// Receives the next message, if its first byte arrives within `patience`.
     pub(crate) fn receive(&mut self, patience: Duration, stop: &AtomicBool) -> Result<Message, WireError> {
         let mut head = [0; 8];
         self.fill(&mut head[..1], patience, stop)?;

@@ -4,7 +4,7 @@
 //! 2. In each stream, sequences in the file rise by exactly one from 1: the record has the reported writes,
 //!    without gaps.
 //! 3. After a power cut of the witness's own machine, the file is read up to the first invalid record.
-//!    Nothing confirmed lies behind it, unless the witness's own disk lies; nothing unreported lies before
+//!    Nothing confirmed lies after it, unless the witness's own disk lies; nothing unreported lies before
 //!    it.
 //! 4. A failed write or sync is sticky: nothing more is confirmed for that run.
 //!
@@ -81,7 +81,7 @@ pub(super) struct Record {
     pub(super) owner: u64,
 }
 
-/// The name of a run's record.
+/// Returns the name of a run's record.
 pub(super) fn file_name(run: RunId) -> String {
     format!("{run}.witness")
 }
@@ -160,8 +160,8 @@ impl Record {
             owner: 0,
         };
         record.replay()?;
-        // The part cut off was never confirmed. If left, it could be mistaken for a continuation of later
-        // appends.
+        // The part cut off was never confirmed. If it stayed, it could be mistaken for a continuation of
+        // later appends.
         let end = record.end();
         if disk.len(&record.file)? > end {
             disk.set_len(&record.file, end)?;
@@ -274,7 +274,7 @@ impl Record {
         Ok(())
     }
 
-    /// Up to a frame's worth of records from index `from`; empty at the end.
+    /// Returns up to a frame's worth of records from index `from`; empty at the end.
     pub(super) fn page(&self, from: u64) -> Result<Vec<Report>, RecordError> {
         let count = self.records.saturating_sub(from).min(REPORTS_MAX as u64);
         if count == 0 {
@@ -297,7 +297,7 @@ impl Record {
     }
 }
 
-/// Whether a record marks the end of the run and is not a write.
+/// Returns whether a record marks the end of the run instead of a write.
 pub(super) fn is_end(report: Report) -> bool {
     report.stream == END
 }

@@ -1,11 +1,11 @@
-//! From many writers to one connection: each acknowledged write is reported to the witness before its stream
-//! writes again.
+//! Carries the reports of many writers over one connection: each acknowledged write is reported to the
+//! witness before its stream writes again.
 //!
 //! 1. A writer calls [`Reporter::report`] after its write was acknowledged, and waits until the witness has
 //!    confirmed it: so each stream has at most one write that the witness does not know.
 //! 2. Reports that arrive while a frame is being confirmed form the next one: the witness syncs once for all
 //!    of them.
-//! 3. A lost connection is made again and the frame repeated; the witness skips reports it already has.
+//! 3. A lost connection is re-established and the frame repeated; the witness skips reports it already has.
 //!    Writers wait meanwhile. Only reports of writers are sent.
 //! 4. After a final failure every writer is notified, and nothing more is sent.
 //!
@@ -59,7 +59,7 @@ pub(super) struct Reporter {
     changed: Condvar,
 }
 
-/// A writer that may still report; the reporter ends when the last is dropped.
+/// A writer that may still report; the reporter ends when the last one is dropped.
 #[derive(Debug)]
 pub(super) struct Writer<'a>(&'a Reporter);
 
@@ -85,7 +85,7 @@ impl Reporter {
         Writer(self)
     }
 
-    /// The last confirmed sequence of each stream.
+    /// Returns the last confirmed sequence of each stream.
     pub(super) fn confirmed(&self) -> Vec<u64> {
         self.lock().confirmed.clone()
     }
@@ -152,7 +152,8 @@ impl Reporter {
         }
     }
 
-    /// The reports of the next frame; empty for a ping; true when all writers are gone and nothing is left.
+    /// Returns the reports of the next frame (none for a ping), and whether all writers are gone and nothing
+    /// is left.
     fn next_batch(&self) -> (Vec<Report>, bool) {
         let (mut shared, _) = self
             .changed
@@ -171,7 +172,7 @@ impl Reporter {
     fn come_back(&self, back: &Return<'_>, stop: &AtomicBool) -> Result<Client, WitnessError> {
         let deadline = Instant::now() + back.time_max;
         loop {
-            // On a stop request: one attempt to deliver what is pending, no waiting.
+            // On a stop request: one attempt to deliver what is pending, without waiting.
             let last = stop.load(Ordering::Relaxed) || Instant::now() >= deadline;
             let attempt = (back.connect)().map_err(Failure::Final).and_then(|mut client| {
                 let standing = client.resume()?;
@@ -204,7 +205,7 @@ impl Reporter {
 }
 
 impl Writer<'_> {
-    /// Reports an acknowledged write and waits for its confirmation; false when there will be none.
+    /// Reports an acknowledged write and waits for its confirmation; returns false if there will be none.
     pub(super) fn report(&self, stream: u32, sequence: u64) -> bool {
         let mut shared = self.0.lock();
         if shared.dead {

@@ -3,8 +3,8 @@
 //!
 //! 1. A write is *acknowledged* when everything its [`WriteMethod`] does to make it durable has returned
 //!    without an error.
-//! 2. It is *reported* after that and before its stream writes again: at the cut, each stream has at most one
-//!    write in flight that the witness does not know. That write may be there, wholly or in part, or not.
+//! 2. It is *reported* after that and before its stream writes again: at the cut, each stream has at most one write in
+//!    flight that the witness does not know. That write may be there completely, partly, or not at all.
 //! 3. All files of a stream exist durably before its first report; their preparation is synced under every
 //!    method.
 //! 4. The first I/O error ends the run: writes after a failed sync prove nothing.
@@ -48,14 +48,13 @@ pub struct RunOptions {
     pub method: WriteMethod,
     /// Threads; each overwrites and appends in turn.
     pub threads: u32,
-    /// Bytes of one write, a multiple of 512; the direct methods need what the device needs.
+    /// Bytes of one write, a multiple of 512; the direct methods also need the device's alignment.
     pub block_bytes: u32,
-    /// Places each thread overwrites.
+    /// Number of places that each thread overwrites.
     pub slots: u32,
     /// Blocks in an append file before the next is created.
     pub append_blocks: u32,
-    /// Whether an unsynced control stream runs in parallel: it should lose data, or the power was not really
-    /// cut.
+    /// Whether an unsynced control stream runs in parallel: if it loses no data, the power was not really cut.
     pub control: bool,
     /// Stop after this long.
     pub duration: Option<Duration>,
@@ -119,9 +118,9 @@ impl Default for RunOptions {
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// Writes acknowledged and confirmed, the control's included.
+    /// Writes acknowledged and confirmed, including the control's.
     pub acknowledged: u64,
-    /// From the first write to the last.
+    /// Time from the first write to the last.
     pub elapsed: Duration,
 }
 
@@ -151,7 +150,7 @@ struct Work<'a> {
 /// ```
 ///
 /// # Errors
-/// Any [`WitnessError`] of reaching the witness or of the disk. Reports confirmed by then stay on record.
+/// Any [`WitnessError`] from the connection to the witness or from the disk. Reports confirmed by then stay on record.
 pub fn run(
     disk: &dyn Disk,
     dir: &Path,
@@ -179,8 +178,8 @@ pub fn run(
         return Err(WitnessError::BadOption { option: "directory", reason });
     }
     let connect = || Client::connect(&options.witness, &options.token, options.run);
-    // Checks before any write that there is a witness. The connection is not kept, as preparing may outlast
-    // the witness's idle limit.
+    // Checks before any write that there is a witness. The connection is not kept, because preparing may outlast the
+    // witness's idle limit.
     drop(connect()?);
     check_space(disk, dir, &layout, options.reserve_bytes)?;
     let began = prepare(disk, dir, &layout).map_err(WitnessError::from).and_then(|()| {
@@ -276,7 +275,7 @@ fn check_space(disk: &dyn Disk, dir: &Path, layout: &Layout, reserve: u64) -> Re
     Ok(())
 }
 
-/// Creates the files that are overwritten in place, every block a valid version 0, and syncs them and their
+/// Creates the files that are overwritten in place, with a valid version 0 in every block, and syncs them and their
 /// names.
 fn prepare(disk: &dyn Disk, dir: &Path, layout: &Layout) -> Result<(), IoError> {
     let mut block = AlignedBuf::zeroed(layout.what.block_bytes as usize);
@@ -287,7 +286,7 @@ fn prepare(disk: &dyn Disk, dir: &Path, layout: &Layout) -> Result<(), IoError> 
             StreamKind::Control => WriteMethod::NoSync.open(Create::New),
             StreamKind::Append | StreamKind::Names => continue,
         };
-        // A sync for each block would only cost time here: one at the end covers all.
+        // A sync for each block would only cost time: one at the end covers all.
         let how = OpenHow { dsync: false, ..how };
         for slot in 0..layout.slots(stream) {
             let place = layout.place(stream, slot, 0);
@@ -310,7 +309,7 @@ fn prepare(disk: &dyn Disk, dir: &Path, layout: &Layout) -> Result<(), IoError> 
 }
 
 impl Work<'_> {
-    /// Keeps the first error and stops the others.
+    /// Runs a writer; keeps the first error and stops the other writers.
     fn until_over(&self, writer: impl FnOnce(&Self) -> Result<(), IoError>) {
         if let Err(error) = writer(self) {
             let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -319,7 +318,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether to do another write.
+    /// Returns whether to do another write.
     fn goes_on(&self) -> bool {
         !self.halt.load(Ordering::Relaxed)
             && !self.stop.load(Ordering::Relaxed)
@@ -329,7 +328,7 @@ impl Work<'_> {
             })
     }
 
-    /// Returns when the write is acknowledged.
+    /// Writes, and returns when the write is acknowledged.
     fn write(&self, file: &Handle, offset: u64, block: &[u8], method: WriteMethod) -> Result<(), IoError> {
         whole::write(self.disk, file, offset, block, method.write())?;
         if method.syncs_after() { self.disk.sync(file, SyncHow::Data) } else { Ok(()) }
@@ -370,7 +369,7 @@ impl Work<'_> {
             if !writer.report(stream, sequence) {
                 break;
             }
-            // Only now: the verifier expects the file before the last one until the witness knows the newest.
+            // Remove it only now: the verifier expects the file before the last one until the witness knows the newest.
             if first && generation >= 2 {
                 self.disk.remove(&self.dir.join(self.layout.append_file(stream, generation - 2)))?;
             }
@@ -378,7 +377,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// One reported overwrite; false when the witness is gone.
+    /// Does one overwrite and reports it; returns false if the witness is gone.
     fn overwrite(
         &self,
         stream: u32,

@@ -1,10 +1,11 @@
-//! What is written: blocks in which every 512-byte sector identifies itself and can be checked on its own.
+//! The content of writes: blocks in which every 512-byte sector identifies itself and can be checked on its
+//! own.
 //!
 //! 1. A sector is a function of (run, seed, stream, sequence, offset) and nothing else, so the verifier
 //!    regenerates it and compares all 512 bytes; the checksum only distinguishes damage from a sector that
 //!    belongs elsewhere.
-//! 2. Two writes never have an equal sector, so an old version, a misdirected one and one of another run are
-//!    distinguished.
+//! 2. Two writes never have an equal sector, so the verifier distinguishes an old version, a misdirected
+//!    sector and one of another run.
 //! 3. An all-zero sector is never valid.
 //!
 //! ```text
@@ -21,8 +22,8 @@
 
 use super::RunId;
 
-/// The unit that a drive writes whole, bytes: tears are detected between sectors, and inside one by its
-/// checksum.
+/// The unit that a drive writes atomically, bytes: tears are detected between sectors, and inside one by
+/// its checksum.
 pub const SECTOR_BYTES: usize = 512;
 const MAGIC: [u8; 4] = *b"SWSC";
 const NOISE: usize = 40;
@@ -94,7 +95,7 @@ impl Author {
         sector[4..8].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// The kind of the sector `found`, read at `offset`.
+    /// Returns the kind of the sector `found`, read at `offset`.
     pub(super) fn read(&self, offset: u64, found: &[u8]) -> Sector {
         if found.iter().all(|&b| b == 0) {
             return Sector::Zeroes;

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// How often the server checks for new connections and its stop flag.
 const ACCEPT_POLL: Duration = Duration::from_millis(20);
-/// The most time for the greeting of a new connection.
+/// Maximum time for the greeting of a new connection.
 const GREETING_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Options of the server.
@@ -45,11 +45,11 @@ pub struct ServeOptions {
     pub token: String,
     /// A client that sends nothing for this long is considered gone. Runs ping every two seconds.
     pub idle_time_max: Duration,
-    /// Connections at one time.
+    /// Maximum number of connections at one time.
     pub connections_max: usize,
-    /// Runs in the state directory; beyond that, new ones are refused.
+    /// Maximum number of runs in the state directory; beyond that, new ones are refused.
     pub runs_max: usize,
-    /// Bytes of one run's record; 16 for each acknowledged write.
+    /// Maximum bytes of one run's record; 16 for each acknowledged write.
     pub record_bytes_max: u64,
 }
 
@@ -105,7 +105,7 @@ pub enum ServeEvent {
         run: RunId,
         /// Writes on record.
         acknowledged: u64,
-        /// What was seen of the end.
+        /// How the connection ended.
         reason: String,
     },
     /// A client was refused.
@@ -220,7 +220,7 @@ impl Witness {
         })
     }
 
-    /// The address it listens on.
+    /// Returns the address on which the witness listens.
     ///
     /// # Errors
     /// The kernel's refusal, as [`WitnessError::CannotListen`].
@@ -233,8 +233,8 @@ impl Witness {
     pub fn serve(&self, stop: &AtomicBool, on_event: &(dyn Fn(&ServeEvent) + Sync)) {
         thread::scope(|scope| {
             while !stop.load(Ordering::Relaxed) {
-                // A failed accept (out of descriptors, client already gone) concerns that client or passes:
-                // continue.
+                // A failed accept (out of descriptors, client already gone) affects only that client or is
+                // temporary: continue.
                 let Ok((socket, peer)) = self.listener.accept() else {
                     thread::sleep(ACCEPT_POLL);
                     continue;
@@ -308,7 +308,8 @@ impl Witness {
         }
     }
 
-    /// Preamble and token. The reason for a refusal goes to the log; the client is not told.
+    /// Checks preamble and token. The reason for a refusal goes to the log; the client is told only of a wrong
+    /// token.
     fn greet(&self, wire: &mut Wire, stop: &AtomicBool) -> Result<(), String> {
         let text = |error: WireError| error.to_string();
         let theirs = wire.receive_preamble(GREETING_TIME_MAX, stop).map_err(text)?;
@@ -405,7 +406,7 @@ impl Witness {
         Ok(record)
     }
 
-    /// The open record of a run, or the one on disk.
+    /// Returns the open record of a run, or opens the one on disk.
     fn record(&self, run: RunId) -> Result<Arc<Mutex<Record>>, RecordError> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(record) = records.get(&run).and_then(Weak::upgrade) {
@@ -418,7 +419,7 @@ impl Witness {
         Ok(record)
     }
 
-    /// Runs on record.
+    /// Lists the runs on record.
     fn known(&self) -> Vec<String> {
         let files = self.disk.list(&self.dir).unwrap_or_default();
         let name = |p: PathBuf| Some(p.file_name()?.to_str()?.strip_suffix(".witness")?.to_owned());
@@ -464,7 +465,7 @@ fn held(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compares in constant time, so that timing does not reveal how much was right.
+/// Compares in constant time, so that timing does not reveal how many bytes are right.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

@@ -90,7 +90,7 @@ pub enum DamageKind {
     Lost,
     /// Only partly there.
     Torn,
-    /// Neither it nor any older version: damaged, unreadable, or data that belongs elsewhere.
+    /// Neither the write nor an older version is there: damaged, unreadable, or data that belongs elsewhere.
     Corrupted,
 }
 
@@ -161,7 +161,7 @@ pub struct DamagedWrite {
     pub offset: u64,
     /// What is there instead.
     pub found: Vec<SectorRun>,
-    /// A write issued after this one was acknowledged and found: the two were reordered.
+    /// A write that was issued after this one was acknowledged, and that was found: the two were reordered.
     pub overtaken_by: Option<WriteId>,
 }
 
@@ -215,7 +215,7 @@ pub struct Tally {
     pub acknowledged: u64,
     /// Places compared with the record: the newest write to each.
     pub checked: u64,
-    /// Places that hold it, or the write that was in flight.
+    /// Places that hold that write, or the write in flight at the cut.
     pub intact: u64,
     /// Missing.
     pub lost: u64,
@@ -274,7 +274,7 @@ pub enum NoProof {
     ControlKept,
 }
 
-/// The conclusion.
+/// The verdict of a verification.
 ///
 /// ```
 /// use seawall_tools::witness::{Cut, Tally, Verdict, Verification};
@@ -354,7 +354,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// The conclusion.
+    /// Returns the verdict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let control_lost = self.control.is_some_and(|c| c.broken() > 0);
@@ -376,7 +376,7 @@ impl Verification {
         }
     }
 
-    /// The counts, regardless of what they prove; corrupted writes count as lost.
+    /// Returns the counts, regardless of what they prove; corrupted writes count as lost.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome {
@@ -388,13 +388,13 @@ impl Verification {
         }
     }
 
-    /// The counts, if they say something about the disk: what a report of the lab may show as tested.
+    /// Returns the counts, if they say something about the disk: a report of the lab may show these as tested.
     #[must_use]
     pub fn proof(&self) -> Option<Outcome> {
         matches!(self.verdict(), Verdict::Broken | Verdict::Kept).then(|| self.outcome())
     }
 
-    /// The whole result, as JSON.
+    /// Returns the whole result as JSON.
     ///
     /// # Panics
     /// Never: every field has a JSON form.
@@ -411,7 +411,7 @@ impl Verification {
         serde_json::from_str(text)
     }
 
-    /// The whole report in plain words.
+    /// Returns the whole report in plain words.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -579,7 +579,7 @@ impl Verification {
     }
 }
 
-/// 12345 as `12,345`.
+/// Formats 12345 as `12,345`.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();

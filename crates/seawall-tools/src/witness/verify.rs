@@ -3,8 +3,8 @@
 //! 1. The expected contents come from the witness alone. Each place is checked for the newest recorded write
 //!    to it; older ones have been overwritten on purpose.
 //! 2. A place may instead hold the one write of its stream that was in flight (the one after the last
-//!    recorded): whole, or, in a file written in place, in part beside the newest recorded one. A renamed
-//!    file was synced first: never in part.
+//!    recorded): completely or, in a file written in place, partly, next to the newest recorded write. A
+//!    renamed file was synced first, so it is never there partly.
 //! 3. A write has *overtaken* a lost one only if it was certainly issued after the lost one was acknowledged:
 //!    the record of its predecessor in its stream is not earlier than that of the lost one.
 //! 4. Verification writes nothing.
@@ -35,9 +35,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the run's connection may remain at the witness after the process alone has died.
+/// How long the run's connection may remain at the witness after only the process has died.
 const DETACH_TIME_MAX: Duration = Duration::from_secs(2);
-/// Findings kept with all details; all are counted.
+/// Maximum number of findings kept with all details; all are counted.
 const FINDINGS_MAX: usize = 1000;
 
 /// Options of a verification.
@@ -84,7 +84,7 @@ impl Default for VerifyOptions {
 pub struct VerifyProgress {
     /// Records fetched, then places read.
     pub done: u64,
-    /// Of this many.
+    /// The total of these.
     pub total: u64,
     /// True while fetching the record, false while reading the disk.
     pub fetching: bool,
@@ -96,7 +96,7 @@ struct Newest {
     sequence: u64,
     /// Number of its record, from 1.
     record: u64,
-    /// Number of its predecessor's record in its stream: it was issued after that.
+    /// Number of the record of the previous write of its stream: this write was issued after that record.
     issued_after: u64,
 }
 
@@ -206,7 +206,7 @@ fn fetch(client: &mut Client, options: &VerifyOptions) -> Result<Standing, Witne
     client.fetch().map_err(|failure| Client::give_up(&options.witness, failure))
 }
 
-/// Processes one record; false when it does not continue its stream.
+/// Processes one record; returns false if it does not continue its stream.
 fn note(layout: &Layout, seen: &mut [Seen], report: Report, record: u64) -> bool {
     let Some(stream) = seen.get_mut(report.stream as usize) else { return false };
     if report.sequence != stream.last.sequence + 1 {
@@ -228,10 +228,10 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The sectors of one block.
+    /// Reads one block; returns the kinds of its sectors.
     fn sectors(&mut self, author: &Author, file: &str, offset: u64) -> Vec<Sector> {
         if self.last_file != file {
-            // One file at a time is open: streams are read place by place.
+            // Only one file is open at a time: streams are read place by place.
             self.files.clear();
             self.last_file = file.into();
         }
@@ -260,7 +260,8 @@ impl Reading<'_> {
     }
 }
 
-/// `got` bytes were read; a sector cut off by the end of the file is missing.
+/// Returns the kinds of the sectors of a block of which `got` bytes were read; a sector cut off by the end of
+/// the file is missing.
 fn judge_sectors(author: &Author, offset: u64, block: &[u8], got: usize) -> Vec<Sector> {
     block
         .chunks_exact(SECTOR_BYTES)
@@ -313,14 +314,14 @@ struct Judge<'a> {
     findings: Vec<DamagedWrite>,
     findings_total: u64,
     beyond: u64,
-    /// Surviving writes of the main streams, and after which record each was issued.
+    /// Surviving writes of the main streams, and the record after which each was issued.
     survivors: Vec<(WriteId, u64)>,
     /// The earliest record among the main streams' lost and torn writes.
     earliest_gone: Option<u64>,
 }
 
 impl Tally {
-    /// Counts the write `next` of an append stream, in flight at the cut: its place holds no other.
+    /// Counts the write `next` of an append stream, in flight at the cut: its place holds no other write.
     fn count_append_in_flight(&mut self, sectors: &[Sector], next: u64) {
         match judge(sectors, next, None, next, true) {
             SlotState::Newest => self.in_flight_whole += 1,
@@ -362,7 +363,7 @@ impl<'a> Judge<'a> {
             tally.acknowledged += seen.last.sequence;
         }
         // A place of an append file gets one write only: the write in flight goes to a new place, and says
-        // nothing about the old.
+        // nothing about the old one.
         let shared_place = kind != StreamKind::Append;
         // A run that reported its end had everything confirmed.
         let is_next = !self.ended && self.layout.slot(stream, next) == slot;
@@ -479,7 +480,7 @@ mod tests {
         assert_eq!(with(&[Version(10), Damaged], Some(10)), SlotState::TornInFlight);
         assert_eq!(with(&[Version(5), Unreadable], Some(10)), SlotState::TornInFlight);
         assert_eq!(with(&[Damaged], Some(10)), SlotState::TornInFlight, "a block of one sector");
-        // The newest recorded write is gone even so: the one in flight cannot have brought back version 4.
+        // The newest recorded write is still gone: the write in flight cannot have brought back version 4.
         assert_eq!(with(&[Version(10), Version(4)], Some(10)), SlotState::Wrong(DamageKind::Torn));
         assert_eq!(with(&[Version(5), Version(4)], None), SlotState::Wrong(DamageKind::Torn));
         assert_eq!(with(&[Version(5), Damaged], None), SlotState::Wrong(DamageKind::Torn));

@@ -1,4 +1,4 @@
-//! Transfers that are whole or fail: completes short transfers of the disk.
+//! Complete transfers: finishes short transfers of the disk, or fails.
 
 use seawall_io::{Disk, Handle, IoError, IoErrorKind, Op, Result, WriteHow};
 use std::io::IoSlice;
@@ -17,7 +17,7 @@ pub(super) fn write(disk: &dyn Disk, file: &Handle, offset: u64, bytes: &[u8], h
     Ok(())
 }
 
-/// Fills `buf` up to the end of the file; returns the bytes read.
+/// Fills `buf` up to the end of the file; returns the number of bytes read.
 pub(super) fn read(disk: &dyn Disk, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buf.len() {

@@ -53,7 +53,7 @@ pub(crate) fn describe(options: &Options) {
     println!("{}", set.join(" "));
 }
 
-/// Removed when the run is over.
+/// The directory of a run, removed when the run is over.
 pub(crate) struct Scratch(PathBuf);
 
 impl Drop for Scratch {

@@ -1,14 +1,15 @@
-//! A tree from sorted rows: leaves are written once, from left to right, full up to a limit.
+//! Builds a tree from sorted rows: leaves are written once, from left to right, full up to a limit.
 //!
 //! 1. The tree is whole after each mini-transaction: its last leaf is empty and takes the next rows. A step
 //!    builds that leaf and the ones after it, the last of them empty again, and adds them to their parent. So
-//!    a check finds a tree, and a rollback frees it from its root.
+//!    a check always finds a valid tree, and a rollback can free it from its root.
 //! 2. Rows have no headers: every view that may use the tree sees them. The caller keeps other transactions
 //!    out until its own has committed, and older views out for ever ([`crate::txn::TreeState`]).
 //! 3. A leaf ends at the last fence up to which its rows fit the limit, or at one of the shorter fences just
 //!    before it. A single row always fits.
-//! 4. There is no record kind of its own. A step logs each leaf once, and latches as a split does: the
-//!    parent, its last child, then space. Everything that can stop comes before the first change.
+//! 4. Building has no redo record kind of its own. A step logs each leaf once, and latches as a split does:
+//!    the parent, its last child, then space pages. Every call that can stop ([`Stop`]) precedes the first
+//!    change.
 //! 5. Branches are filled by inserting at their end; a full one is split there, so the ones left behind are
 //!    full.
 
@@ -37,7 +38,7 @@ const fn leaves_at_once(page_bytes: usize) -> usize {
     if STEP_BYTES / page_bytes < TAKEN_AT_ONCE_MAX { STEP_BYTES / page_bytes } else { TAKEN_AT_ONCE_MAX }
 }
 
-/// Rule 4: leaves, an empty one, and their keys in the parent.
+/// Rule 4: leaves, an empty one, and their keys in the parent fit a mini-transaction.
 const _: () = {
     let mut page_bytes = crate::format::page::PAGE_BYTES_MIN;
     while page_bytes <= crate::format::page::PAGE_BYTES_MAX {
@@ -64,7 +65,7 @@ impl Row {
     }
 }
 
-/// A leaf to be: rows between two fences.
+/// A leaf that is to be written: rows between two fences.
 #[derive(Debug)]
 struct Piece {
     rows: Range<usize>,
@@ -100,8 +101,8 @@ pub struct Builder {
     rows: Vec<Row>,
     /// Leaves that are cut and not yet written.
     pieces: Vec<Piece>,
-    /// The next leaf: its first row, its lower fence, up to where its rows are known to fit, and the next end
-    /// to try.
+    /// The next leaf: its first row, its lower fence, the largest end up to which its rows are known to fit,
+    /// and the next end to try.
     start: usize,
     lower: Vec<u8>,
     fits: usize,
@@ -111,7 +112,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// For a tree that is empty and not in use by others. Leaves are filled up to `fill_percent`, 50 to 100.
+    /// Prepares to fill a tree that is empty and not in use by others. Leaves are filled up to
+    /// `fill_percent`, 50 to 100.
     #[must_use]
     pub fn new(tree: Tree, page_bytes: usize, fill_percent: u32) -> Self {
         Self {
@@ -131,12 +133,12 @@ impl Builder {
     /// Compares `key` with the last row's key; greater if there is no row yet.
     #[must_use]
     pub fn is_behind(&self, key: &[u8]) -> std::cmp::Ordering {
-        // A step keeps the last row.
+        // A step does not drop the last row.
         self.rows.len().checked_sub(1).map_or(std::cmp::Ordering::Greater, |last| key.cmp(self.key(last)))
     }
 
     /// Adds a row whose key is greater than all others and short enough ([`key_bytes_max`]). Writes leaves
-    /// now and then; no latch may be held.
+    /// from time to time. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::ValueTooLong`], those of reading, [`Error::Poisoned`]. The tree is then
@@ -159,7 +161,7 @@ impl Builder {
     /// Writes the remaining rows.
     ///
     /// # Errors
-    /// As [`Builder::push`].
+    /// Those of [`Builder::push`].
     pub fn finish(&mut self, space: &Space) -> Result<()> {
         self.cut_rest();
         self.write(space, true)
@@ -203,7 +205,7 @@ impl Builder {
 
     // --- where leaves end ----------------------------------------------------------------------------------
 
-    /// The fence before row `end`.
+    /// Returns the fence before row `end`.
     fn fence(&self, end: usize) -> &[u8] {
         separator(self.key(end - 1), self.key(end))
     }
@@ -213,13 +215,14 @@ impl Builder {
         self.rows[end - 1].before + self.rows[end - 1].leaf_bytes() - self.rows[self.start].before
     }
 
-    /// The same without the prefix that the fences share.
+    /// Bytes of the next leaf if it ends before row `end`: its rows without the common prefix, and its
+    /// fences.
     fn leaf_bytes(&self, end: usize, upper: Option<&[u8]>) -> usize {
         let prefix_bytes = (end - self.start) * prefix_between(&self.lower, upper);
         self.whole_bytes(end) + self.lower.len() + upper.map_or(0, <[u8]>::len) - prefix_bytes
     }
 
-    /// Cuts off leaves while the rows after the last cut do not fit one.
+    /// Cuts off leaves while the rows after the last cut do not fit one leaf.
     fn cut(&mut self) {
         while self.next_end < self.rows.len() {
             let end = self.next_end;
@@ -275,7 +278,7 @@ impl Builder {
 
     // --- writing -------------------------------------------------------------------------------------------
 
-    /// As many leaves as a step can gather in memory, each with a space map.
+    /// Returns the most leaves that one step can hold in memory, each with a space map.
     fn at_once(&self, space: &Space) -> usize {
         let pool = space.pool();
         let frames = pool.frames() as usize;
@@ -295,7 +298,7 @@ impl Builder {
         packed
     }
 
-    /// Writes the leaves that are cut. `ends`: they are the last.
+    /// Writes the leaves that are cut. `ends`: they are the last of the tree.
     fn write(&mut self, space: &Space, ends: bool) -> Result<()> {
         let mut done = 0;
         while done < self.pieces.len() {
@@ -372,7 +375,7 @@ impl Builder {
     }
 }
 
-/// A key greater than `last` that keeps the prefix that `last` shares with `lower`.
+/// Returns a key greater than `last` that keeps the prefix that `last` shares with `lower`.
 fn fence_behind(lower: &[u8], last: &[u8]) -> Option<Vec<u8>> {
     let shared = super::node::common_prefix(lower, last);
     let at = (shared..last.len()).find(|&at| last[at] < 0xff)?;
@@ -415,7 +418,7 @@ impl Tree {
         }
         let above = Node::open(mtr.page(parent))?;
         let above_prefix = above.prefix_len();
-        // As many separators as fit, each with a page.
+        // As many separators as fit, each with a reserved page.
         let (mut fit, mut free) = (0, above.free_bytes());
         for fence in leaves.iter().filter_map(|leaf| leaf.upper) {
             let bytes = SLOT_BYTES + fence.len() - above_prefix + CHILD_BYTES;

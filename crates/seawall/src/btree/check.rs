@@ -1,6 +1,6 @@
 //! Checks that a tree is whole.
 //!
-//! 1. Everything is checked: a finding ends only the way below the damaged page, never the check.
+//! 1. A finding does not end the check: only the pages below the damaged page are skipped.
 //! 2. Each page is reported once to the caller, which compares the pages with the space maps; a page that is
 //!    reached twice is a finding.
 //! 3. The tree must not change meanwhile: a split between parent and child would look like damage.
@@ -69,7 +69,7 @@ pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> 
 
 impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
     fn found(&mut self, page: PageId, why: &Error) {
-        // The page is named once.
+        // The finding names the page already.
         let why = match why {
             Error::Corrupt(corruption) => match &**corruption {
                 crate::Corruption::Page { why, .. } => why.clone(),
@@ -142,7 +142,8 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
                 upper: node.child_upper(slot)?,
             });
         }
-        // Taken from the end, so in key order, and prefetched in that order.
+        // Nodes are taken from the end, so reversing puts them in key order. They are prefetched in that
+        // order.
         todo[first..].reverse();
         if node.level() == 1 {
             self.prefetcher.name(todo[first..].iter().rev().map(|child| child.id));
@@ -204,8 +205,8 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
     }
 }
 
-/// Calls `reached` for every page of a long value that no leaf names (yet), but an undo record does. No latch
-/// may be held.
+/// Calls `reached` for every page of a long value that an undo record names, but no leaf (yet). No latch may
+/// be held.
 ///
 /// # Errors
 /// Those of reading; [`Error::Corrupt`] at the first page that is not part of a long value.

@@ -1,4 +1,4 @@
-//! Compaction at run time: brings leaves into key order in the file and fills them, a few at a time.
+//! Online compaction: brings leaves into key order in the file and fills them, a few at a time.
 //!
 //! ```text
 //!   looking ──look: the window is in order and full──> looking, after it
@@ -8,22 +8,22 @@
 //!
 //! 1. A step is one mini-transaction: it writes some neighbouring leaves under one parent into fresh pages,
 //!    points the parent to them, and frees the old pages. Before and after it the tree is whole and holds the
-//!    same entries. So a crash between any two steps, an error or dropping this leaves nothing to clean up
-//!    except reserved pages, which go back.
-//! 2. There is no record kind of its own: new leaves are built, the last written one takes more rows as in a
-//!    merge, and the parent's slots are replaced, removed and inserted.
-//! 3. It latches as splits and merges do: the parent exclusively, then its children from left to right, then
-//!    space. Everything that can stop comes before the first change. At most [`GROUP_BYTES`] of leaves are
-//!    latched at once, so the log per step is bounded.
+//!    same entries. So a crash between any two steps, an error, or dropping the [`Compaction`] leaves nothing
+//!    to clean up except reserved pages, which are returned.
+//! 2. A compaction has no redo record kind of its own: new leaves are built, the leaf written last takes more
+//!    rows as in a merge, and the parent's slots are replaced, removed and inserted.
+//! 3. A step latches as splits and merges do: the parent exclusively, then its children from left to right,
+//!    then space pages. Every call that can stop ([`Stop`]) precedes the first change. At most
+//!    [`GROUP_BYTES`] of leaves are latched at once, so the log per step is bounded.
 //! 4. No reference to a leaf by number outlives its move: cursors continue by key, a hint is void once pages
 //!    were freed by number (`hint.rs`, 1), and a prefetch by number wastes a read (`read_ahead.rs`, 3). No
-//!    thread reaches a freed page: its parent was latched exclusively when it lost its child.
+//!    thread reaches a freed page: its parent was latched exclusively when the page was removed from it.
 //! 5. The root never moves, nor do branches and long values.
 //! 6. Leaves are written one after the other into runs of pages ([`Space::reserve_run`]). Leaves that are in
 //!    order and full stay: a second compaction of a tree moves little.
 //! 7. The tree must not be dropped during a step, because that would free pages by their owner while the step
-//!    takes some: the caller has a view that does not see a drop. Nor may the tree be one that can still be
-//!    rolled back.
+//!    takes some: the caller holds a view that does not see a drop. Nor may the tree's creation be open to
+//!    rollback.
 
 use super::edit::Packed;
 use super::fragmentation::{apart, follows, spread};
@@ -47,19 +47,19 @@ const GROUP_MAX: usize = 16;
 const OTHERS_LATCHED: usize = 8;
 /// A tree with at most this many leaves shares its extents with others.
 const FEW: usize = 16;
-/// Leaves that are judged together, at least: all those of some branches.
+/// The fewest leaves that are judged together. A window consists of all leaves of some branches.
 const WINDOW: usize = 64;
-/// A window stays if at most one in this many of its leaves does not follow the one before, or one per so
-/// many bytes, half of the longest run.
+/// A window stays if at most one in [`APART_ONE_IN`] of its leaves, or one per [`APART_BYTES`] of leaves,
+/// does not follow the leaf before. [`APART_BYTES`] is half of the longest run.
 const APART_ONE_IN: usize = 32;
 const APART_BYTES: usize = 512 << 10;
-/// A shorter ordered beginning of a window is moved with it.
+/// If fewer leaves than this are in order at the beginning of a window, they are moved with the others.
 const STAYS_MIN: usize = 8;
 /// Leaves of a window whose fill is measured.
 const SAMPLES: usize = 8;
 
-/// Rule 3: a group, the leaf before it, and in the parent a key for each leaf; a removed slot is logged by
-/// its number.
+/// Rule 3: a mini-transaction has room for a group, the leaf before it, and a key for each leaf in the
+/// parent. A removed slot is logged by its number.
 const _: () = {
     let mut page_bytes = crate::format::page::PAGE_BYTES_MIN;
     while page_bytes <= crate::format::page::PAGE_BYTES_MAX {
@@ -87,7 +87,7 @@ pub struct Moved {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Looking,
-    /// Up to a fence, about this many leaves; `None` is the tree's end.
+    /// Moving about `left` leaves, up to the fence `end`; `None` is the tree's end.
     Moving {
         end: Option<Vec<u8>>,
         left: usize,
@@ -105,9 +105,9 @@ pub struct Compaction<'s> {
     state: State,
     /// The lower fence of the next leaf.
     at: Vec<u8>,
-    /// The page of the leaf before it, as of now.
+    /// The current page of the leaf before that one.
     last: PageId,
-    /// Whether that leaf may take more rows, and the next ones follow it in the file.
+    /// Whether that leaf may take more rows, and the next new leaves follow it in the file.
     tail: bool,
     /// The pages for the next leaves.
     run: Option<Reserved<'s>>,
@@ -130,7 +130,7 @@ struct Ask<'a> {
 struct Step {
     freed: Vec<PageId>,
     written: usize,
-    /// The last leaf, and whether it takes more rows.
+    /// The last leaf, and whether it may take more rows.
     last: PageId,
     tail: bool,
     /// Where to continue.
@@ -146,7 +146,7 @@ struct Layout {
 }
 
 impl<'s> Compaction<'s> {
-    /// Of the whole tree. Leaves are filled up to `fill_percent`, 50 to 100.
+    /// Prepares a compaction of the whole tree. Leaves are filled up to `fill_percent`, 50 to 100.
     #[must_use]
     pub fn new(tree: Tree, space: &'s Space, fill_percent: u32) -> Self {
         let limit = capacity(space.pool().page_bytes()) * fill_percent.clamp(50, 100) as usize / 100;
@@ -171,9 +171,9 @@ impl<'s> Compaction<'s> {
         self.moved
     }
 
-    /// Runs one mini-transaction, or examines some leaves; `false` when the tree's end is reached. Leaves out
-    /// headers that no view below `horizon` needs. No latch may be held; rule 7 says when the tree may be
-    /// dropped.
+    /// Runs one mini-transaction, or examines some leaves. Returns `false` when the tree's end is reached.
+    /// Leaves out headers that no view needs: those of writers below `horizon`. No latch may be held; rule 7
+    /// says when the tree may be dropped.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`], [`crate::Error::TreeDropped`], those of reading,
@@ -238,8 +238,8 @@ impl<'s> Compaction<'s> {
         Ok(fill.used_bytes >= fill.leaves * room / 8 * 7)
     }
 
-    /// How many of the first leaves stay, because they are in order and full: an interrupted compaction has
-    /// moved them. This one continues after them.
+    /// Returns how many of the first leaves stay because they are in order and full: an interrupted
+    /// compaction has moved them. This one continues after them.
     fn stays(&mut self, leaves: &[PageId], horizon: TxnId) -> Result<usize> {
         let in_order = 1 + leaves.windows(2).take_while(|pair| follows(pair[0], pair[1])).count();
         if in_order < STAYS_MIN || in_order == leaves.len() || !self.are_full(&leaves[..in_order], horizon)? {
@@ -276,15 +276,15 @@ impl<'s> Compaction<'s> {
         let (space, pool) = (self.space, self.space.pool());
         let mut run = match self.run.take().filter(|run| !run.is_empty()) {
             Some(run) => run,
-            // A whole extent, of which the rest goes back; or a few pages for a tree with few leaves.
+            // A whole extent, of which unused pages are returned; or a few pages for a tree with few leaves.
             None => {
                 let pages = if end.is_none() && left <= FEW { left.max(FEW / 4) } else { usize::MAX };
                 space.reserve_run(self.tree.id, self.run_end, pages)?
             }
         };
         let frames = pool.frames() as usize;
-        // As many as fit in memory at once, each with a space map, beside the path and the other latched
-        // pages.
+        // As many leaves as fit in memory at once, each with a space map, beside the path and the other
+        // latched pages.
         let gathered = (frames / 4).saturating_sub(OTHERS_LATCHED) / 2;
         let leaves_max = group_max(pool.page_bytes()).min(gathered).clamp(1, run.len());
         let ask = Ask {
@@ -329,13 +329,14 @@ impl<'s> Compaction<'s> {
     }
 }
 
-/// An empty first or last leaf, whose fence lets its neighbour's keys share a prefix (split.rs, 4).
+/// Returns whether `leaf` is an empty first or last leaf, whose fence lets its neighbour's keys share a
+/// prefix (split.rs, 4).
 fn is_ahead(leaf: &Node<'_>) -> bool {
     leaf.count() == 0 && (leaf.lower().is_empty() || !leaf.has_upper())
 }
 
 impl Tree {
-    /// Moves leaves from `ask.at` on. `None` when the root is the only leaf.
+    /// Moves leaves from `ask.at` on. Returns `None` if the root is the only leaf.
     fn try_move(&self, space: &Space, run: &mut Reserved<'_>, ask: &Ask<'_>) -> Result<Option<Step>, Stop> {
         let pool: &Pool = space.pool();
         let mut mtr = Mtr::begin(pool, MtrSize::Large)?;
@@ -405,7 +406,7 @@ impl Tree {
         Ok(Some(Step { freed: olds, written: count, last, tail: !ahead, next }))
     }
 
-    /// How many of these latched leaves can be moved together, at least one; checks them.
+    /// Checks these latched leaves. Returns how many of them can be moved together, at least one.
     fn whole_group(&self, mtr: &Mtr<'_>, ids: &[PageId], held: &[LatchedPage]) -> Result<usize, Stop> {
         let mut fence: Option<&[u8]> = None;
         for (at, (&id, &leaf)) in ids.iter().zip(held).enumerate() {
@@ -423,7 +424,7 @@ impl Tree {
     }
 
     /// Lays out new leaves: fewer than before, or as many if the parent has more children after them,
-    /// provided the parent has room for their fences. Otherwise each leaf stays as it was.
+    /// provided the parent has room for their fences. Otherwise each leaf keeps its rows and fences.
     #[expect(clippy::too_many_arguments, reason = "what is latched, and what is asked")]
     fn lay_out(
         &self,
@@ -498,7 +499,8 @@ fn packed_each(rows: &Rows<'_>, pieces: Vec<Piece>) -> Vec<(Piece, Packed)> {
     pieces.into_iter().map(pack).collect()
 }
 
-/// Whether the fences of the new leaves fit into the parent once `count` slots from `first` on are removed.
+/// Returns whether the fences of the new leaves fit into the parent once `count` slots from `first` on are
+/// removed.
 fn fits(mtr: &Mtr<'_>, parent: LatchedPage, first: usize, count: usize, leaves: &[Piece]) -> Result<bool, Damaged> {
     let above = Node::open(mtr.page(parent))?;
     let mut room = above.free_bytes();

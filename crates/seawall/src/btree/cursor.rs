@@ -2,16 +2,16 @@
 //!
 //! 1. A cursor copies entries of a leaf under its shared latch and works on the copy: it holds no latch and
 //!    no pin between two calls. Everything in the copy is of one moment of that leaf ([`Cursor::leaf_lsn`]).
-//! 2. At first it copies few entries: as many as were read after the last seek, or as it knows will be read.
-//!    When more are read, it copies more, and finally the whole leaf, if the leaf is unchanged (by its LSN)
-//!    and in memory; otherwise it continues by key. A page that was freed meanwhile and still has that LSN
-//!    has the entries of that moment, too.
+//! 2. At first the cursor copies few entries: as many as were read after the previous seek or, on the first
+//!    seek, as many as will be read, if that is known. When more are read, it copies more, and finally the
+//!    whole leaf, if the leaf is unchanged (by its LSN) and in memory; otherwise it continues by key. A page
+//!    that was freed meanwhile but still has that LSN has the entries of that moment, too.
 //! 3. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its
 //!    lower fence. The cursor finds them by descending, so splits and merges in between neither hide nor
 //!    repeat a key.
-//! 4. Before the cursor goes to the next leaf it prefetches ([`ReadAhead`]), which never changes what it
+//! 4. Before the cursor goes to the next leaf, it prefetches ([`ReadAhead`]). That never changes what it
 //!    finds.
-//! 5. The cursor knows nothing of visibility: entries marked deleted are entries.
+//! 5. The cursor knows nothing of visibility: it treats entries marked deleted like any other.
 //! 6. A copy is checked when it is made, and not again for each of its entries ([`Opened`]). The bytes of an
 //!    entry are located once, when the cursor comes to it.
 
@@ -29,9 +29,9 @@ use std::ops::Range;
 
 /// Entries to copy first when it is unknown how many will be read.
 const ROWS_FIRST: usize = 4;
-/// Entries to copy when the first ones were not enough.
+/// Entries to copy if the first ones were not enough.
 const ROWS_MORE: usize = 32;
-/// More than this, and the leaf is copied whole.
+/// If more entries than this are to be copied, the leaf is copied whole.
 const ROWS_MAX: usize = 64;
 
 thread_local! {
@@ -51,7 +51,7 @@ pub struct Cursor {
     have: Range<usize>,
     /// The checked header of the leaf in `copy`.
     opened: Opened,
-    /// Its position, a slot in `have`; `None` when it is on no entry.
+    /// The cursor's position, a slot in `have`; `None` when it is on no entry.
     slot: Option<usize>,
     /// The place of that slot's payload in `copy`; beyond its end if the slot is damaged.
     payload: Range<usize>,
@@ -59,9 +59,9 @@ pub struct Cursor {
     key: Vec<u8>,
     /// Whether `key` begins with the prefix of the leaf in `copy`.
     has_prefix: bool,
-    /// The fence from which it continues.
+    /// The fence from which the cursor continues.
     fence: Vec<u8>,
-    /// The slot at which it entered the leaf.
+    /// The slot at which the cursor entered the leaf.
     entered_at: usize,
     /// Entries visited since the last seek; `None` before the first.
     visited: Option<usize>,
@@ -98,7 +98,7 @@ impl Cursor {
         }
     }
 
-    /// Resets it to `tree`, without a position; keeps its memory.
+    /// Resets the cursor to `tree`, without a position. Keeps its memory.
     pub fn reset(&mut self, tree: Tree) {
         (self.tree, self.copied, self.slot, self.has_prefix) = (tree, false, None, false);
         self.key.clear();
@@ -112,7 +112,7 @@ impl Cursor {
         self.key.extend_from_slice(key);
     }
 
-    /// Its read-ahead, which also bounds it: it goes to no leaf beyond the bounds set there.
+    /// The cursor's read-ahead, whose bounds also limit the cursor: it goes to no leaf beyond them.
     pub fn read_ahead(&mut self) -> &mut ReadAhead {
         &mut self.ahead
     }
@@ -197,10 +197,11 @@ impl Cursor {
         entry.map(Some).map_err(|malformed| self.node().damaged(malformed.0))
     }
 
-    /// The value of an entry that was decoded since the cursor came to it; empty when it stands on none.
+    /// The value of an entry that was decoded since the cursor came to it; empty when the cursor is on no
+    /// entry.
     ///
     /// # Errors
-    /// [`Damaged`] when the leaf's slot lies.
+    /// [`Damaged`] when the leaf's slot is damaged.
     #[inline]
     pub fn value(&self) -> Result<&[u8], Damaged> {
         Ok(Entry::value_in(self.payload()?))
@@ -212,11 +213,11 @@ impl Cursor {
         Node::again(&self.copy, self.opened)
     }
 
-    /// The whole leaf it is in; `None` before the first seek, and when the leaf has changed since it was
-    /// copied.
+    /// Returns the whole leaf of the cursor; `None` before the first seek, or if the leaf is not yet copied
+    /// whole and has changed or is not in memory.
     ///
     /// # Errors
-    /// [`Damaged`] when that is no node.
+    /// [`Damaged`] when the page is not a node.
     pub fn whole_leaf(&mut self, pool: &Pool) -> Result<Option<Node<'_>>, Damaged> {
         if !self.copied || !(self.have.len() == self.node().count() || self.copy_whole(pool)?) {
             return Ok(None);
@@ -268,7 +269,7 @@ impl Cursor {
         })
     }
 
-    /// Copies these slots of the leaf, or all if there are many.
+    /// Copies these slots of the leaf, or all slots if these are many.
     fn take(&mut self, leaf: &[u8], node: &Node<'_>, slots: Range<usize>) -> Result<(), Damaged> {
         (self.copied, self.has_prefix) = (false, false);
         if slots.len() > ROWS_MAX {
@@ -302,7 +303,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// The same with all slots.
+    /// Like `copy_more`, with all slots.
     fn copy_whole(&mut self, pool: &Pool) -> Result<bool, Damaged> {
         let Some(leaf) = pool.peek(self.leaf_page()).filter(|leaf| page::lsn(leaf) == self.leaf_lsn()) else {
             return Ok(false);
@@ -314,14 +315,14 @@ impl Cursor {
         Ok(true)
     }
 
-    /// How many entries of the next leaf will be read.
+    /// Predicts how many entries of the next leaf will be read.
     fn rows_next(&self) -> Option<usize> {
         // The number read so far predicts it.
         self.visited.map(|rows| if rows < ROWS_MORE { ROWS_MORE } else { usize::MAX })
     }
 
-    /// Copies `slot`, the next one on the way, and what comes after it. Returns its slot in the new copy
-    /// going forward, or the slot after it going backward.
+    /// Copies `slot`, the next one in the direction of the scan, and the slots after it. Returns its slot in
+    /// the new copy going forward, or the slot after it going backward.
     fn go_on(&mut self, pool: &Pool, slot: usize, forward: bool) -> Result<usize> {
         if self.copy_more(pool, slot, forward)? {
             return Ok(slot + usize::from(!forward));
@@ -383,7 +384,7 @@ impl Cursor {
             slot = filled?;
             self.ahead.came_to(pool, page::number(&self.copy));
             let node = self.node();
-            // If the disk has lost a write, an old version of a page may lead to itself, and the scan would
+            // If the disk has lost a write, an old version of a page may lead back to itself: the scan would
             // never end.
             if !node.covers(&self.fence) {
                 return Err(node.damaged("the key that led to it is not one of its own").into());

@@ -1,4 +1,4 @@
-//! Freeing a dropped tree, a bounded piece at a time.
+//! Frees a dropped tree, a bounded piece at a time.
 //!
 //! ```text
 //!   counting ──all branches seen──> freeing ──the root has no children──> done
@@ -8,15 +8,17 @@
 //! 1. The root is retired ([`Tree::retire`]): no other thread can enter or change the tree. The root's
 //!    contents stay, so a crash leaves a tree with fewer children, and freeing starts again from there. No
 //!    progress is kept on disk.
-//! 2. Children are freed from the right: one mini-transaction frees the last ones of a branch by number and
-//!    removes them from the branch; a branch without children is then itself a last child. Branches name
-//!    their children, so leaves are not read.
-//! 3. Except for long values: branches are counted first, and if the tree owns no more pages than they name,
-//!    there are no long values. Otherwise each leaf is read, and its long values are freed before the leaf.
-//!    The owner of its head shows whether a value is already freed: ids of trees are never reused.
-//! 4. The root goes last, by number, in a mini-transaction of the caller that also forgets the tree.
+//! 2. Children are freed from right to left. One mini-transaction frees the last children of a branch by
+//!    number and removes them from the branch. A branch that has lost all children is freed as the last child
+//!    of its parent. Branches name their children, so leaves are not read.
+//! 3. Leaves are read only in a tree that may have long values. Branches are counted first: if the tree owns
+//!    no more pages than they name, it has no long values. Otherwise each leaf is read, and its long values
+//!    are freed before the leaf. The owner of a value's head page shows whether the value is already freed:
+//!    tree ids are never reused.
+//! 4. The root goes last, by number, in a mini-transaction of the caller that also passes or cuts the tree's
+//!    undo record.
 //! 5. Long values that only undo records refer to are freed with those records.
-//! 6. A damaged tree is freed by what the space maps say, all of it except the root.
+//! 6. In a damaged tree, all pages except the root are freed according to the space maps.
 
 use super::node::Node;
 use super::overflow::{free_overflow_head, free_overflow_some};
@@ -27,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::format::PageId;
 use crate::space::Space;
 
-/// Branches that are counted in one step.
+/// Branches that one step counts.
 const COUNTED_A_STEP: usize = 64;
 /// The most pages that one mini-transaction frees.
 const FREED_AT_ONCE_MAX: usize = 512;
@@ -68,7 +70,7 @@ struct Look {
 }
 
 impl Dismantling {
-    /// For a tree whose root is retired.
+    /// Prepares to free a tree whose root is retired.
     #[must_use]
     pub fn new(tree: Tree) -> Self {
         Self { tree, state: State::Counting { todo: vec![tree.root], pages: 1 } }
@@ -78,8 +80,8 @@ impl Dismantling {
     /// left, which the caller frees by number. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], and what stops a mini-transaction; the step may be called again. A page that
-    /// cannot be read is no error.
+    /// [`Error::Poisoned`], and errors that stop a mini-transaction. The step may be called again. A page
+    /// that cannot be read is no error.
     pub fn step(&mut self, space: &Space) -> Result<bool> {
         let swept = matches!(self.state, State::Sweeping);
         let stepped = match &self.state {
@@ -130,7 +132,7 @@ impl Dismantling {
         let mut budget = MTRS_A_STEP;
         while budget > 0 {
             budget -= 1;
-            // The path to the last branch that has children, or to the last that has none.
+            // Descend by last children to level 1, or to a branch that has no children left.
             let (mut parent, mut at) = (None, self.tree.root);
             let mut look = self.look(space, at, values)?;
             while look.level > 1 {
@@ -181,7 +183,7 @@ impl Dismantling {
     fn free_values(&self, space: &Space, values: &[OverflowRef], budget: &mut usize) -> Result<bool> {
         let tree = self.tree.id;
         for value in values {
-            // Freed, and perhaps cut off since: the row's history was purged before.
+            // It was freed when the row's history was purged, and perhaps cut off the file since.
             if !space.is_owner(tree, value.head)? {
                 continue;
             }
@@ -215,7 +217,7 @@ impl Dismantling {
         })
     }
 
-    /// A copy of what a node names; a leaf's values only if `values`.
+    /// Copies what a node names; a leaf's values only if `values`.
     fn look(&self, space: &Space, id: PageId, values: bool) -> Result<Look> {
         let tree = self.tree;
         space.pool().retry(|| {

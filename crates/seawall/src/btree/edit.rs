@@ -1,5 +1,5 @@
-//! In-place changes of a tree's node. Each function here is the whole of one redo record: the forward path
-//! and recovery run the same.
+//! In-place changes of a tree's node. Each change here is the whole effect of one redo record: the forward
+//! path and recovery run the same code.
 //!
 //! 1. The bytes after a change depend only on the bytes before it and the arguments: no clock, no address, no
 //!    hash order.
@@ -67,7 +67,7 @@ struct Layout<'p> {
 }
 
 impl<'p> Layout<'p> {
-    /// Begins with the fences. The page must have its header; everything after it is overwritten or unused.
+    /// Begins with the fences. The page must have its header. The rest of the page is overwritten or unused.
     fn begin(page: &'p mut [u8], lower: &[u8], upper: Option<&[u8]>) -> Result<Self, Malformed> {
         let end = page.len();
         let mut layout = Self { page, at: end, count: 0 };
@@ -137,8 +137,8 @@ impl Packed {
         put_bytes(&mut self.bytes, payload);
     }
 
-    /// Slots `slots` of `node` for a node with a prefix of `prefix_len`. `first_of_branch`: the first of
-    /// them becomes slot 0 of a branch.
+    /// Packs slots `slots` of `node` for a node with a prefix of `prefix_len` bytes. With `first_of_branch`,
+    /// the first of them becomes slot 0 of a branch.
     pub(super) fn of(
         node: &Node<'_>,
         slots: std::ops::Range<usize>,
@@ -165,7 +165,7 @@ impl Packed {
     }
 }
 
-/// A node to be built from nothing.
+/// A node to be built in a page, whatever the page holds.
 pub(super) struct NewNode<'a> {
     pub id: PageId,
     pub tree: TreeId,
@@ -173,7 +173,7 @@ pub(super) struct NewNode<'a> {
     pub lower: &'a [u8],
     pub upper: Option<&'a [u8]>,
     pub count: usize,
-    /// As [`Packed`].
+    /// Encoded as in [`Packed`].
     pub entries: &'a [u8],
 }
 
@@ -195,8 +195,8 @@ pub(super) fn retire(page: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Removes the children from slot `keep` on from a branch of a dropped tree. Its heap is not updated: nothing
-/// is put there any more.
+/// Removes the children from slot `keep` on from a branch of a dropped tree. The heap is not updated, because
+/// no entry is added to the branch any more.
 pub(super) fn shed(page: &mut [u8], keep: usize) -> Result<(), Malformed> {
     let node = Node::open_dropped(page).map_err(|damaged| Malformed(damaged.why))?;
     if node.is_leaf() || keep > node.count() {
@@ -247,7 +247,7 @@ fn compact(page: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Allocates `bytes` of the heap, compacting it if need be; `slot_bytes` more must stay free for a slot.
+/// Allocates `bytes` bytes of the heap, compacting it if needed; `slot_bytes` more must stay free for a slot.
 /// Returns their offset.
 fn allocate(page: &mut [u8], bytes: usize, slot_bytes: usize) -> Result<usize, Malformed> {
     let node = Node::open(page)?;
@@ -272,7 +272,7 @@ fn add_garbage(page: &mut [u8], bytes: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Puts a new entry before `slot`.
+/// Inserts a new entry before `slot`.
 pub(super) fn insert(page: &mut [u8], slot: usize, suffix: &[u8], payload: &[u8]) -> Result<(), Malformed> {
     let node = Node::open(page)?;
     let count = node.count();
@@ -373,7 +373,7 @@ pub(super) fn append(page: &mut [u8], upper: Option<&[u8]>, count: usize, entrie
     layout.finish()
 }
 
-/// Strips the header of each entry that every view sees.
+/// Strips the header of each entry that can do without it ([`Entry::is_elidable`]).
 pub(super) fn elide(page: &mut [u8], horizon: TxnId) -> Result<(), Malformed> {
     let node = Node::open(page)?;
     if !node.is_leaf() {

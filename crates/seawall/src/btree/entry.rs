@@ -9,8 +9,8 @@
 
 use crate::format::{Malformed, PageId, Reader, TxnId, UndoPtr, put_u48};
 
-/// The largest entry of a leaf, key and payload together, bytes. One always fits beside two fences of the
-/// longest keys.
+/// The largest entry of a leaf, key and payload together, bytes. Such an entry always fits beside two fences
+/// of the longest keys.
 #[must_use]
 pub const fn entry_bytes_max(page_bytes: usize) -> usize {
     page_bytes / 2
@@ -31,7 +31,7 @@ const SHORT: Malformed = Malformed("an entry that ends too soon");
 
 const ALL: u8 = DELETED | HEADER | OVERFLOW;
 
-/// The longest value that is kept in the leaf, bytes; a longer one goes to overflow pages. Counts room for a
+/// The longest value that is kept in the leaf, bytes; a longer one goes to overflow pages. Leaves room for a
 /// header.
 #[must_use]
 pub const fn inline_value_max(page_bytes: usize, key_len: usize) -> usize {
@@ -118,7 +118,7 @@ impl<'a> Entry<'a> {
         Ok(Self { flags, writer, undo, value })
     }
 
-    /// The value in a payload that decodes.
+    /// Returns the value in a payload that is known to decode.
     #[inline]
     pub(super) fn value_in(payload: &'a [u8]) -> &'a [u8] {
         let has_header = payload.first().is_some_and(|flags| flags & HEADER != 0);
@@ -142,7 +142,7 @@ impl<'a> Entry<'a> {
         payload.extend_from_slice(self.value);
     }
 
-    /// The first bytes of an entry with a header: what a patch at 0 of its payload writes.
+    /// Returns the first bytes of an entry with a header, which a patch at offset 0 of its payload writes.
     #[must_use]
     pub fn header_bytes(flags: u8, writer: TxnId, undo: UndoPtr) -> [u8; ENTRY_HEADER_BYTES] {
         debug_assert!(flags & HEADER != 0 && writer.0 >> 48 == 0 && undo.0 >> 48 == 0, "a header of 48-bit numbers");
@@ -152,19 +152,19 @@ impl<'a> Entry<'a> {
         out
     }
 
-    /// Whether writer and undo pointer are present.
+    /// Returns whether writer and undo pointer are present.
     #[must_use]
     pub fn has_header(&self) -> bool {
         self.flags & HEADER != 0
     }
 
-    /// Whether the key is deleted for views that see the writer.
+    /// Returns whether the key is deleted for views that see the writer.
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.flags & DELETED != 0
     }
 
-    /// The reference to the value, if it is not in the entry.
+    /// Returns the reference to the value, if the value is not in the entry.
     ///
     /// # Errors
     /// When the reference does not decode.
@@ -172,7 +172,8 @@ impl<'a> Entry<'a> {
         if self.flags & OVERFLOW == 0 { Ok(None) } else { OverflowRef::decode(self.value).map(Some) }
     }
 
-    /// Whether its header can be left out: every view sees the writer, and the entry is not deleted.
+    /// Returns whether the entry's header can be left out: every view sees the writer, and the entry is not
+    /// deleted.
     #[must_use]
     pub fn is_elidable(&self, horizon: TxnId) -> bool {
         self.flags & (HEADER | DELETED) == HEADER && self.writer < horizon

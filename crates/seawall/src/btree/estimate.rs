@@ -1,12 +1,13 @@
 //! Estimates the size of a range from branch pages.
 //!
-//! 1. Branch pages name the children of a range exactly, so a scan prefetches these pages and no others.
-//! 2. An estimate counts the leaves of a range in branch pages: in those at its ends, and in a few spread
-//!    between them, because regions of a tree differ. It counts entries in a few leaves of these branches: in
-//!    those that are in memory, spread over the range. It reads leaves only if the range has no more than
-//!    three, or if fewer than [`SAMPLES_MIN`] are in memory; it reads these concurrently. The leaves at the
-//!    ends are counted apart: the last one of a tree that grows is fuller or emptier than the others.
-//! 3. Two descents see two moments of the tree. That suffices for an estimate, and is never an error.
+//! 1. Branch pages name the children of a range exactly, so a scan prefetches exactly these children.
+//! 2. An estimate counts the leaves of a range in branch pages: in those at the ends of the range and in a
+//!    few spread between them, because regions of a tree differ. It counts entries in a few leaves of these
+//!    branches, spread over the range and in memory. It reads leaves, concurrently, only if the range has no
+//!    more than three, or if fewer than [`SAMPLES_MIN`] are in memory. The leaves at the ends are counted
+//!    separately: the last leaf of a growing tree is fuller or emptier than the others.
+//! 3. Two descents may see different states of the tree. That is precise enough for an estimate, and never an
+//!    error.
 
 use super::Tree;
 use super::node::Node;
@@ -21,7 +22,7 @@ use std::ops::Bound;
 const SAMPLES_MAX: usize = 32;
 /// Leaves that are counted even if they have to be read.
 const SAMPLES_MIN: usize = 8;
-/// Branches between the ends that are counted, read if need be.
+/// Branches between the ends that are counted, and read if needed.
 const BRANCHES_MAX: usize = 6;
 
 /// Leaves of a range that one branch just above them names.
@@ -39,7 +40,7 @@ pub struct Level1 {
 pub struct Estimate {
     /// Entries, including those marked deleted.
     pub entries: u64,
-    /// Leaves that a scan of it reads.
+    /// Leaves that a scan of the range reads.
     pub leaves: u64,
 }
 
@@ -68,8 +69,8 @@ fn is_empty_range(low: &[u8], high: Bound<&[u8]>) -> bool {
 }
 
 impl Tree {
-    /// The leaves of the range from `low` (included) to `high` that one branch names: the first branch of the
-    /// range, or the last with `from_high`. No latch may be held.
+    /// Returns the leaves of the range from `low` (included) to `high` that one branch names: the first
+    /// branch of the range, or the last with `from_high`. No latch may be held.
     ///
     /// # Errors
     /// Those of reading branch pages.
@@ -77,7 +78,7 @@ impl Tree {
         pool.retry(|| self.try_level1_children(pool, low, high, from_high))
     }
 
-    /// The same without reading.
+    /// Like [`Tree::level1_children`], without reading.
     pub(super) fn try_level1_children(
         &self,
         pool: &Pool,
@@ -153,7 +154,7 @@ impl Tree {
         Ok(Estimate { entries: (between * mean + ends).round() as u64, leaves })
     }
 
-    /// The leaves of a few level-1 branches spread over these slots of a higher branch.
+    /// Returns the leaves of a few level-1 branches spread over these slots of a higher branch.
     fn branches_between(&self, pool: &Pool, branch: PageId, slots: std::ops::Range<usize>) -> Result<Vec<Vec<PageId>>> {
         let keys = pool.retry(|| -> Result<Vec<Vec<u8>>, Stop> {
             let page = pool.shared(branch)?;
@@ -227,8 +228,8 @@ impl Tree {
         Ok(passed)
     }
 
-    /// The entry count of a leaf, and how many of them `inside` counts. `None` if the leaf is not in memory
-    /// and need not be read.
+    /// Returns the number of entries of a leaf, and how many of these `inside` counts. `None` if the leaf is
+    /// not in memory and need not be read.
     fn count_in(
         &self,
         pool: &Pool,
@@ -252,7 +253,7 @@ impl Tree {
     }
 }
 
-/// The first slot of a leaf that is beyond the range.
+/// Returns the first slot of a leaf that is beyond the range.
 fn end_slot(node: &Node<'_>, high: Bound<&[u8]>) -> Result<usize, super::Damaged> {
     match high {
         Bound::Included(key) => node.search(key).map(|at| at.slot + usize::from(at.found)),

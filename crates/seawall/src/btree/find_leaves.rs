@@ -1,8 +1,9 @@
 //! Finds the leaves of many keys.
 //!
-//! 1. Branch pages name them. Those not in memory are read concurrently: a level at a time for all keys.
-//! 2. By the time a leaf is read its page may be another tree's: a caller that prefetches by the answer only
-//!    wastes a read.
+//! 1. Branch pages name the leaves. Branch pages that are not in memory are read concurrently, one level at a
+//!    time for all keys.
+//! 2. By the time a leaf is read, its page may belong to another tree. A caller that prefetches the leaves
+//!    then only wastes a read.
 
 use super::Tree;
 use super::node::Node;
@@ -16,8 +17,8 @@ use crate::format::PageId;
 const LEVELS_MAX: usize = 16;
 
 impl Tree {
-    /// The leaf of each of these sorted keys; [`PageId::NONE`] where the tree was changing at that moment. No
-    /// latch may be held.
+    /// Returns the leaf of each of these sorted keys; [`PageId::NONE`] where it was not found, for example
+    /// because the tree was changing. No latch may be held.
     ///
     /// # Errors
     /// Those of reading branch pages; [`Error::TreeDropped`].
@@ -38,7 +39,7 @@ impl Tree {
         Ok(leaves)
     }
 
-    /// Fills in the leaves that branch pages in memory name; returns the missing branch pages.
+    /// Fills in the leaves that branch pages in memory name. Returns the branch pages that are missing.
     fn name_leaves(&self, pool: &Pool, keys: &[&[u8]], leaves: &mut [PageId]) -> Result<Vec<PageId>> {
         let (mut missing, mut at) = (Vec::new(), 0);
         while at < keys.len() {

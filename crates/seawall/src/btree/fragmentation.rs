@@ -1,11 +1,11 @@
-//! How well a tree's leaves are ordered in the file: the cost of a full scan.
+//! Measures how well a tree's leaves are ordered in the file: the cost of a full scan.
 //!
 //! 1. The branch pages just above the leaves give the order of the leaves. All of them are read, one after
-//!    the other: about one in some hundreds of the tree's pages. No leaf is read for it.
+//!    the other: about one in some hundreds of the tree's pages. No leaf is read for this.
 //! 2. How full leaves are is measured in at most [`SAMPLES_MAX`] leaves spread evenly over the tree, read
 //!    concurrently.
-//! 3. The tree may change meanwhile. The counts are then of several moments: good enough to decide by, and
-//!    never an error.
+//! 3. The tree may change meanwhile. The counts are then of several moments: good enough to decide by. A
+//!    change is never an error.
 
 use super::edit::elidable_bytes;
 use super::node::{Node, capacity};
@@ -24,8 +24,8 @@ const SAMPLES_MAX: usize = 32;
 pub struct Fragmentation {
     /// Leaves.
     pub leaves: u64,
-    /// Neighbours in key order of which the second does not follow the first in the file: there an upward
-    /// scan begins another read.
+    /// Pairs of neighbours in key order of which the second does not follow the first in the file: there an
+    /// upward scan begins another read.
     pub apart: u64,
     /// Branch pages just above the leaves: all were read.
     pub branches: u64,
@@ -36,19 +36,20 @@ pub struct Fragmentation {
 }
 
 impl Fragmentation {
-    /// The part of neighbours that do not follow each other, 0 to 1; 0 for a tree of one leaf.
+    /// The share of pairs of neighbours that do not follow each other in the file, 0 to 1; 0 for a tree of
+    /// one leaf.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.apart as f64 / self.leaves.saturating_sub(1).max(1) as f64
     }
 }
 
-/// Number of neighbours of which the second does not follow the first.
+/// Number of pairs of neighbours of which the second does not follow the first.
 pub(super) fn apart(leaves: &[PageId]) -> usize {
     leaves.windows(2).filter(|pair| !follows(pair[0], pair[1])).count()
 }
 
-/// Whether `second` comes directly after `first` in the file.
+/// Returns whether `second` comes directly after `first` in the file.
 pub(super) fn follows(first: PageId, second: PageId) -> bool {
     first.0.checked_add(1) == Some(second.0)
 }
@@ -92,7 +93,7 @@ impl Spread {
     }
 }
 
-/// Up to `most` of these, spread evenly.
+/// Returns up to `most` of `pages`, spread evenly.
 pub(super) fn spread(pages: &[PageId], most: usize) -> Vec<PageId> {
     let count = pages.len().min(most);
     (0..count).map(|i| pages[(2 * i + 1) * pages.len() / (2 * count)]).collect()
@@ -128,8 +129,8 @@ impl Tree {
         Ok(found)
     }
 
-    /// The contents of these leaves, read concurrently if they are not in memory. Pages that are no longer
-    /// leaves of this tree are left out.
+    /// Measures the contents of these leaves, which are read concurrently if they are not in memory. Pages
+    /// that are no longer leaves of this tree are left out.
     pub(super) fn fill_of(&self, pool: &Pool, leaves: &[PageId], horizon: TxnId) -> Result<Fill> {
         let mut fill = Fill::default();
         let mut prefetcher = Prefetcher::of(leaves.iter().copied());

@@ -1,17 +1,18 @@
-//! Returning to a leaf without a descent.
+//! Returns to a leaf without a descent.
 //!
-//! 1. A hint names the page of a leaf that its owner has latched before. When it is latched again, the page
-//!    is the leaf of a key if it is a leaf of the same tree, its fences hold the key, and no page of a tree
-//!    was freed by its number since ([`Space::freed_by_number`]). All of this is checked under the latch.
-//! 2. That is proof. A split and a merge change fences, and mark a freed page, under the page's latch. A
-//!    compaction and a relocation leave the old page's contents, and free it by number while they have it
-//!    latched: a thread that latches it afterwards sees the count. A page that was given to another tree
-//!    bears that tree's id, which no other tree had before.
-//! 3. A hint reads no page: one for a page that is not resident fails.
-//! 4. The pages of a dropped tree may be free, as at the end of a descent: the caller checks under the latch
-//!    that the tree exists.
-//! 5. A hint is tried only where it is likely to lead to the leaf, so that keys in random order do not pay
-//!    for it (`trust`).
+//! 1. A hint names the page of a leaf that its owner has latched before. When the owner latches the page
+//!    again, it is the leaf of a key if it is a leaf of the same tree, its fences hold the key, and no page
+//!    of a tree was freed by number since ([`Space::freed_by_number`]). All of this is checked under the
+//!    latch.
+//! 2. These checks are sufficient. A split or a merge changes fences, and marks a freed page, under the
+//!    page's latch. A compaction or a relocation keeps the old page's contents, but frees the page by number
+//!    while it holds the page's latch: a thread that latches the page afterwards sees the new count. A page
+//!    that was given to another tree has that tree's id, and ids are never reused.
+//! 3. A hint never reads a page from disk: it fails if its page is not resident.
+//! 4. The pages of a dropped tree may be free. As after a descent, the caller checks under the latch that the
+//!    tree exists.
+//! 5. A hint is tried only if it is likely to lead to the leaf (`trust`), so that access in random order does
+//!    not pay for failed hints.
 
 use super::Tree;
 use super::node::Node;
@@ -24,7 +25,7 @@ use std::cell::Cell;
 
 /// A hint that is tried for changes.
 const LIKELY: u8 = 1;
-/// A hint that is tried for reads, too: two descents in a row, or a hint, led to this leaf.
+/// A hint that is tried for reads, too: the last two descents led to this leaf.
 pub(super) const SURE: u8 = 2;
 
 /// The leaf that an owner reached last.
@@ -32,12 +33,13 @@ pub(super) const SURE: u8 = 2;
 pub(super) struct LeafHint {
     tree: TreeId,
     pub(super) page: PageId,
-    /// [`Space::freed_by_number`] when it was latched.
+    /// [`Space::freed_by_number`] when the page was latched.
     freed: u64,
     trust: u8,
 }
 
-/// Trees with separate hints. Few: a transaction is moved at each of its steps, and its hints with it.
+/// Number of separate hints. It is small because a transaction is moved at each of its steps, and its hints
+/// with it.
 const TREES: usize = 2;
 
 /// The hints of an owner. Trees with the same id modulo `TREES` share one.
@@ -57,20 +59,21 @@ impl LeafHints {
         &self.0[tree.0 as usize % TREES]
     }
 
-    /// The page to try for a leaf of `tree`.
+    /// Returns the hint for a leaf of `tree`, if its trust is at least `at_least`.
     #[inline]
     pub(super) fn likely(&self, tree: TreeId, at_least: u8) -> Option<LeafHint> {
         Some(self.of(tree).get()).filter(|hint| hint.trust >= at_least && hint.tree == tree)
     }
 
-    /// The hint did not lead to the leaf.
+    /// Lowers the trust in a hint that did not lead to the leaf.
     fn misled(&self, tree: TreeId) {
         let hint = self.of(tree);
         let known = hint.get();
         hint.set(LeafHint { trust: known.trust.saturating_sub(1), ..known });
     }
 
-    /// A descent led to this leaf, which is latched. `expected`: its owner is likely to return to it.
+    /// Records the leaf to which a descent led and which is latched. `expected`: the owner is likely to
+    /// return to it.
     #[inline]
     fn came_to(&self, space: &Space, tree: TreeId, page: PageId, expected: bool) {
         let hint = self.of(tree);
@@ -86,7 +89,7 @@ impl LeafHints {
 }
 
 impl LeafHint {
-    /// Whether this latched page is the leaf of `key` (1).
+    /// Returns whether this latched page is the leaf of `key` (1).
     #[inline]
     fn leads_to(self, space: &Space, bytes: &[u8], key: &[u8]) -> bool {
         bytes[page::KIND] == PageKind::Leaf as u8
@@ -97,11 +100,11 @@ impl LeafHint {
 }
 
 impl Tree {
-    /// As [`Tree::leaf_for_change`], by the owner's hint if it leads there. The caller checks that the tree
+    /// Like [`Tree::leaf_for_change`], but tries the owner's hint first. The caller checks that the tree
     /// exists.
     ///
     /// # Errors
-    /// As [`Tree::leaf_for_change`].
+    /// Those of [`Tree::leaf_for_change`].
     #[inline]
     pub fn leaf_for_change_by(
         &self,
@@ -124,11 +127,11 @@ impl Tree {
         Ok(held)
     }
 
-    /// As [`Tree::leaf_shared`], by the owner's hint if it leads there, for an owner that is likely to return
-    /// to the leaf. The caller checks that the tree exists.
+    /// Like [`Tree::leaf_shared`], but tries the owner's hint first, for an owner that is likely to return to
+    /// the leaf. The caller checks that the tree exists.
     ///
     /// # Errors
-    /// As [`Tree::leaf_shared`].
+    /// Those of [`Tree::leaf_shared`].
     #[inline]
     pub fn leaf_shared_by<'p>(&self, space: &'p Space, key: &[u8], hints: &LeafHints) -> Result<PageRead<'p>, Stop> {
         if let Some(hint) = hints.likely(self.id, SURE) {

@@ -1,10 +1,10 @@
-//! Merging of nodes that have become small.
+//! Merges nodes that have become small.
 //!
 //! 1. An underfull node and a sibling under the same parent become one, if the result leaves room to grow:
 //!    the left one takes the entries of the right one, which is freed in the same mini-transaction. Siblings
 //!    are latched from left to right, under their parent's exclusive latch.
-//! 2. A root with a single child takes its contents and frees it.
-//! 3. Everything that can stop comes before the first change. Doing nothing is always correct.
+//! 2. A root with a single child takes the child's contents and frees the child.
+//! 3. Every call that can stop ([`Stop`]) precedes the first change. Doing nothing is always correct.
 
 use super::edit::{Packed, prefix_between};
 use super::node::{Node, SLOT_BYTES, capacity};
@@ -39,7 +39,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The same for branches only; always tries to lower the tree.
+    /// Like [`Tree::tidy`], for branches only. Always tries to lower the tree.
     pub(super) fn tidy_branches(&self, space: &Space, key: &[u8]) -> Result<()> {
         self.merge_from(space, key, 1)?;
         self.shrink(space)
@@ -50,7 +50,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Merges from `lowest` upward; returns whether the root may have lost children.
+    /// Merges the nodes on the path to `key` from level `lowest` upward. Returns whether the root may have
+    /// lost children.
     fn merge_from(&self, space: &Space, key: &[u8], lowest: u8) -> Result<bool> {
         let mut lowered = false;
         loop {
@@ -63,14 +64,14 @@ impl Tree {
                 }
                 lowered = true;
             }
-            // A parent that was merged may have found a sibling for its only child.
+            // A parent with an only child may have been merged: the child then has a sibling.
             if !merged {
                 return Ok(lowered);
             }
         }
     }
 
-    /// Merges the node of `level` on the way to `key`, if it is underfull.
+    /// Merges the node of `level` on the path to `key` with a sibling, if it is underfull.
     fn try_merge(&self, space: &Space, key: &[u8], level: u8) -> Result<Outcome, Stop> {
         let pool: &Pool = space.pool();
         {
@@ -88,7 +89,7 @@ impl Tree {
         if count == 1 {
             return Ok(Outcome::Alone);
         }
-        // With the right sibling, otherwise with the left one.
+        // Try the right sibling, then the left one.
         for left_slot in [Some(slot), slot.checked_sub(1)].into_iter().flatten() {
             if left_slot + 1 >= count {
                 continue;
@@ -129,7 +130,7 @@ impl Tree {
         Ok(Outcome::Nothing)
     }
 
-    /// Returns whether the root took over its only child.
+    /// Moves the contents of the root's only child into the root. Returns whether it did.
     fn try_shrink(&self, space: &Space) -> Result<bool, Stop> {
         let pool: &Pool = space.pool();
         {
@@ -162,8 +163,8 @@ impl Tree {
     }
 }
 
-/// Whether two neighbours fit into one page and leave a quarter of it free. An empty leaf, or a branch with
-/// one child, is merged whenever it fits.
+/// Returns whether two neighbours fit into one page and leave a quarter of it free. An empty leaf, or a
+/// branch with one child, is merged whenever it fits.
 pub(super) fn are_mergeable(left: &Node<'_>, right: &Node<'_>) -> Result<bool, Damaged> {
     let prefix_len = prefix_between(left.lower(), right.upper());
     let mut bytes = left.lower().len() + right.upper().map_or(0, <[u8]>::len);
@@ -174,7 +175,7 @@ pub(super) fn are_mergeable(left: &Node<'_>, right: &Node<'_>) -> Result<bool, D
         }
     }
     if !right.is_leaf() {
-        // The right node's first child gets its separator back.
+        // The separator of the right node's first child is stored again.
         bytes += right.lower().len();
     }
     let all = capacity(left.page_bytes());

@@ -3,13 +3,13 @@
 //! 1. A tree is its id and its root page, both fixed for its life: a root that splits moves its contents into
 //!    a child; a root with one child takes the child's contents back.
 //! 2. Leaves have no sibling links. A thread that needs a neighbour descends with a fence.
-//! 3. Latches are taken from the root down and from left to right, then those of undo pages, then those of
-//!    space. A descent couples shared latches: it releases a page once it has latched the child. So a page
-//!    reached under its parent's latch is what the parent says.
-//! 4. A structure change is a mini-transaction of its own that leaves a whole tree: one node splits, two
-//!    merge, the root grows or shrinks. It latches parent and children exclusively, and never waits for the
-//!    disk meanwhile.
-//! 5. Visibility is not known here: an entry that is marked deleted is an entry.
+//! 3. Latch order: tree pages from the root down and from left to right, then undo pages, then space pages. A
+//!    descent couples shared latches: it releases a page once it has latched the child. So a page reached
+//!    under its parent's latch is what the parent says.
+//! 4. A structure change is a mini-transaction of its own and leaves the tree whole (consistent): one node
+//!    splits, two merge, or the root grows or shrinks. It latches parent and children exclusively, and never
+//!    waits for the disk while it holds these latches.
+//! 5. This layer knows nothing of visibility: it treats an entry that is marked deleted like any other.
 
 mod bound;
 mod build;

@@ -1,18 +1,18 @@
-//! A node of a tree: a slotted page, read.
+//! Reads a node of a tree, which is a slotted page.
 //!
 //! 1. Every key of a node lies in [lower fence, upper fence); an upper fence may be infinite. The common
 //!    prefix of the fences is the prefix of every such key: it is stored once, at the front of the lower
-//!    fence, and cut from all keys. An infinite upper fence shares nothing.
+//!    fence, and cut from all keys. With an infinite upper fence the prefix is empty.
 //! 2. Slots are sorted by key and grow upward behind the hints; keys, payloads and fences lie in the heap,
-//!    which grows downward from the page's end. An entry's suffix and payload are contiguous. Bytes of the
-//!    heap that belong to nothing are counted as garbage.
+//!    which grows downward from the page's end. An entry's suffix and payload are contiguous. Unused bytes of
+//!    the heap are counted as garbage.
 //! 3. A slot's head holds the first four bytes of its suffix, big-endian, zero-filled: comparing heads as
-//!    numbers is comparing bytes. Equal heads decide nothing.
+//!    numbers compares the bytes. If heads are equal, the suffixes must be compared.
 //! 4. Hint `i` repeats the head of slot `(i + 1) * (count / 17)`; it is in use from 34 entries on.
 //! 5. A branch's payload is a child's page number. The key of slot `i` is the lower fence of child `i`; slot
 //!    0 stores an empty suffix and stands for the node's own lower fence.
-//! 6. [`Node::open`] checks the header once; after it no accessor panics, whatever the slots say: a bad slot
-//!    is [`Damaged`].
+//! 6. [`Node::open`] checks the header once. After that no accessor panics, whatever the slots contain: for a
+//!    bad slot it returns [`Damaged`].
 
 use super::Damaged;
 use super::entry::Entry;
@@ -26,7 +26,7 @@ pub(super) const COUNT: usize = HEADER_BYTES;
 pub(super) const PREFIX_LEN: usize = 34;
 /// Offset of the heap's lowest byte, `u16`.
 pub(super) const HEAP: usize = 36;
-/// Offset of the bytes of the heap that belong to nothing, `u16`.
+/// Offset of the number of garbage bytes in the heap, `u16`.
 pub(super) const GARBAGE: usize = 38;
 /// Offset of the lower fence's offset, `u16`; its length follows.
 pub(super) const LOWER: usize = 40;
@@ -42,18 +42,18 @@ pub(super) const HINT_COUNT: usize = 16;
 pub(super) const SLOTS: usize = HINTS + 4 * HINT_COUNT;
 /// Bytes of a slot: offset `u16`, suffix length `u16`, payload length `u16`, head `u32`.
 pub const SLOT_BYTES: usize = 10;
-/// Entries with at most this many other bytes between them are copied in one piece; entries inserted in order
-/// are such.
+/// Entries are copied in one piece if at most this many other bytes lie between them. That holds for entries
+/// inserted in order.
 const NEAR_BYTES: usize = 256;
-/// Flag: no key is too large for this node.
+/// Flag: the upper fence is infinite.
 pub(super) const UPPER_INFINITE: u16 = 1;
 
 const _: () = assert!(HINTS == FLAGS + 4 && SLOTS == 116, "a format is not changed in passing");
 const _: () = assert!(page::PAGE_BYTES_MAX <= u16::MAX as usize, "offsets are u16");
 
 /// The longest key, bytes: 928 in pages of 4 KiB, 1952 in those of 8 KiB, 4000 in those of 16 KiB, 7500 in those of 32
-/// KiB. InnoDB's 768, 1536 and 3072 bytes leave room for what a layer above adds to its keys. With four keys of nearly
-/// a quarter of a page a branch has three children, whatever its fences.
+/// KiB. These exceed InnoDB's 768, 1536 and 3072 bytes, so a layer above can add bytes to its keys. A branch has room
+/// for four keys of nearly a quarter of a page, so it can have three children, whatever its fences.
 #[must_use]
 pub const fn key_bytes_max(page_bytes: usize) -> usize {
     if page_bytes / 4 - 96 < 7500 { page_bytes / 4 - 96 } else { 7500 }
@@ -75,13 +75,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Bytes of the heap it owns.
+    /// Bytes that its entry takes in the heap.
     pub(super) fn heap_bytes(self) -> usize {
         self.key_len + self.payload_len
     }
 }
 
-/// The place of a key, or where it would be inserted.
+/// The slot of a key, or where it would be inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// The first slot whose key is not less.
@@ -117,7 +117,8 @@ pub(super) fn hint_distance(count: usize) -> usize {
     if count < 2 * (HINT_COUNT + 1) { 0 } else { count / (HINT_COUNT + 1) }
 }
 
-/// The result of [`Node::open`]: with it the same bytes are read again without a check of their header.
+/// The header fields that [`Node::open`] has checked. With them [`Node::again`] reads the same bytes without
+/// another check.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Opened {
     count: usize,
@@ -145,18 +146,19 @@ impl<'a> Node<'a> {
         Self::of(page)
     }
 
-    /// What was found, for [`Node::again`].
+    /// Returns the checked header fields, for [`Node::again`].
     pub(super) fn opened(&self) -> Opened {
         Opened { count: self.count, prefix_len: self.prefix_len }
     }
 
-    /// A page that was opened before, with the same header and fences, or a copy of it that has these.
+    /// Reads a page without a check: it was opened before with the same header and fences, or is a copy that
+    /// has them.
     #[inline]
     pub(super) fn again(page: &'a [u8], Opened { count, prefix_len }: Opened) -> Self {
         Self { page, count, prefix_len }
     }
 
-    /// The same for a node of a dropped tree, whose root is retired.
+    /// Like [`Node::open`], for a node of a dropped tree, whose root is retired.
     pub(super) fn open_dropped(page: &'a [u8]) -> Result<Self, Damaged> {
         if page[page::KIND] == PageKind::Freed as u8 { Self::of(page) } else { Self::open(page) }
     }
@@ -181,7 +183,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// An error about this page.
+    /// Returns an error about this page.
     #[must_use]
     pub fn damaged(&self, why: &'static str) -> Damaged {
         Damaged { page: page::number(self.page), why }
@@ -205,7 +207,7 @@ impl<'a> Node<'a> {
         page::level(self.page)
     }
 
-    /// Whether it is a leaf.
+    /// Returns whether the node is a leaf.
     #[must_use]
     pub fn is_leaf(&self) -> bool {
         self.level() == 0
@@ -229,25 +231,26 @@ impl<'a> Node<'a> {
         &self.lower()[..self.prefix_len]
     }
 
-    /// The least key that belongs here.
+    /// The lower fence: the least key of the node's range.
     #[must_use]
     pub fn lower(&self) -> &'a [u8] {
         let (at, len) = self.fence_at(LOWER);
         &self.page[at..at + len]
     }
 
-    /// The least key above the node's range; `None` if the range has no upper end.
+    /// The upper fence: the least key above the node's range; `None` if it is infinite.
     #[must_use]
     pub fn upper(&self) -> Option<&'a [u8]> {
         let (at, len) = self.fence_at(UPPER);
         self.has_upper().then(|| &self.page[at..at + len])
     }
 
-    /// The upper fence of a node that `key` has led to. What goes on from there to the next node comes to an
-    /// end because the fence is above the key.
+    /// Returns the upper fence of a node to which `key` has led. It is above `key`, so a walk that continues
+    /// there ends.
     ///
     /// # Errors
-    /// [`Damaged`] where it is not: the page is valid but old, on a disk that lost a write.
+    /// [`Damaged`] if the fence is not above `key`: the disk lost a write, and the page is a valid old
+    /// version.
     pub fn upper_above(&self, key: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
         match self.upper() {
             Some(upper) if upper <= key => Err(self.damaged("it ends at or below the key that led to it")),
@@ -255,7 +258,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether `key` belongs here.
+    /// Returns whether the node's range contains `key`.
     #[must_use]
     pub fn covers(&self, key: &[u8]) -> bool {
         self.lower() <= key && self.upper().is_none_or(|upper| key < upper)
@@ -282,7 +285,7 @@ impl<'a> Node<'a> {
         self.heap() - (SLOTS + self.count * SLOT_BYTES)
     }
 
-    /// Bytes that are available, by compaction if need be.
+    /// Free bytes, including those that only a compaction makes available.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         self.gap() + self.garbage()
@@ -294,8 +297,8 @@ impl<'a> Node<'a> {
         capacity(self.page.len()).saturating_sub(self.free_bytes())
     }
 
-    /// Whether it should be merged with a sibling ([`super::Tree::tidy`]): its entries take less than a
-    /// quarter of it, or it has only one child.
+    /// Returns whether the node should be merged with a sibling ([`super::Tree::tidy`]): its entries take
+    /// less than a quarter of its capacity, or it is a branch with only one child.
     #[must_use]
     pub fn is_underfull(&self) -> bool {
         let fences = self.fence_at(LOWER).1 + self.fence_at(UPPER).1;
@@ -346,8 +349,8 @@ impl<'a> Node<'a> {
         self.page.get(from..from + payload_len).ok_or_else(|| self.damaged("a slot points outside the page"))
     }
 
-    /// Sets `key` to the whole key of a slot. For slot 0 of a branch that is the prefix; its separator is
-    /// [`Node::lower`].
+    /// Sets `key` to the whole key of a slot. For slot 0 of a branch that is the prefix alone; the slot's
+    /// separator is [`Node::lower`].
     ///
     /// # Errors
     /// [`Damaged`] when the slot is damaged.
@@ -398,7 +401,7 @@ impl<'a> Node<'a> {
     /// too.
     ///
     /// # Errors
-    /// [`Damaged`] when there are fewer slots.
+    /// [`Damaged`] when the node has fewer slots.
     pub(super) fn copy_slots(&self, slots: Range<usize>, copy: &mut Vec<u8>) -> Result<(), Damaged> {
         let page = self.page;
         if slots.end > self.count {
@@ -441,8 +444,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The slots to which the hints narrow the search for `head`: the first that may be equal, and one that
-    /// is certainly greater.
+    /// Returns the slots to which the hints narrow the search for `head`: the first whose head may be equal,
+    /// and one whose head is certainly greater, or the number of slots.
     fn narrow(&self, head: u32) -> (usize, usize) {
         let distance = hint_distance(self.count);
         if distance == 0 {
@@ -464,15 +467,15 @@ impl<'a> Node<'a> {
         match key.strip_prefix(self.prefix()) {
             Some(suffix) => self.bound_of_suffix(suffix, first),
             None => {
-                // It is outside the node's range; the order still shows on which side.
+                // The key is outside the node's range: comparing it with the prefix shows on which side.
                 let slot = if key < self.prefix() { first.min(self.count) } else { self.count };
                 Ok(Position { slot, found: false })
             }
         }
     }
 
-    /// The same for a key in the node's range, which therefore begins with the prefix: the prefix, at the far
-    /// end of the page, is not read.
+    /// Like `bound`, for a key in the node's range. Such a key begins with the prefix, so the prefix, which
+    /// lies at the far end of the page, is not read.
     fn bound_inside(&self, key: &[u8], first: usize) -> Result<Position, Damaged> {
         if cfg!(debug_assertions) && !self.covers(key) {
             return Err(self.damaged("the key that led to it is not one of its own"));
@@ -505,7 +508,7 @@ impl<'a> Node<'a> {
     /// Finds `key`, or where it would be inserted.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way is damaged.
+    /// [`Damaged`] when a slot that the search reads is damaged.
     pub fn search(&self, key: &[u8]) -> Result<Position, Damaged> {
         self.bound(key, 0)
     }
@@ -513,7 +516,7 @@ impl<'a> Node<'a> {
     /// Finds `key`, which must be in the node's range ([`Node::covers`]), or where it would be inserted.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way is damaged.
+    /// [`Damaged`] when a slot that the search reads is damaged.
     pub fn search_inside(&self, key: &[u8]) -> Result<Position, Damaged> {
         self.bound_inside(key, 0)
     }
@@ -521,7 +524,7 @@ impl<'a> Node<'a> {
     /// The slot of the child of a branch whose range contains `key`; the first or the last if none does.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way is damaged, or the branch is empty.
+    /// [`Damaged`] when a slot that the search reads is damaged, or the branch is empty.
     pub fn child_slot(&self, key: &[u8]) -> Result<usize, Damaged> {
         if self.count == 0 {
             return Err(self.damaged("a branch without children"));
@@ -530,10 +533,10 @@ impl<'a> Node<'a> {
         Ok(if at.found { at.slot } else { at.slot.max(1) - 1 })
     }
 
-    /// The same for a key in the node's range.
+    /// Like [`Node::child_slot`], for a key in the node's range.
     ///
     /// # Errors
-    /// As [`Node::child_slot`].
+    /// Those of [`Node::child_slot`].
     pub fn child_slot_inside(&self, key: &[u8]) -> Result<usize, Damaged> {
         if self.count == 0 {
             return Err(self.damaged("a branch without children"));
@@ -542,10 +545,10 @@ impl<'a> Node<'a> {
         Ok(if at.found { at.slot } else { at.slot.max(1) - 1 })
     }
 
-    /// The slot of the child of a branch whose range ends at or contains the keys just below `key`.
+    /// The slot of the child of a branch whose range contains the largest keys below `key`.
     ///
     /// # Errors
-    /// [`Damaged`] when a slot on the way is damaged, or the branch is empty.
+    /// [`Damaged`] when a slot that the search reads is damaged, or the branch is empty.
     pub fn child_slot_below(&self, key: &[u8]) -> Result<usize, Damaged> {
         if self.count == 0 {
             return Err(self.damaged("a branch without children"));
@@ -553,8 +556,8 @@ impl<'a> Node<'a> {
         Ok(self.bound(key, 1)?.slot.max(1) - 1)
     }
 
-    /// Whether `bytes` more fit. If they fit only after a compaction, this checks the slots first, so that it
-    /// cannot fail.
+    /// Returns whether `bytes` more bytes fit. If they fit only after a compaction, checks the slots first,
+    /// so that the compaction cannot fail.
     fn has_room(&self, bytes: usize) -> Result<bool, Damaged> {
         if bytes <= self.gap() {
             return Ok(true);
@@ -566,7 +569,7 @@ impl<'a> Node<'a> {
         Ok(true)
     }
 
-    /// Whether a new entry fits; `key_len` is of the whole key, bytes.
+    /// Returns whether a new entry fits. `key_len` is the length of the whole key, bytes.
     ///
     /// # Errors
     /// [`Damaged`] when a slot is damaged.
@@ -574,7 +577,7 @@ impl<'a> Node<'a> {
         self.has_room(SLOT_BYTES + key_len.saturating_sub(self.prefix_len) + payload_len)
     }
 
-    /// Whether a slot's payload can be replaced by one of this length.
+    /// Returns whether a slot's payload can be replaced by one of this length.
     ///
     /// # Errors
     /// [`Damaged`] when a slot is damaged.
@@ -591,8 +594,8 @@ impl<'a> Node<'a> {
         Ok(true)
     }
 
-    /// Whether a payload of `payload_len` bytes fits for a key of `key_len` bytes, whose search returned
-    /// `at`.
+    /// Returns whether a payload of `payload_len` bytes fits for a key of `key_len` bytes for which
+    /// [`Node::search`] returned `at`.
     ///
     /// # Errors
     /// [`Damaged`] when a slot is damaged.
@@ -600,7 +603,7 @@ impl<'a> Node<'a> {
         if at.found { self.fits_replace(at.slot, payload_len) } else { self.fits_insert(key_len, payload_len) }
     }
 
-    /// Checks that slots, fences and garbage add up to the heap: then a compaction cannot fail.
+    /// Checks that slots, fences and garbage add up to the heap. If they do, a compaction cannot fail.
     pub(super) fn check_heap(&self) -> Result<(), Damaged> {
         let heap = self.heap();
         let mut live = self.fence_at(LOWER).1 + self.fence_at(UPPER).1;

@@ -1,18 +1,20 @@
-//! Long values, too long for a leaf: their pages, and the changes of these. `overflow/` reads, writes and
-//! frees values.
+//! Long values, which do not fit a leaf: their pages, and the redo records that change these. `overflow/`
+//! reads, writes and frees values.
 //!
 //! 1. A leaf's entry holds the number of a value's *head*. A value that fits one data page has that page as
 //!    its head ([`write_one_page`]). A longer one lies in data pages, all full except the last. List pages
 //!    name them in order and are chained from the head, so the pages can be prefetched. The level of the head
 //!    tells the two apart. Databases of format 3 have lists for short values too.
-//! 2. A list names a data page in the mini-transaction that takes the page. So everything can be freed by the
-//!    head, however little of the value was written: an undo record that names the head goes into the
-//!    mini-transaction that takes the head. A value of one page is written whole by that mini-transaction.
-//! 3. Once written, a value never changes in place. It is freed when no view can see it, so it can be read
-//!    whatever happens to its leaf.
-//! 4. Freeing empties and frees the lists after the head one by one, then empties the head. What a list names
-//!    and who owns it change in the same mini-transaction, so freeing can stop after any step and be started
-//!    again. The head goes last, in a mini-transaction of the caller, which also forgets the head.
+//! 2. The mini-transaction that takes a data page also adds it to a list. The one that takes the head also
+//!    writes an undo record that names the head (none while a tree is built: rollback frees all pages of the
+//!    tree). So the whole value can be freed by its head, however little of it was written. A value of one
+//!    page is written completely by the mini-transaction that takes its head.
+//! 3. Once written, a value never changes in place. It is freed only when no view can see it, so it can be
+//!    read whatever happens to its leaf.
+//! 4. Freeing empties and frees the lists after the head one by one, then empties the head. Pages are removed
+//!    from a list and freed in the same mini-transaction, so freeing can stop after any step and be started
+//!    again. The head is freed last, in a mini-transaction of the caller that, except in a dropped tree, also
+//!    removes the reference to it.
 
 mod free;
 mod read;
@@ -46,7 +48,7 @@ const BODY: usize = HEADER_BYTES + 8;
 const LIST_LEVEL: u8 = 1;
 /// Most data pages that one mini-transaction frees.
 const PAGES_AT_ONCE_MAX: usize = 16;
-/// Values of which the lists are read before the first data page.
+/// Values whose lists are read together, before their first data page.
 const TOGETHER: usize = 64;
 
 /// Bytes of a value in a data page.
@@ -84,7 +86,7 @@ fn init(bytes: &mut [u8], id: PageId, tree: TreeId, level: u8) {
 
 // --- redo --------------------------------------------------------------------------------------------------
 
-/// An empty list page.
+/// Makes an empty list page.
 #[derive(Debug)]
 pub(super) struct NewList {
     id: PageId,
@@ -107,7 +109,7 @@ impl TryApply<'_> for NewList {
     }
 }
 
-/// A data page.
+/// Makes a data page.
 #[derive(Debug)]
 pub(super) struct NewData<'a> {
     id: PageId,
@@ -137,7 +139,7 @@ impl<'a> TryApply<'a> for NewData<'a> {
     }
 }
 
-/// More pages for a list.
+/// Adds pages to a list.
 #[derive(Debug)]
 pub(super) struct ListPush<'a> {
     /// Page numbers, four bytes each.
@@ -165,7 +167,7 @@ impl<'a> TryApply<'a> for ListPush<'a> {
     }
 }
 
-/// Fewer pages for a list: the first `keep` stay.
+/// Removes pages from a list: the first `keep` stay.
 #[derive(Debug)]
 pub(super) struct ListCut {
     keep: u16,
@@ -189,7 +191,7 @@ impl TryApply<'_> for ListCut {
     }
 }
 
-/// Another next list for a list, or none.
+/// Sets a list's next list, or none.
 #[derive(Debug)]
 pub(super) struct SetNext {
     next: PageId,

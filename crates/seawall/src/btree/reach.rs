@@ -1,7 +1,7 @@
-//! How far the way to a key leads in a damaged tree.
+//! Finds how far the path to a key leads in a damaged tree.
 //!
-//! 1. If the way to a leaf ends at a page that is damaged or unreadable, its parent gives the range of keys
-//!    below it: exactly those keys are lost.
+//! 1. If the path to a leaf ends at a page that is damaged or unreadable, the page's parent gives the range
+//!    of keys below the page: exactly those keys are lost.
 //! 2. A node is trusted only if its whole page is valid. It is checked under its latch: this code runs after
 //!    a failure, not in normal reads.
 
@@ -10,12 +10,12 @@ use crate::buffer::Pool;
 use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 
-/// The end of the way to a key.
+/// The end of the path to a key.
 #[derive(Debug)]
 pub enum Reach {
-    /// A whole leaf.
+    /// An undamaged leaf.
     Leaf {
-        /// The keys of its entries from that key on, deleted ones included.
+        /// The keys of its entries from the sought key on, deleted ones included.
         keys: Vec<Vec<u8>>,
         /// Where the next leaf begins; `None` for the last.
         upper: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ struct Next {
 }
 
 impl Tree {
-    /// Goes to the leaf of `key`. No latch may be held.
+    /// Follows the path to the leaf of `key`. No latch may be held.
     ///
     /// # Errors
     /// [`Error::TreeDropped`], and any other error that is not damage.

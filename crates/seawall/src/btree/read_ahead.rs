@@ -1,17 +1,18 @@
 //! Prefetches the next leaves of a scan, which the branch just above them names.
 //!
 //! ```text
-//!   idle ──second leaf left, or the first when the end is known, or at once when hinted long──> running ──turned round, sought elsewhere──> idle
+//!   idle ──second leaf left; first leaf left, if the end is known; at once, if announced as long──> running
+//!   running ──turned round, sought elsewhere──> idle
 //! ```
 //!
 //! 1. A level-1 branch names the leaves of a range exactly: nothing beyond the range's end is prefetched, and
 //!    nothing beyond the rows that the caller wants.
-//! 2. It reads nothing and waits for nothing, except for the branches on the way to the first leaf of a long
-//!    scan. A branch page that is not in memory is prefetched like a leaf, before the scan reaches the last
-//!    leaf of the branch before; until it is there no more leaves are named.
+//! 2. The read-ahead itself reads no page and waits for none, except for the branches on the path to the
+//!    first leaf of a long scan. A branch page that is not in memory is prefetched like a leaf, before the
+//!    scan reaches the last leaf of the branch before; until it has arrived, no more leaves are named.
 //! 3. The tree may change meanwhile. When the scan reaches a leaf that was not named as the next one, the
 //!    read-ahead starts over from there.
-//! 4. Errors are left to the scan: here they only end the read-ahead.
+//! 4. Errors are reported by the scan: here they only end the read-ahead.
 
 use super::bound::KeyBound;
 use super::node::Node;
@@ -41,7 +42,7 @@ pub struct ReadAhead {
     high: KeyBound,
     forward: bool,
     running: bool,
-    /// The caller has announced a long scan: begins at once.
+    /// The caller has announced a long scan: the read-ahead begins at once.
     long: bool,
     /// Leaves the scan has left in one direction.
     leaves: u32,
@@ -84,7 +85,7 @@ impl ReadAhead {
         self.keep_to(start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
     }
 
-    /// The same, reusing memory.
+    /// Sets the scan's bounds from borrowed keys, reusing memory.
     pub fn keep_to(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) {
         self.low.clear();
         if let Bound::Included(key) | Bound::Excluded(key) = start {
@@ -93,7 +94,7 @@ impl ReadAhead {
         self.high.set(end);
     }
 
-    /// Resets it for another scan; keeps its memory.
+    /// Resets the read-ahead for another scan; keeps its memory.
     pub fn reset(&mut self) {
         self.stop();
         self.low.clear();
@@ -104,8 +105,8 @@ impl ReadAhead {
         (self.forward, self.rows_left, self.leaf_rows, self.at) = (true, None, LEAF_ROWS, PageId::NONE);
     }
 
-    /// How many entries from `slot` on the scan will visit, including the one at which it ends, if that is
-    /// known.
+    /// Returns how many entries the scan will visit from `slot` on, including the one at which it ends;
+    /// `None` if that is unknown.
     pub(super) fn rows_from(&self, node: &Node<'_>, slot: usize, forward: bool) -> Result<Option<usize>, Damaged> {
         if self.long {
             return Ok(Some(usize::MAX));
@@ -120,19 +121,19 @@ impl ReadAhead {
         Ok(limit.into_iter().chain(end).min())
     }
 
-    /// The caller wants at most this many rows.
+    /// Announces that the caller wants at most `rows` rows.
     pub fn limit(&mut self, rows: u64) {
         self.rows_left = Some(rows);
     }
 
-    /// The caller will scan all or most of the range: begins at once.
+    /// Announces a scan of all or most of the range: the read-ahead begins at once.
     pub fn long(&mut self) {
         self.long = true;
         self.prefetcher = std::mem::take(&mut self.prefetcher).sure();
     }
 
-    /// Adds this range after the planned ones: the caller scans several, upward and one after the other, and
-    /// all of each.
+    /// Adds this range after the planned ones. The caller scans the ranges upward, one after the other, and
+    /// each one completely.
     pub fn then(&mut self, start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) {
         if !self.long {
             self.long();
@@ -141,7 +142,7 @@ impl ReadAhead {
         self.plan.push_back((key_of(start).to_vec(), end.clone()));
     }
 
-    /// Whether the scan needs nothing beyond `fence`.
+    /// Returns whether the scan needs nothing beyond `fence`.
     pub(super) fn ends_at(&self, forward: bool, fence: &[u8]) -> bool {
         match self.high.get() {
             _ if !forward => fence <= &self.low[..],
@@ -151,7 +152,7 @@ impl ReadAhead {
         }
     }
 
-    /// Before the scan seeks `to`.
+    /// Must be called before the scan seeks `to`.
     pub fn before_seek(&mut self, pool: &Pool, tree: &Tree, to: Seek<'_>) {
         let forward = to.is_forward();
         if self.running && self.forward != forward {
@@ -166,7 +167,7 @@ impl ReadAhead {
             self.start(bound, forward);
         }
         if self.running && self.long {
-            // The scan itself reads the branches on the way to the first leaf next.
+            // The scan itself reads the branches on the path to the first leaf next.
             if self.prefetcher.is_short() && !self.plan.is_empty() {
                 self.name_more(pool, tree, true);
             }
@@ -174,7 +175,7 @@ impl ReadAhead {
         }
     }
 
-    /// After a seek: the scan is in this leaf.
+    /// Must be called after a seek, with the leaf that the scan is in.
     pub fn sought(&mut self, leaf: PageId) {
         if leaf == self.at {
             return;
@@ -186,8 +187,8 @@ impl ReadAhead {
         }
     }
 
-    /// Before the scan leaves its leaf to continue beyond `fence`. It has visited `rows` of the leaf's
-    /// `leaf_rows` entries.
+    /// Must be called before the scan leaves its leaf to continue beyond `fence`. It has visited `rows` of
+    /// the leaf's `leaf_rows` entries.
     pub fn leave(&mut self, pool: &Pool, tree: &Tree, forward: bool, fence: &[u8], rows: usize, leaf_rows: usize) {
         if self.forward != forward {
             self.stop();
@@ -198,7 +199,7 @@ impl ReadAhead {
         self.rows_left = self.rows_left.map(|left| left.saturating_sub(rows as u64));
         if !self.running {
             if !self.long && self.rows_left.is_some_and(|left| left <= leaf_rows as u64) {
-                // The leaf it goes to now is the last one: nothing is left to read ahead.
+                // The scan goes to its last leaf now: nothing is left to read ahead.
                 return;
             }
             let has_end = if forward { self.high.get() != Bound::Unbounded } else { !self.low.is_empty() };
@@ -214,7 +215,7 @@ impl ReadAhead {
         self.ask(pool, tree);
     }
 
-    /// The scan has reached this leaf, the next one.
+    /// Must be called when the scan has reached the next leaf.
     pub fn came_to(&mut self, pool: &Pool, leaf: PageId) {
         pool.note_scanned(self.at, leaf);
         self.at = leaf;
@@ -262,7 +263,8 @@ impl ReadAhead {
         self.prefetcher.next_is_due(pool, most);
     }
 
-    /// Names the leaves of one more branch; `false` if it has to wait for the branch and `wait` is not set.
+    /// Names the leaves of one more branch. Returns `false` if it could not, because of an error or because
+    /// the branch is not in memory and `wait` is not set.
     fn name_more(&mut self, pool: &Pool, tree: &Tree, wait: bool) -> bool {
         let Some((low, high)) = self.plan.front_mut() else { return false };
         let bound = high.as_ref().map(|key| &key[..]);

@@ -1,4 +1,4 @@
-//! What the redo records of trees have in common.
+//! Code that all redo records of trees share.
 
 use crate::format::{Malformed, Reader};
 
@@ -10,7 +10,7 @@ pub(super) trait TryApply<'a>: Sized {
     fn try_apply(&self, page: &mut [u8]) -> Result<(), Malformed>;
 }
 
-/// The part shared by both directions: the forward path has checked that the record fits.
+/// Implements `Redo` for a record. The forward path has checked that the record fits, so `apply` cannot fail.
 macro_rules! redo_record {
     ($name:ty, $tag:expr, |$self:ident, $out:ident| $encode:block) => {
         impl Redo for $name {

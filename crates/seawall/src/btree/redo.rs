@@ -2,9 +2,9 @@
 //!
 //! 1. A record is made for a page in a known state: the caller has checked that it fits
 //!    ([`Node::fits_insert`] and the like). So applying it cannot fail, now or in recovery.
-//! 2. [`redo`] trusts neither body nor page: what does not fit is [`Malformed`], never a panic.
-//! 3. Slots and lengths are written as varints, keys as suffixes: a record costs little more than what it
-//!    changes.
+//! 2. [`redo`] trusts neither body nor page: a record that does not fit is [`Malformed`], never a panic.
+//! 3. Slots and lengths are written as varints, keys as suffixes: a record is little longer than the bytes
+//!    that it changes.
 
 use super::edit::{self, NewNode};
 use super::overflow;
@@ -16,7 +16,7 @@ use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, put_bytes, put_u48
 #[cfg(doc)]
 use super::node::Node;
 
-/// Builds a node from nothing.
+/// Builds a node in a page, whatever the page holds.
 #[derive(Debug)]
 pub(super) struct Build<'a> {
     pub id: PageId,
@@ -73,7 +73,7 @@ pub struct Insert<'a> {
 
 impl<'a> Insert<'a> {
     /// Puts `key` before `slot` of a node whose prefix is `prefix_len` long. The node's range covers the key,
-    /// and it fits ([`super::Node::fits_insert`]).
+    /// and the entry fits ([`super::Node::fits_insert`]).
     #[must_use]
     pub fn new(slot: usize, prefix_len: usize, key: &'a [u8], payload: &'a [u8]) -> Self {
         Self { slot: slot as u16, suffix: &key[prefix_len..], payload }
@@ -126,7 +126,7 @@ impl<'a> TryApply<'a> for Replace<'a> {
     }
 }
 
-/// Overwrites a part of an entry's payload in place: marks and headers.
+/// Overwrites a part of an entry's payload in place: delete marks and headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patch<'a> {
     slot: u16,
@@ -208,7 +208,7 @@ impl<'a> TryApply<'a> for Truncate<'a> {
     }
 }
 
-/// A merge: takes the entries of the right sibling, and ends where it ended.
+/// The left node of a merge: takes the entries and the upper fence of the right sibling.
 #[derive(Debug)]
 pub(super) struct Append<'a> {
     pub upper: Option<&'a [u8]>,
@@ -233,7 +233,8 @@ impl<'a> TryApply<'a> for Append<'a> {
     }
 }
 
-/// Strips the header of each entry of a leaf that is not deleted and whose writer is below the horizon.
+/// Strips the header of each entry in a leaf that is not marked deleted and whose writer is below the
+/// horizon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Elide {
     pub horizon: TxnId,
@@ -253,7 +254,7 @@ impl TryApply<'_> for Elide {
     }
 }
 
-/// The root of a dropped tree: no descent enters the tree any more.
+/// Marks the root of a dropped tree: no descent enters the tree any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retire;
 
@@ -269,7 +270,7 @@ impl TryApply<'_> for Retire {
     }
 }
 
-/// In a branch of a dropped tree: the children after the first `keep` are freed.
+/// Removes the children after the first `keep` from a branch of a dropped tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shed {
     pub keep: u16,

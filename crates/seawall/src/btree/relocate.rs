@@ -1,7 +1,7 @@
-//! Moving nodes to lower pages of the file, one at a time.
+//! Moves nodes to lower pages of the file, one at a time.
 //!
 //! 1. A step is one mini-transaction: it builds the same node in a fresh page, points the parent to it, and
-//!    frees the old page. Parent and node are latched exclusively, as in a split: so the tree is whole before
+//!    frees the old page. Parent and node are latched exclusively, as in a split. So the tree is whole before
 //!    and after, and no thread reaches the old page through the parent.
 //! 2. No reference to a node by number outlives its move (`compact.rs`, 4). The root never moves.
 //! 3. The tree must not be dropped during a step, as for a compaction (`compact.rs`, 7).
@@ -25,8 +25,8 @@ pub struct Children {
 }
 
 impl Tree {
-    /// The nodes of `level` under the branch on the way to `key`; `None` when the tree has no branch above
-    /// that level. No latch may be held.
+    /// Returns the nodes of `level` under the branch on the path to `key`; `None` if the tree has no branch
+    /// above that level. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
@@ -45,8 +45,9 @@ impl Tree {
         })
     }
 
-    /// Moves the node of `level` on the way to `key` to a page below the fence, close to `near`, unless it
-    /// lies below already. Returns its page; `None` if there is no free page below. No latch may be held.
+    /// Moves the node of `level` on the path to `key` to a page below the fence, close to `near`, unless it
+    /// lies below already. Returns its page, or [`PageId::NONE`] if the tree has no branch above that level
+    /// any more; `None` if there is no free page below. No latch may be held.
     ///
     /// # Errors
     /// [`crate::Error::TreeDropped`], those of reading, [`crate::Error::Poisoned`]. The tree is then whole.

@@ -3,7 +3,7 @@
 //! 1. Nothing here touches a page: rows are borrowed from latched leaves, and the result is fences and packed
 //!    entries.
 //! 2. The new leaves cover the old ones, from the first lower fence to the last upper one, without a gap.
-//! 3. No leaf holds more bytes than the limit, unless it holds a single row: one always fits a page.
+//! 3. No leaf holds more bytes than the limit, unless it holds a single row: a single row always fits a page.
 //! 4. Keys, order and values stay. Headers that no view needs are left out.
 
 use super::Damaged;
@@ -36,7 +36,7 @@ pub(super) struct Rows<'p> {
     sums: Vec<usize>,
 }
 
-/// A leaf to be: some rows between two fences.
+/// A leaf that is to be written: some rows between two fences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
     pub rows: Range<usize>,
@@ -52,7 +52,8 @@ impl Piece {
 }
 
 impl<'p> Rows<'p> {
-    /// Adds the rows of a leaf after the present ones, without headers that no view below `horizon` needs.
+    /// Adds the rows of a leaf after the present ones, without headers that no view needs: those of writers
+    /// below `horizon`.
     pub(super) fn add(&mut self, leaf: &Node<'p>, horizon: TxnId) -> Result<Range<usize>, Damaged> {
         let (first, mut key) = (self.len(), Vec::new());
         let mut sum = self.sums.pop().unwrap_or(0);
@@ -85,8 +86,8 @@ impl<'p> Rows<'p> {
         (whole + lower.len() + upper.map_or(0, <[u8]>::len)).saturating_sub(prefix_bytes)
     }
 
-    /// The longest piece from `first` on that keeps to the limit and has at least `least` rows, cut before a
-    /// short fence; the last one ends at `upper`. `None` if `least` rows do not fit.
+    /// Returns the longest piece from `first` on that keeps to the limit and has at least `least` rows, cut
+    /// before a short fence; the last one ends at `upper`. `None` if `least` rows do not fit.
     pub(super) fn piece(
         &self,
         first: usize,
@@ -109,7 +110,7 @@ impl<'p> Rows<'p> {
         Some(Piece { rows: first..end, lower: lower.to_vec(), upper: Some(fence(end).to_vec()) })
     }
 
-    /// All pieces from row `first` on, at least one.
+    /// Returns all pieces from row `first` on, at least one.
     pub(super) fn pieces(&self, first: usize, lower: &[u8], upper: Option<&[u8]>, limit: usize) -> Vec<Piece> {
         let (mut pieces, mut at, mut from) = (Vec::new(), first, lower.to_vec());
         loop {
@@ -124,14 +125,14 @@ impl<'p> Rows<'p> {
         }
     }
 
-    /// A piece of one row of any size.
+    /// Returns a piece of one row of any size.
     fn single(&self, row: usize, lower: &[u8], upper: Option<&[u8]>) -> Piece {
         let end = (row + 1).min(self.len());
         let upper = if end < self.len() { Some(separator(self.key(row), self.key(end))) } else { upper };
         Piece { rows: row..end, lower: lower.to_vec(), upper: upper.map(<[u8]>::to_vec) }
     }
 
-    /// The rows of a piece that are in `rows`, packed for its fences.
+    /// Packs those rows of a piece that are in `rows`, for its fences.
     pub(super) fn pack(&self, piece: &Piece, rows: Range<usize>) -> Packed {
         let (prefix_len, mut packed, mut bare) = (piece.prefix_len(), Packed::default(), Vec::new());
         for at in rows {

@@ -1,13 +1,13 @@
-//! Some leaves of a tree, for statistics.
+//! Samples leaves of a tree, for statistics.
 //!
 //! 1. Leaves are picked at positions spread evenly over the tree, by descending by slots. A leaf below
 //!    branches with few children is picked more often than its share: its weight compensates, so that sums
 //!    over weighted leaves are unbiased estimates.
 //! 2. A tree with no more leaves than requested is visited whole.
-//! 3. Only the branches on the way to these leaves are read; the leaves themselves are read concurrently.
+//! 3. Only the branches on the paths to these leaves are read; the leaves themselves are read concurrently.
 //!    Each is copied: no latch is held while the caller examines it.
-//! 4. The tree may change meanwhile: the leaves are of several moments. A page that is another tree's by then,
-//!    or has gone with the end of the file, is left out.
+//! 4. The tree may change meanwhile: the leaves are of several moments. A page that belongs to another tree
+//!    by then, or was cut off with the end of the file, is left out.
 
 use super::Tree;
 use super::node::Node;
@@ -16,7 +16,8 @@ use crate::error::{Error, Result, Stop};
 use crate::format::PageId;
 use std::ops::Bound;
 
-/// What was read of a page that was named a moment ago; `None` if the end of the file was cut off with it meanwhile.
+/// Returns the result of reading a page that was named a moment ago; `None` if the page was cut off with the
+/// end of the file meanwhile.
 pub(super) fn still_in_file<T>(pool: &Pool, page: PageId, read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(Error::Corrupt(_) | Error::Io(_)) if page.0 >= pool.file_pages() => Ok(None),
@@ -26,7 +27,7 @@ pub(super) fn still_in_file<T>(pool: &Pool, page: PageId, read: Result<T>) -> Re
 
 impl Tree {
     /// Calls `visit` for up to about `count` leaves in key order, each with the number of leaves that it
-    /// stands for. Returns the approximate number of leaves of the tree. No latch may be held, and none is
+    /// represents. Returns the approximate number of leaves of the tree. No latch may be held, and none is
     /// while `visit` runs.
     ///
     /// # Errors
@@ -65,7 +66,7 @@ impl Tree {
         Ok(picked.iter().map(|&(_, weight)| weight).sum())
     }
 
-    /// All leaves, if there are no more than `most`.
+    /// Returns all leaves, if there are no more than `most`.
     fn all_leaves(&self, pool: &Pool, most: usize) -> Result<Option<Vec<PageId>>> {
         let (mut leaves, mut low) = (Vec::new(), Vec::new());
         loop {
@@ -83,7 +84,7 @@ impl Tree {
         Ok(Some(leaves))
     }
 
-    /// Leaves at evenly spread positions.
+    /// Picks leaves at evenly spread positions.
     fn pick(&self, pool: &Pool, count: usize) -> Result<Vec<(PageId, f64)>> {
         let mut picked = Vec::with_capacity(count);
         for i in 0..count {
@@ -94,7 +95,8 @@ impl Tree {
         Ok(picked)
     }
 
-    /// The leaf at a position from 0 to 1, and the number of leaves if all branches are like those above it.
+    /// Returns the leaf at a position from 0 to 1, and the number of leaves if all branches are like those
+    /// above it.
     fn leaf_at(&self, pool: &Pool, mut position: f64) -> Result<(PageId, f64), Stop> {
         let mut leaves = 1.0;
         let mut page = pool.shared(self.root)?;
@@ -107,7 +109,7 @@ impl Tree {
             leaves *= count as f64;
             let (child, level) = (node.child(slot)?, node.level() - 1);
             if level == 0 {
-                // Only named here: leaves are read concurrently.
+                // The leaf is not read here: leaves are read concurrently.
                 return Ok((child, leaves));
             }
             let below = pool.shared(child)?;

@@ -1,10 +1,10 @@
-//! From the root to a leaf.
+//! Descends from the root to a leaf.
 //!
 //! 1. A descent holds at most two latches: it releases a page once it has latched the child. Only its last
 //!    page may be latched exclusively.
-//! 2. A child is what its parent says while the parent is latched: another tree, another level, or fences
-//!    that do not hold the key are damage, never a race.
-//! 3. A mini-transaction that descends holds no page of this tree yet: otherwise it would wait for itself.
+//! 2. While its parent is latched, a child is what the parent says. A child of another tree or level, or with
+//!    fences that do not hold the key, means damage, never a race.
+//! 3. A mini-transaction must not hold a page of the tree when it descends: it would wait for itself.
 
 use super::node::Node;
 use super::redo::{Build, Retire};
@@ -27,7 +27,7 @@ pub(super) enum Toward<'k> {
 }
 
 impl Toward<'_> {
-    /// The slot of the child to go to from a node on the way.
+    /// Returns the slot of the child to go to from a node on the path, whose range contains the key.
     pub(super) fn step(self, node: &Node<'_>) -> Result<usize, Damaged> {
         match self {
             Self::Key(key) => node.child_slot_inside(key),
@@ -35,7 +35,7 @@ impl Toward<'_> {
         }
     }
 
-    /// The slot of the child to go to from any node of the level.
+    /// Returns the slot of the child to go to from any node of the level.
     pub(super) fn child_slot(self, node: &Node<'_>) -> Result<usize, Damaged> {
         match self {
             Self::Key(key) => node.child_slot(key),
@@ -46,11 +46,11 @@ impl Toward<'_> {
 }
 
 impl Tree {
-    /// Makes an empty tree: takes its root page, which is its only leaf. The mini-transaction must latch no
+    /// Creates an empty tree. Takes its root page, which is its only leaf. The mini-transaction must latch no
     /// page of a tree afterwards.
     ///
     /// # Errors
-    /// As [`Reserved::take`]; nothing is changed then.
+    /// Those of [`Reserved::take`]; nothing is changed then.
     pub fn create(id: TreeId, mtr: &mut Mtr<'_>, reserved: &mut Reserved<'_>) -> Result<Self, Stop> {
         let (root, held) = reserved.take(mtr)?;
         let leaf = Build { id: root, tree: id, level: 0, lower: &[], upper: None, count: 0, entries: &[] };
@@ -83,7 +83,7 @@ impl Tree {
         Ok(node)
     }
 
-    /// Reads a page as the child to which its parent, of `level + 1`, led.
+    /// Reads a page as the node of `level` to which its parent led.
     pub(super) fn open_child<'a>(&self, bytes: &'a [u8], id: PageId, level: u8) -> Result<Node<'a>, Error> {
         let node = Node::open(bytes)?;
         if node.tree() != self.id || node.level() != level || node.id() != id {
@@ -99,8 +99,8 @@ impl Tree {
         Ok(node)
     }
 
-    /// Latches the node of `level` on the way, shared. Calls `visit` for each branch above it with the slot
-    /// taken. `None` if the tree is not that high.
+    /// Takes a shared latch on the node of `level` on the path to the target. Calls `visit` for each branch
+    /// above it with the slot taken. Returns `None` if the tree is not that high.
     pub(super) fn descend<'p>(
         &self,
         pool: &'p Pool,
@@ -129,7 +129,7 @@ impl Tree {
         Ok(leaf.expect("every tree is at least one level high"))
     }
 
-    /// The leaf whose range contains `key`, under a shared latch.
+    /// Takes a shared latch on the leaf whose range contains `key`.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::TreeDropped`]; [`Error::Corrupt`].
@@ -137,7 +137,7 @@ impl Tree {
         self.leaf(pool, Toward::Key(key))
     }
 
-    /// The leaf whose range contains `key`, latched exclusively by `mtr`, which must not have latched a page
+    /// Latches exclusively, in `mtr`, the leaf whose range contains `key`. `mtr` must not have latched a page
     /// of this tree yet.
     ///
     /// # Errors
@@ -147,8 +147,8 @@ impl Tree {
         Ok(held.expect("every tree is at least one level high"))
     }
 
-    /// The node of `level` on the way to `key`, latched exclusively by `mtr`. `None` when the tree is not
-    /// that high.
+    /// Latches exclusively, in `mtr`, the node of `level` on the path to `key`. Returns `None` if the tree is
+    /// not that high.
     pub(super) fn latch_on_path(
         &self,
         pool: &Pool,
@@ -164,7 +164,7 @@ impl Tree {
                 self.open_child(mtr.page(held), child, level)?;
                 return Ok(Some(held));
             }
-            // The root is not above that level, or was not: it may have grown before it was latched.
+            // The root was not above that level, but it may have grown before this latch.
             let held = mtr.latch(self.root)?;
             match self.open_root(mtr.page(held))?.level().cmp(&level) {
                 std::cmp::Ordering::Equal => return Ok(Some(held)),

@@ -1,4 +1,4 @@
-//! Target of a seek: which leaf, and which slot of it.
+//! The target of a seek: the leaf, and the slot in it.
 
 use super::Tree;
 use super::node::Node;
@@ -24,13 +24,13 @@ pub enum Seek<'k> {
 }
 
 impl Seek<'_> {
-    /// Whether it continues with larger keys if the first leaf has no match.
+    /// Returns whether the seek continues with larger keys if the first leaf has no match.
     #[must_use]
     pub fn is_forward(&self) -> bool {
         matches!(self, Self::First | Self::AtLeast(_) | Self::After(_))
     }
 
-    /// The first leaf to search, under a shared latch.
+    /// Takes a shared latch on the first leaf to search.
     ///
     /// # Errors
     /// `Stop::Load`; those of a damaged tree.
@@ -38,18 +38,18 @@ impl Seek<'_> {
         tree.leaf(
             pool,
             match *self {
-                // Nothing is before the empty key: the first leaf says so.
+                // No key is before the empty one: the first leaf shows that.
                 Self::First | Self::Before([]) => Toward::Key(&[]),
                 Self::Last => Toward::Last,
                 Self::AtLeast(key) | Self::After(key) | Self::AtMost(key) => Toward::Key(key),
-                // The leaf of the key itself may begin with it.
+                // The leaf of `key` may begin with `key` itself.
                 Self::Before(key) => Toward::Below(key),
             },
         )
     }
 
-    /// Where in that leaf to begin: the first slot going forward, or the slot after the first one going
-    /// backward.
+    /// Returns where in that leaf to begin: the first slot going forward, or the slot after the first one
+    /// going backward.
     ///
     /// # Errors
     /// `Damaged`, as an error.

@@ -3,16 +3,16 @@
 //! 1. One mini-transaction splits one node: the right half goes to a new page, and its lower fence into the
 //!    parent. A parent without room for it is split first, in the same way; a root without room first moves
 //!    its contents into a child.
-//! 2. Any split point between two entries leaves room in both halves for what they hold: a separator is no
-//!    longer than what its neighbours give up, and the halves' prefixes are no shorter. Splits at an end,
-//!    which depend on the new key, are measured.
-//! 3. Splitting ends: each step leaves the node on the way to the key with fewer entries, and few enough
-//!    entries always leave room (below).
+//! 2. After a split between any two entries, each half has room for its entries: the separator is no longer
+//!    than the bytes that the half loses, and the prefixes of the halves are no shorter. For a split at an
+//!    end, where the separator depends on the new key, the bytes are counted.
+//! 3. Splitting ends: each step leaves the node on the path to the key with fewer entries, and if it has few
+//!    enough, there is always room (proof below).
 //! 4. Appending leaves full pages behind, and so does prepending. The last leaf has no upper fence and so no
-//!    prefix: when its keys share one, it gets a fence beyond the new key and an empty last leaf after it,
-//!    and so fills up like any other. Likewise the first leaf.
-//! 5. Pages are reserved before anything is latched, and everything that can stop comes before the first
-//!    change.
+//!    prefix: when its keys share one, it gets a fence beyond the new key and an empty last leaf after it. So
+//!    it fills up like any other leaf. The same holds for the first leaf.
+//! 5. Pages are reserved before anything is latched, and every call that can stop ([`Stop`]) precedes the
+//!    first change.
 //!
 //! Why a split succeeds. K is the longest key, E the longest entry ([`entry_bytes_max`], half a page), S a
 //! slot, C the capacity of a page for all of these. Fences, separators and keys are at most K long, suffixes
@@ -24,18 +24,19 @@
 //! ```
 //!
 //! - Between entries (2): the left half loses at least the slot and suffix of the first entry on the right.
-//!   It gets a separator that is at most that suffix and the common prefix, in place of an upper fence that
-//!   is no shorter than that prefix. The right half loses the last entry on the left. It gets a separator at
-//!   most one byte longer than that entry's key, in place of a lower fence: the slot pays for the byte. In a
-//!   branch the separator is the key of the right half's first slot, which no longer stores it.
-//! - A leaf without room for a new key between two of its entries has at least two: it is split between
-//!   entries, and the half to which the key belongs has fewer. So finally the key lies before the first or
-//!   after the last entry, if there is no room before that.
-//! - Then the cut is beside the key: its leaf becomes empty, and has room by (a). The other half keeps all
-//!   entries and gets the separator as a fence. With one entry it has room by (a). With more it is measured;
-//!   if it has no room, the cut is one entry further inside. So a large row between two large rows costs two
-//!   splits, each of which leaves a whole tree: one leaf becomes three.
-//! - A row that grows is finally alone in its leaf: it has room by (a).
+//!   The separator replaces its upper fence: it is no longer than the common prefix and that suffix together,
+//!   and the old fence is no shorter than the prefix. The right half loses the last entry on the left. The
+//!   separator replaces its lower fence: it is at most one byte longer than that entry's key, and the lost
+//!   slot makes up for the byte. In a branch the separator is the key of the right half's first slot, which
+//!   no longer stores it.
+//! - If a leaf has no room for a new key between two of its entries, it is split between two entries, and the
+//!   half to which the key belongs has fewer. So in the end there is room, or the key lies before the first
+//!   or after the last entry.
+//! - Then the cut is between the key and all entries: the key's leaf is empty and has room by (a). The other
+//!   half keeps all entries and gets the separator as a fence. With one entry it has room by (a). With more
+//!   entries the bytes are counted; if they do not fit, the cut is one entry further inside. So a large row
+//!   between two large rows costs two splits, each of which leaves a whole tree: one leaf becomes three.
+//! - A row that grows is in the end alone in its leaf, and has room by (a).
 //! - A branch without room for a separator has at least three children by (b): it is split between two of
 //!   them.
 
@@ -73,9 +74,9 @@ const _: () = {
 /// The result of a split at one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// There is room now, or there was.
+    /// There is room; nothing was changed.
     Room,
-    /// The node was split, or the root grew: check again.
+    /// The node was split or the root grew, here or by another thread: check again.
     Changed,
     /// The parent needs room for a separator of this many bytes.
     ParentFull(usize),
@@ -110,8 +111,8 @@ pub(super) struct Cut {
 
 impl Tree {
     /// Makes room for an entry of `key` with a payload of `payload_len` bytes, whether the key exists or not:
-    /// elides headers that no view below `horizon` needs, or splits. Another thread may take the room: the
-    /// caller checks again, and calls again if need be. No latch may be held.
+    /// elides the headers of writers below `horizon`, which no view needs, or splits. Another thread may take
+    /// the room: the caller checks again, and calls again if needed. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Usage`] when the entry is larger than [`entry_bytes_max`]; those of
@@ -139,7 +140,8 @@ impl Tree {
         Ok(())
     }
 
-    /// `None` if there is room, perhaps after eliding headers; otherwise the leaf that has none.
+    /// Returns `None` if the leaf of `key` has room, perhaps after eliding headers; otherwise the page of
+    /// that leaf.
     fn elide_for(&self, pool: &Pool, key: &[u8], payload_len: usize, horizon: TxnId) -> Result<Option<PageId>, Stop> {
         let need = Need::Payload(payload_len);
         {
@@ -248,8 +250,8 @@ impl Tree {
         Ok(Outcome::Changed)
     }
 
-    /// Moves the root's contents into a child of its own, if the root is the node of `level` and the need is
-    /// not met.
+    /// Moves the root's contents into a new child, if the root is the node of `level` and the need is not
+    /// met.
     fn grow_root(
         &self,
         pool: &Pool,
@@ -285,13 +287,13 @@ impl Tree {
     }
 }
 
-/// Eliding is worth a mini-transaction when it makes room for this entry and some more.
+/// Returns whether eliding headers is worth a mini-transaction: it makes room for this entry and some more.
 fn is_worth_eliding(node: &Node<'_>, entry_bytes: usize, horizon: TxnId) -> Result<bool, Damaged> {
     let gain = elidable_bytes(node, horizon)?;
     Ok(gain >= node.page_bytes() / 32 && node.free_bytes() + gain >= SLOT_BYTES + entry_bytes)
 }
 
-/// Where to split a node that lacks room for `key`, or for a separator on the way to it.
+/// Chooses where to split a node that lacks room for `key`, or for a separator on the path to it.
 pub(super) fn choose(node: &Node<'_>, key: &[u8]) -> Result<Cut, Damaged> {
     let count = node.count();
     if !node.is_leaf() {
@@ -337,8 +339,8 @@ pub(super) fn choose(node: &Node<'_>, key: &[u8]) -> Result<Cut, Damaged> {
 /// A new fence is so far away that this many leaves as dense as the present one fit before it.
 const LEAVES_AHEAD: u64 = 16;
 
-/// Whether a prefix of this many bytes makes the leaf so much smaller that it is worth an empty leaf beside
-/// it.
+/// Returns whether a prefix of this many bytes saves so much in the leaf that it is worth an empty leaf
+/// beside it.
 fn is_worth_a_fence(node: &Node<'_>, prefix_len: usize) -> bool {
     node.count() * prefix_len >= node.page_bytes() / 64
 }
@@ -352,8 +354,8 @@ fn window(key: &[u8], from: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// For the last leaf: a fence beyond `key` that shares with the lower fence most of what the leaf's keys
-/// share.
+/// Returns, for the last leaf, a fence beyond `key` that shares with the lower fence most of what the leaf's
+/// keys share.
 fn fence_ahead(node: &Node<'_>, key: &[u8]) -> Option<Vec<u8>> {
     if node.has_upper() {
         return None;
@@ -371,8 +373,8 @@ fn fence_ahead(node: &Node<'_>, key: &[u8]) -> Option<Vec<u8>> {
     is_worth_a_fence(node, at).then_some(fence)
 }
 
-/// For the first leaf: a fence not beyond `key` that shares with the upper fence most of what the leaf's keys
-/// share.
+/// Returns, for the first leaf, a fence not beyond `key` that shares with the upper fence most of what the
+/// leaf's keys share.
 fn fence_before(node: &Node<'_>, key: &[u8]) -> Option<Vec<u8>> {
     let upper = node.upper().filter(|_| node.lower().is_empty())?;
     let shared = common_prefix(upper, key);
@@ -387,7 +389,7 @@ fn fence_before(node: &Node<'_>, key: &[u8]) -> Option<Vec<u8>> {
     is_worth_a_fence(node, end).then(|| key[..end].to_vec())
 }
 
-/// The cut of a leaf before slot `at`, which is not the first.
+/// Returns the cut of a leaf before slot `at`, which is not the first.
 fn between(node: &Node<'_>, at: usize) -> Result<Cut, Damaged> {
     if at == 0 || at >= node.count() {
         return Err(node.damaged("a leaf of one entry without room"));
@@ -396,7 +398,7 @@ fn between(node: &Node<'_>, at: usize) -> Result<Cut, Damaged> {
     Ok(Cut { at, separator: separator(&left, &right).to_vec() })
 }
 
-/// A slot near the middle, by bytes, before which the separator is short.
+/// Returns a slot near the middle, by bytes, with a short separator before it.
 fn middle(node: &Node<'_>) -> Result<usize, Damaged> {
     let count = node.count();
     let bytes = |slot| node.slot(slot).map(|slot| SLOT_BYTES + slot.heap_bytes());

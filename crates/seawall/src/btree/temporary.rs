@@ -1,17 +1,17 @@
 //! A tree with a single owner: no latches, no log, no versions.
 //!
 //! 1. *One owner.* Every call has exclusive access to the tree (`&mut`), so there is no latch, no lock and no writer to
-//!    name. The nodes are those of all other trees (`node`, `edit`), split and merged at the same places; the pages are
-//!    a [`Spill`]'s.
+//!    name. The nodes have the format of all other trees (`node`, `edit`) and are split and merged at the same places;
+//!    the pages belong to a [`Spill`].
 //! 2. *Steps.* A change loads all pages that it needs before it changes the first, and makes new pages in memory:
-//!    nothing can fail between two changes that belong together. A call that fails with an error of the disk has
-//!    changed nothing but, perhaps, split or merged nodes; the tree is whole.
-//! 3. A payload is that of an entry without a header: flags, then the value or its place. The pages of a long value are
-//!    chained in memory; freeing them reads nothing. They have no headers: only this tree can read them.
+//!    nothing can fail between two changes that belong together. A call that fails with an error of the disk may have
+//!    split or merged nodes, but has changed nothing else; the tree is whole.
+//! 3. A payload is that of an entry without a header: flags, then the value or its [`OverflowRef`]. The pages of a long
+//!    value are chained in memory; freeing them reads nothing. They have no headers: only this tree can read them.
 //! 4. *Undo.* While a savepoint exists, each change notes the key and the old payload. A long value that was replaced
-//!    keeps its pages until the note goes. A rollback undoes the notes from the last one on and drops each as it is
-//!    undone, so a rollback that an error of the disk ended continues where it stopped.
-//! 5. Merging is optional. An error that ends it comes back to the next reader of that page.
+//!    keeps its pages until the note is dropped. A rollback undoes the notes from last to first and drops each one when
+//!    it is undone. So a rollback that an error of the disk ended can continue where it stopped.
+//! 5. Merging is optional. An error that ends a merge is ignored: the next read of that page returns it again.
 //!
 //! ```text
 //!   savepoint ──put, delete──> noted ──rollback_to──> as it was at the savepoint
@@ -29,7 +29,7 @@ use crate::buffer::{Spill, SpillPlace};
 use crate::error::{Error, Result};
 use crate::format::{Malformed, PageId, TreeId};
 
-/// The flags of a value that lies behind them.
+/// The flags of a value that follows them in the payload.
 const INLINE: u8 = 0;
 
 /// The tree.
@@ -45,20 +45,20 @@ pub struct Temporary {
     last_savepoint: u64,
 }
 
-/// What undoes a change.
+/// How to undo a change.
 #[derive(Debug)]
 struct Note {
     key: Vec<u8>,
-    /// The payload that was there.
+    /// The payload before the change; `None` if there was no row.
     old: Option<Vec<u8>>,
 }
 
 /// A value that was found.
 #[derive(Debug, Clone)]
 pub enum Found {
-    /// It lay in the leaf.
+    /// The value, copied from the leaf.
     Inline(Vec<u8>),
-    /// It is to be read.
+    /// A long value, still to be read.
     Long(OverflowRef),
 }
 
@@ -69,11 +69,11 @@ pub struct Rows {
     pub rows: Vec<(Vec<u8>, Found)>,
     /// All keys of the leaf are at least this.
     pub lower: Vec<u8>,
-    /// And less than this.
+    /// All keys of the leaf are less than this; `None` is infinite.
     pub upper: Option<Vec<u8>>,
 }
 
-/// The way to a leaf: each branch and the slot taken.
+/// The path to a leaf: each branch and the slot taken.
 type Way = Vec<(PageId, usize)>;
 /// How a step begins.
 type Begin = fn(&mut Spill) -> Result<()>;
@@ -86,16 +86,16 @@ fn found(payload: &[u8]) -> Result<Found, Malformed> {
     }
 }
 
-/// What was checked before has failed.
+/// Makes the error for an operation that failed although it was checked before.
 fn bug(page: PageId) -> impl FnOnce(Malformed) -> Error {
     move |why| Error::bad_page(page, format!("of a temporary tree: {}", why.0))
 }
 
 impl Temporary {
-    /// An empty tree.
+    /// Creates an empty tree.
     ///
     /// # Errors
-    /// None but those of a page that is too small for a node, which none is.
+    /// Only if a page is too small for a node, which no page is.
     pub fn new(id: TreeId, place: SpillPlace, page_bytes: usize, memory_bytes: u64) -> Result<Self> {
         let mut pages = Spill::new(place, page_bytes, memory_bytes);
         let root = Self::empty_leaf(id, &mut pages)?;
@@ -114,7 +114,7 @@ impl Temporary {
         self.id
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -126,7 +126,7 @@ impl Temporary {
 
     // --- reading ---------------------------------------------------------------------------------------
 
-    /// Loads the pages on the way to a leaf.
+    /// Loads the pages on the path to a leaf.
     fn descend(&mut self, toward: Toward<'_>) -> Result<(Way, PageId)> {
         let (mut way, mut at) = (Way::new(), self.root);
         loop {
@@ -145,7 +145,7 @@ impl Temporary {
         Node::open(self.pages.seen(page))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// Those of the disk.
@@ -180,8 +180,8 @@ impl Temporary {
         if out.len() == len { Ok(out) } else { Err(bug(head)(Malformed("a long value without its end"))) }
     }
 
-    /// The leaf that has the keys from `key` on, or, `below`, those just below it; no key is the first one, or one
-    /// beyond the last.
+    /// Returns the rows of the leaf that has the keys from `key` on or, with `below`, those just below `key`. Without a
+    /// key, returns those of the first leaf or, with `below`, of the last one.
     ///
     /// # Errors
     /// Those of the disk.
@@ -207,10 +207,10 @@ impl Temporary {
 
     // --- changing --------------------------------------------------------------------------------------
 
-    /// Sets the value of a key; whether it was there before.
+    /// Sets the value of a key. Returns whether the key existed.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`]; [`Error::NoSpace`]; those of the disk. The row is as it was.
+    /// [`Error::KeyTooLong`]; [`Error::NoSpace`]; those of the disk. The row is unchanged then.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.check_key(key)?;
         let payload = self.encode(key, value)?;
@@ -228,10 +228,10 @@ impl Temporary {
         }
     }
 
-    /// Removes a row; whether it was there.
+    /// Removes a row. Returns whether it existed.
     ///
     /// # Errors
-    /// Those of the disk. The row is as it was.
+    /// Those of the disk. The row is unchanged then.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
         let Some(old) = self.remove(key)? else { return Ok(false) };
         self.rows -= 1;
@@ -239,10 +239,10 @@ impl Temporary {
         Ok(true)
     }
 
-    /// Removes all rows. Without a savepoint that costs nothing.
+    /// Removes all rows. Without a savepoint no row is visited.
     ///
     /// # Errors
-    /// Those of the disk. Rows that were not removed are as they were.
+    /// Those of the disk. Rows that were not removed are unchanged.
     pub fn clear(&mut self) -> Result<()> {
         if self.savepoints.is_empty() {
             self.pages.clear();
@@ -272,7 +272,7 @@ impl Temporary {
         Ok(())
     }
 
-    /// The payload for a value, a long one written.
+    /// Returns the payload for a value. Writes the pages of a long one.
     fn encode(&mut self, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
         let page_bytes = self.pages.page_bytes();
         if key.len() + 1 + value.len() <= entry_bytes_max(page_bytes) {
@@ -281,7 +281,7 @@ impl Temporary {
             payload.extend_from_slice(value);
             return Ok(payload);
         }
-        // From the end: each page names the one behind it.
+        // From the last piece to the first: each page names the one after it.
         let mut next = None;
         for piece in value.chunks(page_bytes).rev() {
             if let Err(error) = self.pages.begin_growing() {
@@ -312,7 +312,7 @@ impl Temporary {
         }
     }
 
-    /// Notes a change, or frees what it replaced.
+    /// Notes a change or, without a savepoint, frees what it replaced.
     fn note(&mut self, key: &[u8], old: Option<Vec<u8>>) {
         if self.savepoints.is_empty() {
             if let Some(old) = old {
@@ -323,7 +323,7 @@ impl Temporary {
         }
     }
 
-    /// Sets a payload in steps that `begin` begins; the one that was there.
+    /// Sets the payload of a key, in steps that `begin` begins. Returns the old payload.
     fn set(&mut self, key: &[u8], payload: &[u8], begin: Begin) -> Result<Option<Vec<u8>>> {
         loop {
             begin(&mut self.pages)?;
@@ -347,8 +347,8 @@ impl Temporary {
         }
     }
 
-    /// Splits the leaf, or the lowest node above it whose parent has room for one child more. All pages of the way are
-    /// loaded.
+    /// Splits the lowest node of the path, from the leaf up, whose parent has room for one child more; if there is
+    /// none, grows the root. All pages of the path are loaded.
     fn split(&mut self, mut way: Way, leaf: PageId, key: &[u8]) -> Result<()> {
         let mut page = leaf;
         loop {
@@ -394,7 +394,7 @@ impl Temporary {
         Ok(())
     }
 
-    /// Takes an entry out; its payload.
+    /// Removes an entry. Returns its payload.
     fn remove(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.pages.begin_step()?;
         let (way, leaf) = self.descend(Toward::Key(key))?;
@@ -411,7 +411,7 @@ impl Temporary {
         Ok(Some(old))
     }
 
-    /// Merges an underfull node with a sibling, its parents likewise, and takes away a root with one child.
+    /// Merges the leaf with a sibling if it is underfull, likewise its parents, and removes a root with one child.
     fn merge(&mut self, mut way: Way, leaf: PageId) -> Result<()> {
         let mut page = leaf;
         while let Some((parent, slot)) = way.pop() {
@@ -436,7 +436,7 @@ impl Temporary {
         }
     }
 
-    /// Merges the child of `slot` with its right sibling, else with the left one.
+    /// Merges the child of `slot` with its right sibling, otherwise with the left one.
     fn merge_with_sibling(&mut self, parent: PageId, slot: usize) -> Result<()> {
         for left_slot in [Some(slot), slot.checked_sub(1)].into_iter().flatten() {
             let above = self.leaf(parent)?;
@@ -467,7 +467,7 @@ impl Temporary {
 
     // --- savepoints ------------------------------------------------------------------------------------
 
-    /// A point to roll back to: its number.
+    /// Sets a savepoint. Returns its number.
     pub fn savepoint(&mut self) -> u64 {
         self.last_savepoint += 1;
         self.savepoints.push((self.last_savepoint, self.notes.len()));
@@ -479,10 +479,10 @@ impl Temporary {
         at.ok_or_else(|| Error::Unknown { what: "savepoint of a temporary tree", name: savepoint.to_string() })
     }
 
-    /// Undoes all changes since the savepoint, which stays; later ones are gone.
+    /// Undoes all changes since the savepoint. The savepoint stays; later ones are removed.
     ///
     /// # Errors
-    /// [`Error::Unknown`]; those of the disk: called again, it goes on.
+    /// [`Error::Unknown`]; those of the disk, after which another call continues the rollback.
     pub fn rollback_to(&mut self, savepoint: u64) -> Result<()> {
         let at = self.find(savepoint)?;
         let keep = self.savepoints[at].1;
@@ -509,7 +509,7 @@ impl Temporary {
         Ok(())
     }
 
-    /// Forgets the savepoint and later ones; what was changed since stays.
+    /// Removes the savepoint and later ones. The changes since the savepoint stay.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -526,16 +526,16 @@ impl Temporary {
         Ok(())
     }
 
-    // --- looking after it ------------------------------------------------------------------------------
+    // --- checking --------------------------------------------------------------------------------------
 
-    /// Compares everything with everything: each node with its parent, rows and pages with what is counted. What is
+    /// Checks each node against its parent, and the numbers of rows and pages against the counters. Returns what is
     /// wrong.
     ///
     /// # Errors
     /// Those of the disk.
     pub fn check(&mut self) -> Result<Vec<String>> {
         let (mut wrong, mut rows, mut pages) = (Vec::new(), 0, 0);
-        // Of each note, what it keeps.
+        // The long values that notes keep.
         let kept: Vec<PageId> = self.notes.iter().filter_map(|note| long_head(note.old.as_deref()?)).collect();
         let mut heads = kept;
         let mut open = vec![(self.root, Vec::new(), None, None)];

@@ -2,13 +2,13 @@
 //!
 //! 1. A node is checked with its parent latched: fences, level and tree are what the parent says at that
 //!    moment. What the page alone can show (order, heads, bounds) is checked in a copy, with no latch held.
-//! 2. It goes from leaf to leaf by their fences, so it remembers only one key, one path, and the findings: at
-//!    most [`FINDINGS_MAX`].
-//! 3. After damage it continues at the fence that the parent has for the damaged node.
-//! 4. A long value is read only if a view that the caller holds sees its writer: so it is not freed
+//! 2. The check goes from leaf to leaf by their fences, so it remembers only one key, one path, and at most
+//!    [`FINDINGS_MAX`] findings.
+//! 3. After damage the check continues at the upper fence that the parent has for the damaged node.
+//! 4. A long value is read only if a view that the caller holds sees its writer. So the value is not freed
 //!    meanwhile.
-//! 5. It cannot see pages that belong to the tree and are not reached, nor pages that are sound in memory and
-//!    damaged on the disk. The check of the whole database finds those.
+//! 5. The check finds neither pages that belong to the tree but are not reached, nor pages that are sound in
+//!    memory but damaged on disk. The check of the whole database finds those.
 
 use super::check::TreeDefect;
 use super::node::Node;
@@ -26,7 +26,7 @@ const FINDINGS_MAX: usize = 100;
 #[derive(Debug)]
 pub struct Verify {
     tree: Tree,
-    /// The next leaf has this key.
+    /// The range of the next leaf contains this key.
     at: Vec<u8>,
     done: bool,
     leaves: u64,
@@ -45,7 +45,7 @@ struct Here {
 }
 
 impl Verify {
-    /// Of the whole tree.
+    /// Prepares a check of the whole tree.
     #[must_use]
     pub fn new(tree: Tree) -> Self {
         Self { tree, at: Vec::new(), done: false, leaves: 0, findings: Vec::new(), way: Vec::new(), copy: Vec::new() }
@@ -57,8 +57,8 @@ impl Verify {
         (self.findings, self.leaves)
     }
 
-    /// Checks the next leaf and the branches on the way to it that it has not seen; `false` after the last
-    /// one. `sees` returns whether the caller's view sees a writer. No latch may be held.
+    /// Checks the next leaf and the unchecked branches on the path to it. Returns `false` after the last
+    /// leaf. `sees` returns whether the caller's view sees a writer. No latch may be held.
     ///
     /// # Errors
     /// [`Error::TreeDropped`], [`Error::Poisoned`], [`Error::NoSpace`] and the like. Damage and unreadable
@@ -103,8 +103,8 @@ impl Verify {
         Ok(!self.done)
     }
 
-    /// Descends to the leaf and copies it: `true`. If a branch on the way differs from last time, copies
-    /// that: `false`.
+    /// Descends to the leaf, copies it and returns `true`. If a branch on the path is new or has changed
+    /// since its check, copies that branch and returns `false`.
     fn descend_to(&mut self, pool: &Pool, here: &mut Here) -> Result<bool, Stop> {
         let tree = self.tree;
         *here = Here { page: tree.root, upper: None };

@@ -1,13 +1,13 @@
-//! The pool's memory: mappings reserved at their largest size, which cost only what is used.
+//! The pool's memory: mappings that are reserved at their largest size and cost memory only where they are used.
 //!
 //! 1. A mapping is anonymous and zeroed and never moves. It is unmapped only when the pool and the last read
 //!    into it are gone.
-//! 2. A frame's descriptor is constructed before any thread learns the frame's number ([`Frames::grow`]), and
-//!    never dropped.
-//! 3. A free frame is on one list, a retired one on none, an owned one in one [`super::guard::Owned`].
-//! 4. A huge page is touched for the first time by one thread: each that faults in it has one of its own charged to
-//!    the memory cgroup until one is mapped. Beyond the pool's frames there are none: what retired frames gave back
-//!    would be filled again.
+//! 2. A frame's descriptor is constructed before any thread learns the frame's number ([`Frames::grow`]), and is never
+//!    dropped.
+//! 3. A free frame is on the free list, an owned frame in one [`super::guard::Owned`], a retired frame in neither.
+//! 4. Only one thread touches a huge page for the first time: if several threads fault in it at once, the kernel
+//!    charges a huge page for each of them to the memory cgroup until one is mapped. Huge pages are used only for the
+//!    frames of the pool: beyond them, they would bring back the memory that retired frames gave back.
 #![allow(unsafe_code)]
 
 use super::frame::{Dirt, Frame, RETIRED};
@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// The pool size from which huge pages help: a pool of several.
+/// The pool size from which huge pages help: the pool has several of them.
 const HUGE_FROM_BYTES: usize = 64 << 20;
 const HUGE_BYTES: usize = 2 << 20;
 
@@ -35,7 +35,7 @@ fn map(len: usize) -> rustix::io::Result<*mut c_void> {
     unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
 }
 
-/// The same from the allocator: Miri does not know `NORESERVE`.
+/// Allocates instead of mapping: Miri does not know `NORESERVE`.
 #[cfg(miri)]
 mod allocated {
     use rustix::io::Result;
@@ -52,7 +52,7 @@ mod allocated {
     }
 
     pub(super) unsafe fn unmap(base: *mut c_void, len: usize) -> Result<()> {
-        // SAFETY: as the caller of munmap says: `base` and `len` are those of `map`.
+        // SAFETY: as for munmap, `base` and `len` are those of `map`.
         unsafe { dealloc(base.cast(), layout(len)) };
         Ok(())
     }
@@ -62,7 +62,7 @@ mod allocated {
     }
 }
 
-/// Zeroed memory that is there when it is touched.
+/// Zeroed memory that the system provides when it is touched.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -92,13 +92,12 @@ impl Mapping {
         self.len
     }
 
-    /// So that exactly what is touched costs memory.
+    /// Turns huge pages off, so that only what is touched costs memory.
     pub(super) fn use_small_pages(&self) {
         self.advise(0, self.len, Advice::LinuxNoHugepage);
     }
 
-    /// Gives the memory of a part, whose contents may be lost, back to the system: its whole pages, whose size is the
-    /// system's.
+    /// Gives the memory of a part, whose contents may be lost, back to the system: the whole system pages in it.
     pub(super) fn give_back(&self, offset: usize, len: usize) {
         let page = rustix::param::page_size();
         let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
@@ -111,10 +110,10 @@ impl Mapping {
         assert!(offset + len <= self.len, "inside the mapping");
         // SAFETY: inside the mapping, as just checked.
         let start = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: the range is this mapping's; the advice given here changes no contents but those of an
-        // owned frame's, or of free chunks of lists.
+        // SAFETY: the range is this mapping's; the advice given here changes only the contents of owned frames or of
+        // free chunks of lists.
         let advised = unsafe { advise(start.cast::<c_void>(), len, advice) };
-        // A kernel that does not take the advice (no huge pages, say) costs memory or speed, nothing else.
+        // If the kernel refuses the advice (without huge pages, for example), that costs only memory or speed.
         advised.unwrap_or(());
     }
 }
@@ -137,20 +136,20 @@ pub(super) struct Frames {
     max: u32,
     /// Frames constructed so far.
     made: AtomicU32,
-    /// Frames of the pool: those from here on are being retired.
+    /// Number of frames of the pool: frames from here on are retired or being retired.
     limit: AtomicU32,
     /// No frame from here on holds a page.
     span: AtomicU32,
-    /// The memory of frames below was touched (4).
+    /// The memory of all frames below this one has been touched (4).
     touched: AtomicU32,
     touching: Mutex<()>,
-    /// Top of the free list: how often it changed (against ABA), and the frame + 1.
+    /// Top of the free list: a count of its changes (against ABA), and the frame + 1.
     free: AtomicU64,
     free_count: AtomicI64,
 }
 
 impl Frames {
-    /// Room for `max` frames, none of them in use yet.
+    /// Reserves room for `max` frames, none of them in use yet.
     pub(super) fn reserve(page_bytes: usize, max: u32) -> Result<Self> {
         let option = "pool_size_max";
         let bytes = Mapping::reserve(page_bytes * max as usize, option)?;
@@ -181,17 +180,17 @@ impl Frames {
         self.limit.load(Ordering::Acquire)
     }
 
-    /// Memory of the descriptors of the frames that were made, bytes.
+    /// Memory of the descriptors of the constructed frames, bytes.
     pub(super) fn descriptor_bytes(&self) -> usize {
         self.made.load(Ordering::Acquire) as usize * (size_of::<Frame>() + size_of::<Dirt>())
     }
 
-    /// Frames that may hold pages.
+    /// Number of frames that may hold pages.
     pub(super) fn span(&self) -> u32 {
         self.span.load(Ordering::Acquire)
     }
 
-    /// About how many are free.
+    /// Free frames, approximately.
     pub(super) fn free_count(&self) -> usize {
         usize::try_from(self.free_count.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -199,10 +198,10 @@ impl Frames {
     #[inline]
     pub(super) fn get(&self, frame: u32) -> &Frame {
         assert!(frame < self.made.load(Ordering::Acquire), "frame {frame} exists");
-        // SAFETY: inside the mapping, as `made` <= `max`.
+        // SAFETY: inside the mapping, because `made` <= `max`.
         let known = unsafe { self.known.base.cast::<Frame>().add(frame as usize) };
-        // SAFETY: constructed by `grow` before `made` was raised over it; mappings are aligned to pages, and
-        // a Frame is shared only.
+        // SAFETY: constructed by `grow` before `made` was raised above it; mappings are aligned to pages, and a Frame
+        // is only borrowed shared.
         unsafe { known.as_ref() }
     }
 
@@ -211,12 +210,12 @@ impl Frames {
         assert!(frame < self.max, "frame {frame} exists");
         // SAFETY: inside the mapping, as just checked.
         let dirt = unsafe { self.dirt.base.cast::<Dirt>().add(frame as usize) };
-        // SAFETY: zeroes are atomic integers of value 0; mappings are aligned to pages, and a Dirt is shared
-        // only.
+        // SAFETY: zeroes are atomic integers of value 0; mappings are aligned to pages, and a Dirt is only borrowed
+        // shared.
         unsafe { dirt.as_ref() }
     }
 
-    /// Where the frame's bytes begin; the protocol decides which thread may touch them.
+    /// Returns the start of the frame's bytes; the protocol decides which thread may touch them.
     #[inline]
     pub(super) fn bytes(&self, frame: u32) -> NonNull<u8> {
         assert!(frame < self.max, "frame {frame} exists");
@@ -224,17 +223,17 @@ impl Frames {
         unsafe { self.bytes.base.add(frame as usize * self.page_bytes) }
     }
 
-    /// What keeps the frames' bytes allocated.
+    /// Returns a reference to the mapping of the frames' bytes, which keeps it mapped.
     pub(super) fn keeper(&self) -> Arc<Mapping> {
         self.bytes.clone()
     }
 
-    /// Grows the pool to `limit` frames; constructs those that never were. One caller at a time.
+    /// Grows the pool to `limit` frames, and constructs those that never existed. One caller at a time.
     pub(super) fn grow(&self, limit: u32) {
         assert!(limit <= self.max, "the pool was reserved at {} frames", self.max);
         let made = self.made.load(Ordering::Acquire);
         for frame in made..limit {
-            // SAFETY: inside the mapping, as limit <= max.
+            // SAFETY: inside the mapping, because limit <= max.
             let known = unsafe { self.known.base.cast::<Frame>().add(frame as usize) };
             // SAFETY: aligned memory of our own that no thread reads before `made` is raised.
             unsafe { known.write(Frame::new()) };
@@ -250,7 +249,7 @@ impl Frames {
         }
     }
 
-    /// Shrinks the pool to `limit` frames: retires free frames beyond it at once, the others when they are
+    /// Shrinks the pool to `limit` frames: retires the free frames beyond it at once, and the others when they are
     /// released.
     pub(super) fn shrink(&self, limit: u32) {
         self.limit.store(limit, Ordering::Release);
@@ -264,7 +263,7 @@ impl Frames {
         }
     }
 
-    /// Huge pages for the frames of the pool alone (4).
+    /// Enables huge pages for the frames below `limit`, and disables them for the rest (4).
     fn huge_below(&self, limit: u32) {
         if self.bytes.len < HUGE_FROM_BYTES {
             return;
@@ -276,8 +275,8 @@ impl Frames {
         self.bytes.advise(end, self.bytes.len - end, Advice::LinuxNoHugepage);
     }
 
-    /// Touches the memory of the frames up to this one, a huge page after the other. Free frames are handed out in
-    /// ascending order at first.
+    /// Touches the memory of the frames up to this one, one huge page after the other. Free frames are first handed out
+    /// in ascending order.
     #[cold]
     fn touch(&self, frame: u32) {
         let _one = self.touching.lock();
@@ -290,13 +289,13 @@ impl Frames {
             let from = touched as usize * self.page_bytes;
             let end = (from + unaligned) / HUGE_BYTES * HUGE_BYTES + HUGE_BYTES - unaligned;
             let end = end.next_multiple_of(self.page_bytes).min(self.limit().max(frame + 1) as usize * self.page_bytes);
-            // Kernels before 5.14 do not know it: then the first user of each page touches it.
+            // Kernels before 5.14 do not know this advice: then the first user of each page touches it.
             self.bytes.advise(from, end - from, Advice::LinuxPopulateWrite);
             self.touched.store((end / self.page_bytes) as u32, Ordering::Release);
         }
     }
 
-    /// Lowers the span to the limit if all frames from the limit on are retired; returns whether they are.
+    /// Lowers the span to the limit if all frames from the limit on are retired. Returns whether they are.
     pub(super) fn settle(&self) -> bool {
         let limit = self.limit();
         let settled = (limit..self.span()).all(|f| self.get(f).flags.load(Ordering::Acquire) & RETIRED != 0);
@@ -306,7 +305,7 @@ impl Frames {
         settled
     }
 
-    /// A free frame, which the caller owns from now on.
+    /// Takes a free frame, which the caller then owns.
     pub(super) fn pop(&self) -> Option<u32> {
         let frame = self.take_free()?;
         if frame >= self.touched.load(Ordering::Acquire) {
@@ -332,7 +331,7 @@ impl Frames {
         }
     }
 
-    /// Gives back a frame that the caller owns.
+    /// Releases a frame that the caller owns.
     pub(super) fn release(&self, frame: u32) {
         if frame < self.limit() { self.push(frame) } else { self.retire(frame) }
     }
@@ -353,13 +352,13 @@ impl Frames {
     fn retire(&self, frame: u32) {
         self.bytes.give_back(frame as usize * self.page_bytes, self.page_bytes);
         self.get(frame).flags.fetch_or(RETIRED, Ordering::AcqRel);
-        // The pool may have grown meanwhile, and seen this frame as not yet retired.
+        // The pool may have grown in between and found this frame not yet retired.
         if frame < self.limit() && self.revive(frame) {
             self.push(frame);
         }
     }
 
-    /// Whether the frame was retired, and is the caller's now.
+    /// Returns whether the frame was retired; if so, the caller now owns it.
     fn revive(&self, frame: u32) -> bool {
         self.get(frame).flags.fetch_and(!RETIRED, Ordering::AcqRel) & RETIRED != 0
     }

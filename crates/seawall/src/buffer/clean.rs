@@ -8,18 +8,19 @@
 //! ```
 //!
 //! 1. A write carries a copy made under a shared latch: the page may change while the copy is in flight.
-//! 2. Before anything of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
-//! 3. One batch at a time ([`super::role::Role`]), so one write in flight per page. No latch and no mutex is
-//!    held across its I/O.
-//! 4. A failed write or flush poisons: its pages stay in flight for ever, and no checkpoint passes them. So
-//!    does a panic between the begin and the end of a write ([`Unfinished`]).
-//! 5. A page needs no doublewrite if the log initialises it and nothing in the log since the checkpoint
-//!    touches it before that: if its write tears, recovery does not read it. Its `rec_lsn` is in flight and
-//!    holds back the checkpoint until it is written. "Nothing before that" is known when the checkpoint lies
-//!    in this opening and the page was not in memory before in this opening.
-//! 6. The cleaner holds no latch, and may wait for one: threads that hold latches never wait for the cleaner.
-//! 7. A batch is small, because the log's writes wait behind it in the disk's queue. Where a flush takes long, it is
-//!    larger ([`super::doublewrite::Doublewrite::batch`]). An explicit checkpoint takes the largest.
+//! 2. Before any page of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
+//! 3. There is one batch at a time ([`super::role::Role`]), so at most one write in flight per page. No latch and no
+//!    mutex is held during its I/O.
+//! 4. A failed write or flush poisons: its pages stay in flight for ever, and no checkpoint passes them. A panic
+//!    between the begin and the end of a write poisons, too ([`Unfinished`]).
+//! 5. A page needs no doublewrite if a record initialises it and no earlier record since the checkpoint changes it: if
+//!    its write tears, recovery does not read the page. Its `rec_lsn` is in flight and holds back the checkpoint until
+//!    the page is written. It is known that there is no earlier record if the checkpoint lies in this opening and the
+//!    page had not been in memory in this opening before.
+//! 6. The cleaner may wait for a latch, because it holds no other: threads that hold latches never wait for the
+//!    cleaner.
+//! 7. A batch is small, because the log's writes wait behind it in the disk's queue. If a flush takes long, a batch is
+//!    larger ([`super::doublewrite::Doublewrite::batch`]). An explicit checkpoint uses the largest batches.
 
 use super::cleaner::Old;
 use super::dirty::Ordered;
@@ -38,21 +39,22 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Below this share of the most age or dirt, percent, cleaning rests. A page that changes all the time is written once
-/// in the log between the part of the age that a round writes and this: the larger it is, the fewer writes.
+/// While both the checkpoint age and the dirty pages are below this share of their limits, percent, cleaning rests. A
+/// page that changes all the time is written once for each stretch of log between the part of the age that a round
+/// writes and this share: the larger the share, the fewer writes.
 const CALM_PERCENT: u64 = 50;
-/// Above it, cleaning does not pause.
+/// From this share on, cleaning writes at the burst rate.
 const URGENT_PERCENT: u64 = 80;
 /// A round writes the pages whose oldest change lies in this part of the age: `1 / AGE_PARTS`.
 const AGE_PARTS: u64 = 4;
 
-/// Pages away that are listed at a time: threads that read pages wait meanwhile.
+/// The most pages away that are listed at a time: threads that load pages wait for the `Away` mutex meanwhile.
 const AWAY_MOST: usize = 1 << 16;
 
 /// Frames ahead of the clock hand that are searched for dirty pages before any others.
 const NEAR_HAND: u64 = 8192;
 
-/// What a step of cleaning did.
+/// The result of a step of cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Pages written home.
@@ -61,33 +63,33 @@ pub struct Progress {
     pub freed: usize,
     /// Whether another step would find work now.
     pub more: bool,
-    /// The time that the step should take with the rest after it, so that cleaning keeps to its capacity
+    /// How long the step and the pause after it should take together, so that cleaning keeps to its capacity
     /// ([`Pool::set_io_capacity`]).
     pub pause: Duration,
 }
 
-/// A page on its way home.
+/// A page that is being written home.
 struct Copied {
     /// Its frame, and the frame's `rec_lsn` when the write began; `None` for a page that is merged without one.
     frame: Option<(u64, u32)>,
     page: PageId,
-    /// It needs no doublewrite (5).
+    /// The page needs no doublewrite (5).
     bare: bool,
     bytes: IoBuf,
 }
 
 impl Pool {
-    /// One step of background work: frees frames when they are short, writes old pages when the checkpoint
-    /// falls behind or much is dirty. No latch may be held.
+    /// Does one step of background work: evicts pages when free frames are short, and writes old pages when the
+    /// checkpoint falls behind or many pages are dirty. No latch may be held.
     ///
     /// # Errors
-    /// A failed write or flush, which poisons; or the first failure, when there was one. A page with deferred changes
-    /// that cannot be read, which does not: the other pages of its batch are written.
+    /// A failed write or flush, which poisons; or the first failure, if there was one. The error of a page with
+    /// deferred changes that cannot be read does not poison: the other pages of its batch are written.
     pub fn clean_step(&self) -> Result<Progress> {
         self.health().check()?;
         self.finish_prefetches(false);
         self.adapt_deferred();
-        // Frames that hold a page which is in use keep it: the rest of cleaning does not wait for them.
+        // A frame whose page is in use cannot be retired yet: the rest of cleaning does not wait for it.
         let retired = self.fit_frames()?;
         if retired.written > 0 && retired.frames > 0 {
             let written = retired.written;
@@ -114,13 +116,13 @@ impl Pool {
             return Ok(Progress::default());
         }
         let written = self.clean_oldest(aged >= CALM_PERCENT)?;
-        // From a tenth of the capacity to all of it.
+        // The share of the capacity: from a tenth to all of it.
         let share = (pressure - CALM_PERCENT).max(3) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
         let pause = self.pause_after(written, (pressure < URGENT_PERCENT).then_some(share));
         Ok(Progress { written, freed: 0, more: written > 0, pause })
     }
 
-    /// The least time for `written` pages: at the rate for bursts, or at a share of the normal rate.
+    /// Returns the least time for `written` pages: at the burst rate, or at a share of the normal rate.
     fn pause_after(&self, written: usize, share: Option<f64>) -> Duration {
         let rate = |capacity: &AtomicU32| f64::from(capacity.load(Ordering::Relaxed).max(1));
         let burst = rate(&self.io_capacity_burst);
@@ -128,18 +130,19 @@ impl Pool {
         Duration::from_secs_f64(written as f64 / pages_a_second)
     }
 
-    /// Pages that cleaning writes at a time. Without a doublewrite file no flush is measured, and they are the most.
+    /// The number of pages that cleaning writes at a time: [`BATCH`] without doublewrite, because then no flush is
+    /// measured.
     pub(super) fn batch(&self) -> usize {
         self.doublewrite.as_ref().filter(|_| self.protects()).map_or(BATCH, Doublewrite::batch)
     }
 
-    /// Frames that should be free, so that a thread that reads a page finds one.
+    /// The number of frames that should be free, so that a thread that reads a page finds one.
     fn free_wanted(&self) -> usize {
         (self.frames.limit() as usize / 16).clamp(1, 1024)
     }
 
-    /// How near to their limits the checkpoint's age is, and the dirty pages that cannot leave without a write;
-    /// percent.
+    /// Returns the checkpoint age, and the number of dirty pages that cannot be evicted without a write, as percent of
+    /// their limits.
     fn pressure_percent(&self) -> (u64, u64) {
         let age = self.log().head().0.saturating_sub(self.checkpoint_lsn().0);
         let dirty_max = u64::from(self.frames.limit()) * u64::from(self.max_dirty_percent()) / 100;
@@ -149,8 +152,8 @@ impl Pool {
         (aged, dirty * 100 / dirty_max.max(1))
     }
 
-    /// Writes a batch of the oldest dirty pages, in file order. `aged`: so that the checkpoint can move; else so that
-    /// fewer frames are dirty, and pages with deferred changes stay as they are.
+    /// Writes a batch of the oldest dirty pages, in file order. If `aged`, so that the checkpoint can advance;
+    /// otherwise so that fewer frames are dirty, and pages that can be evicted with their lists are left alone.
     fn clean_oldest(&self, aged: bool) -> Result<usize> {
         let _role = self.cleaner.role.take();
         {
@@ -181,14 +184,14 @@ impl Pool {
                 (true, false) => self.merge(&away, Cause::Clean)?,
                 (false, _) => self.write_batch(&batch, false, Cause::Clean)?,
             };
-            // Those that went home since the round began cost no step of their own.
+            // If all pages of a batch were written since the round began, this step continues with the next batch.
             if written > 0 {
                 return Ok(written);
             }
         }
     }
 
-    /// Writes home a batch of the pages that left memory first; if none is away, of those in frames with lists.
+    /// Writes home a batch of the pages away with the oldest changes; if none is away, of pages in frames with lists.
     fn shorten_lists(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
         let most = self.batch();
@@ -207,7 +210,7 @@ impl Pool {
         Ok(merged.unwrap_or(written as usize))
     }
 
-    /// Runs `work` on the dirty pages as of now, ordered by `rec_lsn`.
+    /// Runs `work` on the frames that are dirty now, ordered by position.
     pub(super) fn ordered<T>(&self, work: impl FnOnce(&mut Ordered) -> T) -> T {
         let mut ordered = self.cleaner.ordered.lock();
         ordered.drain(&self.dirtied, |frame| self.frames.dirt(frame));
@@ -219,8 +222,8 @@ impl Pool {
         done
     }
 
-    /// Frames whose oldest change without a write in flight lies before `lsn`, by rising page number; and whether there
-    /// are others, which do not show their page yet.
+    /// Returns the frames whose `rec_lsn` lies before `lsn`, by rising page number, and whether there are others, which
+    /// have not published their page yet.
     fn frames_older_than(&self, lsn: Lsn) -> (Vec<u32>, bool) {
         let (mut old, mut in_transit): (Vec<(u32, u32)>, bool) = (Vec::new(), false);
         let visit = |frame| {
@@ -235,15 +238,16 @@ impl Pool {
         (old.into_iter().map(|(_, frame)| frame).collect(), in_transit)
     }
 
-    /// Pages away whose oldest change lies before `lsn`, by rising number; of very many the oldest ones.
+    /// Returns the pages away whose oldest change lies before `lsn`, by rising page number: the oldest [`AWAY_MOST`] if
+    /// there are more.
     fn away_older_than(&self, lsn: Lsn) -> Vec<PageId> {
         let mut pages = self.deferred.away().older_than(lsn.0, AWAY_MOST);
         pages.sort_unstable();
         pages
     }
 
-    /// Pages that are not at home with changes before `lsn`, but for writes in flight: empty only if there are none.
-    /// Under the cleaner's role.
+    /// Returns pages with changes before `lsn` that are not in the data file, except writes in flight. Empty only if
+    /// there are none. Called with the cleaner's role.
     fn older_than(&self, lsn: Lsn) -> Old {
         let away = self.away_older_than(lsn);
         let (frames, in_transit) = self.frames_older_than(lsn);
@@ -251,7 +255,8 @@ impl Pool {
         if !old.is_empty() {
             return old;
         }
-        // A page may have gone from a frame to those away meanwhile: both again, while none can.
+        // A page may have moved from a frame to `Away` between the two searches: searches both again, under the `Away`
+        // mutex, so that no page can move.
         let guard = self.deferred.away();
         let (frames, in_transit) = self.frames_older_than(lsn);
         let mut away = guard.older_than(lsn.0, BATCH);
@@ -260,10 +265,10 @@ impl Pool {
         Old { frames, away, in_transit }
     }
 
-    /// Writes every page home whose oldest change lies before `lsn`. No latch may be held.
+    /// Writes home every page whose oldest change lies before `lsn`. No latch may be held.
     pub(super) fn clean_before(&self, lsn: Lsn, cause: Cause) -> Result<()> {
         loop {
-            // Under the role no write is in flight: a page that is not found here is home.
+            // With the role held, no write is in flight: a page that is not found here has been written.
             let role = self.cleaner.role.take();
             let old = self.older_than(lsn);
             drop(role);
@@ -280,13 +285,13 @@ impl Pool {
                 let merged = self.merge(batch, cause);
                 drop(role);
                 match merged {
-                    // Other threads load them, perhaps by prefetches that are not finished.
+                    // Other threads are loading them, perhaps by prefetches that are not finished.
                     Ok(0) => {
                         batch.iter().for_each(|&page| self.wait_for(page));
                         std::thread::yield_now();
                     }
                     Ok(_) => {}
-                    // The other pages go home.
+                    // The other pages are still written.
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
@@ -299,8 +304,8 @@ impl Pool {
         }
     }
 
-    /// Writes dirty pages that eviction will reach next; returns how many, or 1 when `enough` frames are free
-    /// by now. `wait`: also wait for exclusive latches.
+    /// Writes dirty pages that eviction will reach next. Returns how many, or 1 if `enough` frames are already free.
+    /// `wait`: waits for pages that are latched exclusively.
     pub(super) fn clean_near_hand(&self, enough: usize, wait: bool) -> Result<usize> {
         let _role = self.cleaner.role.take();
         if self.frames.free_count() >= enough {
@@ -331,7 +336,7 @@ impl Pool {
         }
         count(&self.counters.dirty_looked, looks as usize);
         if found == 0 && self.dirty_count() > self.deferred.listed_frames() {
-            // None near the hand: any will do.
+            // No dirty page is near the hand: any dirty page will do.
             self.ordered(|ordered| {
                 ordered.dirty_before(u64::MAX, |frame| self.frames.dirt(frame), |frame| take(frame) < most)
             });
@@ -341,7 +346,7 @@ impl Pool {
         self.write_batch(&batch, wait, Cause::Clean)
     }
 
-    /// Writes the dirty pages in these frames, at most so many; returns how many.
+    /// Writes at most `most` of the dirty pages in these frames. Returns how many were written.
     pub(super) fn clean_frames(&self, frames: Range<u32>, most: usize) -> Result<usize> {
         let all: Vec<u32> = frames.filter(|&f| !self.frames.dirt(f).is_clean()).take(most).collect();
         let mut written = 0;
@@ -352,8 +357,8 @@ impl Pool {
         Ok(written)
     }
 
-    /// Writes home those of the pages in these frames that are dirty and, unless it may `wait`, not latched
-    /// exclusively. Only with the cleaner's role; at most [`BATCH`] frames. Returns how many were written.
+    /// Writes home the dirty pages in these frames, at most [`BATCH`]. Skips pages that are latched exclusively, unless
+    /// it may `wait`. Called with the cleaner's role. Returns how many were written.
     fn write_batch(&self, frames: &[u32], wait: bool, cause: Cause) -> Result<usize> {
         debug_assert!(frames.len() <= BATCH, "a batch");
         self.health().check()?;
@@ -370,15 +375,16 @@ impl Pool {
             unfinished.done();
             return Ok(0);
         }
-        // A mini-transaction that was dropped half-way poisons before it unlatches: had one of its pages been
-        // copied, the poison would show here.
+        // A mini-transaction that was dropped half-way poisons before it unlatches: if one of its pages was copied,
+        // this check fails.
         self.health().check()?;
         let written = self.write_out(batch, newest, cause)?;
         unfinished.done();
         Ok(written)
     }
 
-    /// Writes copies of pages home, none newer than `newest`. Only with the cleaner's role; returns how many.
+    /// Writes copies of pages home, none newer than `newest`. Called with the cleaner's role. Returns how many were
+    /// written.
     fn write_out(&self, mut batch: Vec<Copied>, newest: Lsn, cause: Cause) -> Result<usize> {
         batch.sort_unstable_by_key(|copied| copied.page);
         let early = self.health().has(Mutant::PageBeforeLog);
@@ -421,13 +427,13 @@ impl Pool {
         Ok(written)
     }
 
-    /// Writes pages home that are away: reads them all at once, and applies their records. Only with the cleaner's
-    /// role; at most [`BATCH`]. Returns how many were written: not those that are no longer away, or that another
-    /// thread brings back.
+    /// Writes home pages that are away, at most [`BATCH`]: reads them all at once, and applies their records. Skips
+    /// pages that are no longer away, or that another thread loads. Called with the cleaner's role. Returns how many
+    /// were written.
     ///
     /// # Errors
-    /// A page that cannot be read or is damaged, after the others are written: its records stay. A failed write, which
-    /// poisons.
+    /// The error of a page that cannot be read or is damaged: its records stay, and the other pages are written first.
+    /// A failed write, which poisons.
     fn merge(&self, pages: &[PageId], cause: Cause) -> Result<usize> {
         debug_assert!(pages.len() <= BATCH, "a batch");
         self.health().check()?;
@@ -435,8 +441,8 @@ impl Pool {
         for &page in pages {
             let Some(bytes) = self.cleaner.copies.claim() else { break };
             let Some(load) = Loading::begin(self, page) else { continue };
-            // Gone home since it was listed, it may have been freed too, and the file cut and grown again: there is
-            // nothing to read.
+            // If the page was written home since it was listed, it may also have been freed and the file cut and grown
+            // again: there is nothing to read.
             if !self.deferred.away().has(page) {
                 continue;
             }
@@ -469,12 +475,13 @@ impl Pool {
         }
         let written = if batch.is_empty() { 0 } else { self.write_out(batch, newest, cause)? };
         unfinished.done();
-        // Threads that wait for one of the pages read what was written.
+        // Wakes the threads that wait for one of the pages: they read what was written.
         drop(loading);
         failed.map_or(Ok(written), Err)
     }
 
-    /// Reads pages, sorted; contiguous ones in one read, all reads at once. Each page's own error, in the same order.
+    /// Reads pages, which are sorted: contiguous pages in one read, and all reads at once. Returns a result for each
+    /// page, in the same order.
     fn read_away(&self, wanted: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<Vec<Result<IoBuf>>> {
         let pages: Vec<PageId> = wanted.iter().map(|&(page, _)| page).collect();
         let requests = self.joined(wanted, false, cause);
@@ -485,7 +492,7 @@ impl Pool {
             match self.data.wait(pending) {
                 Ok(bufs) => read.extend(bufs.into_iter().map(Ok)),
                 Err(error) if together == 1 => read.push(Err(error.into())),
-                // One of them can be unreadable: each by itself.
+                // One of the pages may be unreadable: reads each by itself.
                 Err(error) => {
                     for &page in &pages[read.len()..][..together] {
                         let alone = match self.cleaner.copies.claim() {
@@ -502,7 +509,8 @@ impl Pool {
         Ok(read)
     }
 
-    /// One request for each run of contiguous pages, or for each page if it is an atomic write; the pages are sorted.
+    /// Returns one request for each run of contiguous pages, or one for each page if writes are atomic. The pages are
+    /// sorted.
     fn joined(&self, pages: Vec<(PageId, IoBuf)>, write: bool, cause: Cause) -> Vec<FileRequest> {
         let mut requests: Vec<FileRequest> = Vec::new();
         let mut next = None;
@@ -516,7 +524,7 @@ impl Pool {
         requests
     }
 
-    /// Counts a page that could not be merged, and warns of the first, the second, the fourth and so on.
+    /// Counts a page that could not be merged. Warns of the first, the second, the fourth and so on.
     fn note_unmerged(&self, page: PageId, why: &crate::Error) {
         let failed = self.counters.merge_failed.fetch_add(1, Ordering::Relaxed) + 1;
         if failed.is_power_of_two() {
@@ -527,9 +535,9 @@ impl Pool {
         }
     }
 
-    /// Begins the write of one page: a sealed copy, and its LSN.
+    /// Begins the write of one page. Returns its LSN and a sealed copy.
     fn copy_out(&self, frame: u32, wait: bool) -> Option<(Lsn, Copied)> {
-        // The buffer first: a write that has begun cannot be undone.
+        // Gets the buffer first: a write that has begun cannot be undone.
         let mut bytes = self.cleaner.copies.claim()?;
         let latched = self.shared_frame(frame, wait)?;
         let since = self.frames.dirt(frame).begin_write()?;
@@ -544,14 +552,15 @@ impl Pool {
         Some((page::lsn(&bytes), Copied { frame: Some((since, frame)), page: number, bare, bytes }))
     }
 
-    /// Writes a batch, sorted by page, home; contiguous pages in one write, or each in an atomic one; all at once.
+    /// Writes home a batch, sorted by page: contiguous pages in one write, or each page in an atomic write; all writes
+    /// at once.
     fn write_home(&self, batch: Vec<(PageId, IoBuf)>, cause: Cause) -> Result<()> {
         let requests = self.joined(batch, true, cause);
         count(&self.counters.home_writes, requests.len());
         let atomic = self.config.atomic_writes && !self.health().has(Mutant::AtomicUnasked);
         let submitted = if atomic { self.data.submit_atomic(requests) } else { self.data.submit(requests) };
         let pending = submitted.map_err(|e| self.failed(e))?;
-        // Waits for all, also after an error: no write may be in flight when this returns.
+        // Waits for all writes, even after an error: none may be in flight when this returns.
         let written: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
         for result in written {
             result.map_err(|e| self.failed(e))?;
@@ -559,14 +568,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether pages go through the doublewrite file. (It is opened to restore pages even when new ones do
-    /// not use it.)
+    /// Returns whether pages go through the doublewrite file. (It is opened to restore pages even if new writes do not
+    /// use it.)
     pub(super) fn protects(&self) -> bool {
         self.config.torn == crate::format::control::Torn::Doublewrite && !self.health().has(Mutant::NoDoublewrite)
     }
 
-    /// The log could not be flushed: the pages in flight cannot be written, now or ever. Keeps the first
-    /// error.
+    /// Poisons because the log could not be flushed: the pages in flight can never be written. Keeps the first error.
     pub(super) fn failed_log(&self, error: crate::Error) -> crate::Error {
         match error {
             crate::Error::Poisoned { .. } | crate::Error::ShutDown => error,

@@ -1,4 +1,4 @@
-//! The cleaner's own memory.
+//! The state of the page cleaner.
 
 use super::dirty::Ordered;
 use super::doublewrite::BATCH;
@@ -9,15 +9,15 @@ use seawall_io::Arena;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The cleaner's own memory.
+/// The state of the page cleaner.
 #[derive(Debug)]
 pub(super) struct Cleaner {
     pub(super) role: Role,
-    /// Where copies are made; enough for a batch.
+    /// Memory for copies of pages; enough for a batch.
     pub(super) copies: Arc<Arena>,
-    /// The eviction clock's hand, frames; it only grows.
+    /// The hand of the eviction clock, in frames; it only grows.
     pub(super) hand: AtomicU64,
-    /// Those of the last scan for old pages that are still to be written.
+    /// The pages that the last scan for old pages found and that are still to be written.
     pub(super) round: Mutex<Old>,
     pub(super) ordered: Mutex<Ordered>,
 }
@@ -35,12 +35,12 @@ impl Cleaner {
     }
 }
 
-/// Pages whose oldest change lies before some position, by rising number.
+/// Pages whose oldest change lies before some position, by rising page number.
 #[derive(Debug, Default)]
 pub(super) struct Old {
     pub(super) frames: Vec<u32>,
     pub(super) away: Vec<PageId>,
-    /// Others are in frames that do not show their page yet.
+    /// There are others, in frames that have not published their page yet.
     pub(super) in_transit: bool,
 }
 
@@ -49,7 +49,7 @@ impl Old {
         self.frames.is_empty() && self.away.is_empty() && !self.in_transit
     }
 
-    /// Takes at most so many: frames, and when there are none left pages away.
+    /// Takes at most `most` entries: frames, or pages away if no frames are left.
     pub(super) fn take_some(&mut self, most: usize) -> (Vec<u32>, Vec<PageId>) {
         let frames = self.frames.split_off(self.frames.len().saturating_sub(most));
         let kept = if frames.is_empty() { self.away.len().saturating_sub(most) } else { self.away.len() };

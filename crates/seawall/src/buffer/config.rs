@@ -1,4 +1,4 @@
-//! How a pool is made.
+//! The configuration of a pool.
 
 use crate::format::Malformed;
 use crate::format::control::Torn;
@@ -13,28 +13,28 @@ pub const FRAMES_MIN: u64 = 16;
 /// Applies a redo record, given by its tag and body, to the bytes of its page.
 pub type ApplyRecord = fn(u8, &[u8], &mut [u8]) -> std::result::Result<(), Malformed>;
 
-/// How a pool is made.
+/// The configuration of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// Where the files are.
+    /// The directory of the files.
     pub dir: PathBuf,
-    /// Bytes of a page; a power of two. Fixed when the database is made.
+    /// Bytes of a page; a power of two. Fixed when the database is created.
     pub page_bytes: usize,
     /// Size of the pool, bytes; at least [`FRAMES_MIN`] pages.
     pub pool_bytes: u64,
-    /// The largest size [`super::Pool::set_bytes`] can give it, bytes. Costs address space only.
+    /// The largest size that [`super::Pool::set_bytes`] can set, bytes. Costs only address space.
     pub pool_bytes_max: u64,
     /// How the data file is flushed.
     pub method: FlushMethod,
     /// How the doublewrite file is flushed.
     pub doublewrite_method: FlushMethod,
-    /// How torn pages are protected against.
+    /// The protection against torn pages.
     pub torn: Torn,
-    /// Whether each page is an atomic write of its own ([`seawall_io::WriteHow::atomic`]), which is why none can tear.
+    /// Whether each page is written by one atomic write ([`seawall_io::WriteHow::atomic`]), so that none can tear.
     pub atomic_writes: bool,
     /// Counters.
     pub stats: Arc<IoStats>,
-    /// The clock that paces cleaning and measures patience.
+    /// The clock that paces cleaning and measures `patience`.
     pub clock: Arc<dyn Clock>,
     /// Pages a second that cleaning may write while nothing is urgent.
     pub io_capacity: u32,
@@ -43,9 +43,9 @@ pub struct PoolConfig {
     /// The most of the pool that may be dirty, percent, before cleaning hurries.
     pub max_dirty_percent: u32,
     /// The most of the log's capacity that the checkpoint may be behind the head, percent, before cleaning hurries. The
-    /// rest is for what is written until cleaning catches up.
+    /// rest is for the log written until cleaning catches up.
     pub max_checkpoint_age_percent: u32,
-    /// Limits of the share of the pool that is kept for deferred changes once the pool has to evict, percent.
+    /// Limits of the share of the pool that is kept for deferred changes once the pool has had to evict, percent.
     pub deferred_percent_min: u32,
     pub deferred_percent: u32,
     /// How a redo record changes a page, by its tag.
@@ -54,6 +54,6 @@ pub struct PoolConfig {
     pub prefetch_depth: u32,
     /// The most prefetches in flight at one time.
     pub prefetch_depth_total: u32,
-    /// How long to wait for a frame while all are pinned. Zero where no other thread could release one.
+    /// How long a thread waits for a frame while all are pinned. Zero if no other thread could release one.
     pub patience: Duration,
 }

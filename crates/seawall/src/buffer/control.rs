@@ -1,4 +1,4 @@
-//! The control file: two slots, each written whole and made durable while the other stays as it is.
+//! The control file: two slots. Each is written whole and made durable while the other stays unchanged.
 //!
 //! ```text
 //!   create ──slot 0──> open(incarnation 0)            open ──newest valid slot──> open
@@ -6,11 +6,10 @@
 //!   open ──write──> open: always into the slot that does not hold the newest block
 //! ```
 //!
-//! 1. The slot that is written is never the one that holds the newest valid block: a torn or failed write
-//!    leaves that one.
-//! 2. A write returns only when it is durable. After a failed write nothing is written any more: which slot
-//!    is valid is not known until the file is opened again.
-//! 3. The file is locked for as long as it is open: one process has the database (trap 7).
+//! 1. A write never goes to the slot that holds the newest valid block, so a torn or failed write does not destroy it.
+//! 2. A write returns only when it is durable. After a failed write nothing more is written: until the file is opened
+//!    again, it is unknown which slot is valid.
+//! 3. The file is locked for as long as it is open: only one process has the database (trap 7).
 //! 4. A block that was read may not be durable: the process that wrote it may have been killed before its
 //!    flush. [`Control::make_durable`] flushes it, and the other slot, before anything that depends on it is
 //!    written.
@@ -26,7 +25,7 @@ use seawall_io::{AlignedBuf, Cause, Create, Disk, File, FileClass, FileOptions, 
 use std::path::Path;
 use std::sync::Arc;
 
-/// Translates a file's refusal into an error of the engine.
+/// Converts an error of opening or locking a file into an error of the engine.
 pub(super) fn open_error(error: seawall_io::IoError) -> Error {
     match error.kind {
         IoErrorKind::Locked => Error::Locked { path: error.path, in_this_process: false },
@@ -58,10 +57,10 @@ struct State {
 }
 
 impl Control {
-    /// Makes the control file of a new database in `path` and makes it durable, its name included.
+    /// Creates the control file `path` of a new database, and makes it and its name durable.
     ///
     /// # Errors
-    /// [`Error::Locked`]; the disk's refusal, `EEXIST` too.
+    /// [`Error::Locked`]; an error of the disk, for example `EEXIST`.
     pub fn create(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>, block: ControlBlock) -> Result<Self> {
         let directory = disk.clone();
         let file = Self::open_file(disk, path, stats, Create::New)?;
@@ -76,8 +75,8 @@ impl Control {
     /// Opens the control file `path`.
     ///
     /// # Errors
-    /// [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Locked`], [`Corruption::File`] when both
-    /// slots are damaged; the disk's refusal.
+    /// [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Locked`], [`Corruption::File`] when both slots are
+    /// damaged; an error of the disk.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>) -> Result<Self> {
         let file = match Self::open_file(disk, path, stats, Create::No) {
             Err(Error::Io(e)) if e.errno() == Some(2) => {
@@ -104,8 +103,8 @@ impl Control {
         }
         match newest {
             Some(state) => Ok(Self { file, writing: Role::default(), state: Mutex::new(state), unreadable }),
-            // Without the other slot nothing is known, so the read error is reported. A file that ends before
-            // its second slot belongs to a database whose creation was interrupted.
+            // Neither slot is valid, so the read error is reported. But a file that ends before its second slot belongs
+            // to a database whose creation was interrupted.
             None if unreadable.is_some() && !bad.contains(&BadSlot::Missing) => Err(unreadable.expect("it is").into()),
             None if bad.iter().all(|bad| matches!(bad, BadSlot::NoMagic | BadSlot::Missing)) => {
                 let why = "it does not begin as a control file".into();
@@ -120,8 +119,8 @@ impl Control {
     }
 
     fn open_file(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>, create: Create) -> Result<File> {
-        // Written seldom and by durable writes only: this file bypasses the page cache whatever the data
-        // file's method is.
+        // This file is written rarely and only by durable writes: it bypasses the page cache, whatever the data file's
+        // method is.
         let options = FileOptions::new(FileClass::Data, FlushMethod::ODirect).create(create).stats(stats);
         let file = File::open(disk, path, options).map_err(open_error)?;
         file.lock().map_err(open_error)?;
@@ -159,18 +158,18 @@ impl Control {
         self.state.lock().block.clone()
     }
 
-    /// Writes a block and returns when it is durable. Concurrent callers are serialised.
+    /// Writes a block, and returns when it is durable. Concurrent calls are serialised.
     ///
     /// # Errors
-    /// The disk's refusal; the same ever after.
+    /// An error of the disk; every later call returns the same error.
     pub fn write(&self, block: &ControlBlock) -> Result<()> {
         self.update(|current| *current = block.clone()).map(drop)
     }
 
-    /// Changes the block, writes it, and returns it when it is durable. Concurrent callers are serialised.
+    /// Changes the block, writes it, and returns it when it is durable. Concurrent calls are serialised.
     ///
     /// # Errors
-    /// The disk's refusal; the same ever after.
+    /// An error of the disk; every later call returns the same error.
     pub fn update(&self, change: impl FnOnce(&mut ControlBlock)) -> Result<ControlBlock> {
         let _role = self.writing.take();
         let State { mut block, epoch, slot, failed } = self.state.lock().clone();
@@ -194,10 +193,10 @@ impl Control {
         }
     }
 
-    /// Makes the blocks that were read durable (4).
+    /// Makes the blocks that were read at the opening durable (4).
     ///
     /// # Errors
-    /// The disk's refusal; the same ever after.
+    /// An error of the disk; every later call returns the same error.
     pub fn make_durable(&self) -> Result<()> {
         let _role = self.writing.take();
         let failed = self.state.lock().failed.clone();
@@ -209,11 +208,11 @@ impl Control {
         })
     }
 
-    /// Begins this opening: writes the next incarnation durably, with a log buffer of `log_buffer` bytes, and
-    /// returns it. From then on the log may be appended to.
+    /// Begins this opening: writes the next incarnation and the log buffer's size of `log_buffer` bytes durably, and
+    /// returns the incarnation. After that, the log may be appended to.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the numbers are used up; the disk's refusal.
+    /// [`Error::Usage`] when the incarnation numbers are used up; an error of the disk.
     pub fn begin_incarnation(&self, log_buffer: u64) -> Result<u32> {
         let Some(next) = self.current().incarnation.checked_add(1) else {
             return Err(Error::Usage(
@@ -221,14 +220,14 @@ impl Control {
             ));
         };
         self.make_durable()?;
-        // Into both slots: if one is damaged later, the other must not take the log of this opening for one
-        // from the future.
+        // Writes both slots: if one is damaged later, the block in the other must not make the log of this opening look
+        // like one from the future.
         for _ in 0..SLOTS {
             self.update(|block| {
                 block.incarnation = next;
                 block.clean = false;
-                // The log so far was written through the buffer named before; from now on it is written
-                // through this one.
+                // The log so far was written through a buffer of the old size; from now on it is written through one of
+                // the new size.
                 block.log_buffer = block.log_buffer.max(log_buffer);
             })?;
         }

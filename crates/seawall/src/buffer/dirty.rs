@@ -1,40 +1,37 @@
-//! Which pages are dirty, and since when, without a scan of the frames.
+//! The dirty pages and the positions since which they are dirty, without a scan of the frames.
 //!
 //! ```text
 //!   mark (first change of a clean page) ──push──> stripe of the thread ──drain──> ordered by rec_lsn ──written home──> gone
 //! ```
 //!
-//! 1. A change of a page that is already dirty touches nothing here. The first change pushes the frame onto a
-//!    stripe: two writes to memory that the thread has nearly for itself, one to the frame's own [`Dirt`]. No
-//!    mutex, no allocation.
-//! 2. A frame is on one stripe at most: [`Dirt::listed`] says that it is, and `link` belongs to the thread
-//!    that set it.
-//! 3. *Nothing dirty is missed.* For each frame and each of its two positions (`rec_lsn`, `writing`) that is
-//!    not 0, one of these holds: the frame is on a stripe; the thread that marks it is between `mark` and the
-//!    end of [`Stripes::push`], under the page's exclusive latch; the pair of position and frame is in
-//!    [`Ordered`]. A drain clears `listed` before it reads the positions, and both sides change `listed` by a
-//!    read-modify-write: a mark that found it set happened before the drain's read, and one that found it
-//!    clear pushes again.
-//! 4. A mini-transaction marks and pushes before it publishes. So a checkpoint that first finds the oldest
-//!    unpublished one, and drains then, misses none that is published (`checkpoint.rs`, 2).
-//! 5. A pair is removed when neither position of the frame equals it. This is checked under the mutex that
-//!    drains take: a mark after the check is on a stripe, and comes back with the next drain.
-//! 6. The mutex around [`Ordered`] is for cleaners, checkpoints and statistics; no reader or writer of pages
-//!    takes it.
+//! 1. A change of a page that is already dirty touches nothing here. The first change pushes the frame onto a stripe:
+//!    two writes to the stripe, which few threads share, and two to the frame's own [`Dirt`]. No mutex, no allocation.
+//! 2. A frame is on at most one stripe: [`Dirt::listed`] tells whether it is on one, and `link` belongs to the thread
+//!    that set `listed`.
+//! 3. *Nothing dirty is missed.* For each frame and each of its two positions (`rec_lsn`, `writing`) that is not 0, one
+//!    of these holds: the frame is on a stripe; the thread that marks it is between `mark` and the end of
+//!    [`Stripes::push`], under the page's exclusive latch; or the pair of position and frame is in [`Ordered`]. A drain
+//!    clears `listed` before it reads the positions, and both sides change `listed` by a read-modify-write: a mark that
+//!    found it set happened before the drain read the positions, and a mark that found it clear pushes the frame again.
+//! 4. A mini-transaction marks and pushes before it publishes. So a checkpoint that first finds the oldest unpublished
+//!    mini-transaction, and then drains, misses no published one (`checkpoint.rs`, 2).
+//! 5. A pair is removed when neither position of the frame equals it. This is checked under the mutex that drains take:
+//!    a mark after the check is on a stripe, and the next drain adds its pair.
+//! 6. The mutex around [`Ordered`] is for cleaning and checkpoints. Reading or changing a page does not take it.
 
 use super::frame::Dirt;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeSet;
 
-/// Stripes, a power of two: concurrent threads that dirty pages seldom share one.
+/// Number of stripes, a power of two: enough that concurrent threads seldom share one.
 const STRIPES: usize = 16;
 
-/// Alone on its cache lines (two, because they are fetched in pairs).
+/// Alone on its two cache lines, because the processor fetches lines in pairs.
 #[repr(align(128))]
 struct Stripe {
-    /// The frame that was pushed last + 1; 0 when there is none.
+    /// The frame pushed last + 1; 0 when there is none.
     top: AtomicU32,
-    /// Pages that became dirty through this stripe.
+    /// How often a page became dirty through this stripe.
     marked: AtomicU64,
 }
 
@@ -52,13 +49,13 @@ impl Stripes {
         Self::with(STRIPES)
     }
 
-    /// With this many stripes, a power of two.
+    /// Makes this many stripes, a power of two.
     pub(super) fn with(stripes: usize) -> Self {
         Self((0..stripes).map(|_| Stripe { top: AtomicU32::new(0), marked: AtomicU64::new(0) }).collect())
     }
 
-    /// Records that a mark has made the frame dirty; under its page's exclusive latch. `row`: a number of the
-    /// thread.
+    /// Pushes a frame that a mark has made dirty, under its page's exclusive latch. `row`: the thread's number, which
+    /// selects the stripe.
     pub(super) fn push(&self, row: usize, frame: u32, dirt: &Dirt) {
         let stripe = &self.0[row & (self.0.len() - 1)];
         stripe.marked.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +72,7 @@ impl Stripes {
         }
     }
 
-    /// How often a page became dirty, ever.
+    /// Returns how often a page has become dirty since the pool was made.
     pub(super) fn marked(&self) -> u64 {
         self.0.iter().map(|stripe| stripe.marked.load(Ordering::Relaxed)).sum()
     }
@@ -89,13 +86,13 @@ pub(super) struct Ordered {
     looked: usize,
 }
 
-/// State of a pair.
+/// State of a pair of position and frame.
 enum Stands {
-    /// Dirty since that position.
+    /// The page is dirty since the position (`rec_lsn`).
     Dirty,
-    /// On its way home.
+    /// The page is being written (`writing`).
     InFlight,
-    /// At home.
+    /// Neither: the change is no longer pending in this frame.
     Gone,
 }
 
@@ -111,11 +108,11 @@ fn stands(dirt: &Dirt, lsn: u64) -> Stands {
 }
 
 impl Ordered {
-    /// Moves what became dirty since the last drain into the order.
+    /// Adds the frames that became dirty since the last drain to the ordered pairs.
     pub(super) fn drain<'d>(&mut self, stripes: &Stripes, dirt: impl Fn(u32) -> &'d Dirt) {
         for stripe in &stripes.0 {
-            // Most are empty, and this check writes nothing. A frame pushed after it was not published before
-            // the caller's own check.
+            // Most stripes are empty, and this check writes nothing. If a frame is pushed after it, the change was not
+            // published when the caller made its own check.
             if stripe.top.load(Ordering::Acquire) == 0 {
                 continue;
             }
@@ -132,7 +129,7 @@ impl Ordered {
         }
     }
 
-    /// The oldest change that is not at home.
+    /// Returns the start of the oldest change in a frame that is not in the data file.
     pub(super) fn oldest<'d>(&mut self, dirt: impl Fn(u32) -> &'d Dirt) -> Option<u64> {
         while let Some(&(lsn, frame)) = self.pairs.first() {
             self.looked += 1;
@@ -144,8 +141,8 @@ impl Ordered {
         None
     }
 
-    /// Calls `visit` with the frames that are dirty since before `lsn`, oldest first, until it returns
-    /// `false`. Returns whether others are on their way home.
+    /// Calls `visit` with the frames that are dirty since before `lsn`, oldest first, until it returns `false`. Returns
+    /// whether other pages are being written.
     pub(super) fn dirty_before<'d>(
         &mut self,
         lsn: u64,
@@ -171,7 +168,7 @@ impl Ordered {
         in_flight
     }
 
-    /// Forgets pairs whose write has ended.
+    /// Removes those of the pairs whose write has ended.
     pub(super) fn written<'d>(&mut self, pairs: &[(u64, u32)], dirt: impl Fn(u32) -> &'d Dirt) {
         for pair in pairs {
             if matches!(stands(dirt(pair.1), pair.0), Stands::Gone) {

@@ -1,17 +1,17 @@
-//! The doublewrite file: copies of pages on their way home, so that a page torn by a crash can be restored.
+//! The doublewrite file: copies of pages that are about to be written home, so that a page torn by a crash can be
+//! restored.
 //!
-//! 1. A page is written home only when its copy is durable, header and all, in one of two areas.
-//! 2. An area is overwritten only after a real flush of the data file that covers the home writes of its last
-//!    batch (trap 4): a flush of this file or of the log is none.
-//! 3. A copy counts if the header's checksum and the copy's own hold, for the page that the header names. It
-//!    replaces a home page that fails its check, and no other.
-//! 4. A copy whose LSN lies before the checkpoint is never used: a home page torn by a crash was being
-//!    written, so its copy is newer. (An older copy would bring an old page back, and the log no longer holds
-//!    its later changes.)
+//! 1. A page is written home only when its copy, and the header that names it, is durable in one of two areas.
+//! 2. An area is overwritten only after a real flush of the data file that covers the home writes of its last batch
+//!    (trap 4). A flush of this file or of the log does not suffice.
+//! 3. A copy is valid if the header's checksum and the copy's own checksum are right, and the copy is of the page that
+//!    the header names. It replaces a page in the data file only if that page fails its check.
+//! 4. A copy whose LSN lies before the checkpoint is never used: a page torn by a crash was being written, so its copy
+//!    is newer. (An older copy would bring an old page back, whose later changes the log no longer has.)
 //! 5. Only the thread with the cleaner's role writes here.
-//! 6. A page that the disk cannot read counts as torn: some drives answer EIO for a sector whose write was
-//!    cut (trap 26). An unreadable home page is restored from its copy. An unreadable copy or header was
-//!    being written, so its pages were not yet on their way home.
+//! 6. A page that the disk cannot read counts as torn: some drives answer EIO for a sector whose write was cut (trap
+//!    26). An unreadable page of the data file is restored from its copy. An unreadable copy or header was being
+//!    written, so the writes of its pages to the data file had not begun.
 
 use super::config::PoolConfig;
 use super::control::open_error;
@@ -27,12 +27,13 @@ use std::time::Duration;
 
 /// Name of the doublewrite file.
 pub const DOUBLEWRITE_FILE: &str = "doublewrite";
-/// Most pages of a batch.
+/// The most pages of a batch.
 pub(super) const BATCH: usize = 128;
-/// Pages of a batch where a flush takes little time: commits wait for what the disk has to do first, and larger
-/// batches spare few flushes.
+/// Pages of a batch if a flush is fast: commits wait for the writes before theirs in the disk's queue, and larger
+/// batches save few flushes.
 const BATCH_QUICK: usize = 32;
-/// What a fast device writes in a microsecond, bytes: a batch takes about as long as the flush before it.
+/// Bytes that a fast device writes in a microsecond: times the length of a flush, they give a batch that takes as long
+/// as the flush before it.
 const BYTES_A_MICROSECOND: usize = 2048;
 const AREAS: usize = 2;
 
@@ -60,9 +61,9 @@ pub(super) struct Doublewrite {
 struct Areas {
     next: usize,
     sequence: u64,
-    /// Home writes of the area's last batch may not have been flushed.
+    /// Whether home writes of the area's last batch may not have been flushed.
     unflushed: [bool; AREAS],
-    /// How long a flush of the data file takes: the mean of the last few.
+    /// How long a flush of the data file takes: a moving average.
     flush: Duration,
 }
 
@@ -74,7 +75,7 @@ fn checksum(header: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header[..CRC]), &header[COUNT..])
 }
 
-/// Where a batch of pages has its home.
+/// Where a batch of pages is to be written home.
 #[derive(Clone, Copy)]
 pub(super) struct Home<'p> {
     /// The pages' own file.
@@ -85,7 +86,7 @@ pub(super) struct Home<'p> {
 }
 
 impl Doublewrite {
-    /// Opens the file, or makes it if it is missing and wanted; `None` if it is missing and not wanted.
+    /// Opens the file, or creates it if it is missing and wanted. Returns `None` if it is missing and not wanted.
     pub(super) fn open(disk: &Arc<dyn Disk>, config: &PoolConfig, create: Create) -> Result<Option<Self>> {
         let wanted = config.torn == Torn::Doublewrite;
         let create = match (create, wanted) {
@@ -106,7 +107,7 @@ impl Doublewrite {
             return Ok(Some(Self { file, page_bytes: config.page_bytes, state: Mutex::default() }));
         }
         if file.len() < whole {
-            // Room is taken now, so that no page write finds the disk full. The blocks stay unwritten: every
+            // Allocates the space now, so that no page write finds the disk full. The blocks stay unwritten: every
             // write here is made durable by its own flush, which pays for the conversion once.
             let before = file.len();
             match file.grow(Allocate::Unwritten, whole, Cause::Preallocate) {
@@ -114,26 +115,25 @@ impl Doublewrite {
                 Err(e) if e.is_full() => {
                     return Err(Error::NoSpace { path, needed_bytes: whole - before, kept_free_bytes: 0 });
                 }
-                // No fallocate here: the first batches allocate the blocks.
+                // The file system has no fallocate: the first batches allocate the blocks.
                 Err(e) if matches!(e.errno(), Some(22 | 38 | 95)) => {}
                 Err(e) => return Err(e.into()),
             }
         }
-        // A write here makes only itself durable: a power cut would free the blocks while the length stays. And
-        // a process that was killed may have left the file, or its name, unsynced.
+        // A write here makes only itself durable: without this sync, a power cut would free the blocks while the length
+        // stays. And a killed process may have left the file or its name unsynced.
         file.sync(Cause::Preallocate)?;
         disk.sync_dir(&config.dir)?;
         Ok(Some(Self { file, page_bytes: config.page_bytes, state: Mutex::default() }))
     }
 
-    /// Pages that a batch should have.
+    /// Returns how many pages a batch should have.
     pub(super) fn batch(&self) -> usize {
         let bytes = (self.state.lock().flush.as_micros() as usize).saturating_mul(BYTES_A_MICROSECOND);
         (bytes / self.page_bytes).clamp(BATCH_QUICK, BATCH)
     }
 
-    /// Makes copies of pages durable; they may be written home when this returns. Only with the cleaner's
-    /// role.
+    /// Makes copies of pages durable. The pages may be written home when this returns. Called with the cleaner's role.
     pub(super) fn write(&self, home: Home<'_>, pages: &[(PageId, &[u8])]) -> Result<()> {
         debug_assert!(pages.len() <= BATCH, "a batch fits an area");
         let (area, sequence, unflushed) = {
@@ -145,7 +145,7 @@ impl Doublewrite {
             let begun = home.clock.now();
             home.data.sync(Cause::Clean)?;
             let took = home.clock.now().saturating_sub(begun);
-            // As for a checkpoint: the failure of another thread's flush is reported there alone.
+            // As for a checkpoint: if a concurrent flush of another thread fails, only that thread gets the error.
             home.health.check()?;
             let mut state = self.state.lock();
             state.unflushed = [false; AREAS];
@@ -173,13 +173,13 @@ impl Doublewrite {
         }
         let mut state = self.state.lock();
         state.sequence = sequence;
-        // From now on its pages are written home.
+        // From now on, pages of this batch may be written home.
         state.unflushed[area] = true;
         state.next = (area + 1) % AREAS;
         Ok(())
     }
 
-    /// The pages that a valid header names, with where their copies begin, bytes.
+    /// Returns the pages that valid headers name, and the offsets of their copies, bytes.
     pub(super) fn copies(&self, database: [u8; 16]) -> Result<Vec<(PageId, u64)>> {
         let mut copies = Vec::new();
         let mut header = AlignedBuf::zeroed(HEADER_BYTES);
@@ -205,7 +205,7 @@ impl Doublewrite {
     }
 }
 
-/// Fills `buf`; `false` when the file ends before that, or the disk cannot read it (6).
+/// Fills `buf`. Returns `false` if the file ends before that, or if the disk cannot read it (6).
 pub(super) fn read_if_there(file: &File, at: u64, buf: &mut [u8]) -> Result<bool> {
     match file.read_at(at, buf, Cause::Recovery) {
         Ok(()) => Ok(true),

@@ -1,12 +1,11 @@
-//! Finding a frame for a page: the clock with second chance.
+//! Finding a frame for a page: a clock with a second chance.
 //!
 //! 1. Eviction takes unpinned, unlatched pages that are clean ([`super::frame::Frame::claim`]) or whose changes stay in
-//!    memory (`deferred.rs`), and does no I/O, so latched code may call it.
-//! 2. A page used since the hand last passed is passed over once. A prefetched page enters without that mark
-//!    and its first use does not set it: a scan goes through the pool without displacing pages that are used
-//!    twice.
-//! 3. Several threads evict at once: each takes a different stretch of the clock.
-//! 4. While one thread has the allocation token (see [`super::read`]), only that thread gets frames.
+//!    memory (`deferred.rs`). It does no I/O, so latched code may call it.
+//! 2. The hand passes over a page once if the page was used since the hand last passed. A prefetched page arrives
+//!    without that mark, and its first use does not set it: so a scan does not displace pages that are used twice.
+//! 3. Several threads can evict at once: each takes a different stretch of the clock.
+//! 4. While a thread has the allocation token (see [`super::read`]), only that thread gets frames.
 
 use super::frame::REFERENCED;
 use super::guard::Owned;
@@ -16,27 +15,27 @@ use crate::error::Result;
 use crate::format::PageId;
 use std::sync::atomic::Ordering;
 
-/// The most frames an eviction takes from the clock at once.
+/// The most frames that an eviction takes from the clock at once.
 const STRETCH: u64 = 16;
 /// Frames examined before eviction gives up on a large pool, unless it has to be thorough.
 const LOOK_MAX: u64 = 4096;
 
 impl Pool {
-    /// Drops up to `wanted` unused pages; returns how many. If `thorough`, goes round twice before it gives
-    /// up.
+    /// Evicts up to `wanted` unused pages and returns how many. If `thorough`, the hand goes round twice before
+    /// eviction gives up.
     pub(super) fn evict(&self, wanted: usize, thorough: bool) -> usize {
         let span = u64::from(self.frames.span());
         let limit = self.frames.limit();
         let look_max = if thorough { 2 * span + STRETCH } else { (2 * span + STRETCH).min(LOOK_MAX) };
         let (mut freed, mut looked) = (0, 0);
         while freed < wanted && looked < look_max {
-            // No more than may be needed: every frame that the hand passes over loses its mark.
+            // Not more frames than needed: every frame that the hand passes over loses its mark.
             let stretch = ((wanted - freed) as u64).min(STRETCH);
             let start = self.cleaner.hand.fetch_add(stretch, Ordering::Relaxed);
             for step in 0..stretch {
                 let frame = ((start + step) % span) as u32;
                 let known = self.frames.get(frame);
-                // A frame beyond the limit is being retired: no second chance.
+                // A frame beyond the limit is being retired: it gets no second chance.
                 if frame < limit && known.flags.load(Ordering::Relaxed) & REFERENCED != 0 {
                     known.flags.fetch_and(!REFERENCED, Ordering::Relaxed);
                     continue;
@@ -54,20 +53,20 @@ impl Pool {
         freed
     }
 
-    /// Drops every page that is not pinned, after writing it home.
+    /// Evicts every page that is not pinned, after writing it home.
     #[cfg(test)]
     pub(crate) fn chill(&self) {
         self.flush_all().unwrap();
         self.evict(usize::MAX, true);
     }
 
-    /// Streams that share the device.
+    /// The number of prefetchers that share the device.
     #[cfg(test)]
     pub(crate) fn prefetchers(&self) -> u32 {
         self.loads.prefetches.prefetchers.load(Ordering::Acquire)
     }
 
-    /// A frame, if one is available without I/O; latched code may call this.
+    /// Returns a frame if one is available without I/O; latched code may call this.
     pub(super) fn frame_at_once(&self) -> Option<Owned<'_>> {
         if !self.token.may_take() {
             return None;
@@ -78,15 +77,15 @@ impl Pool {
         })
     }
 
-    /// A frame for a page that is about to be read; `None` when all are pinned, latched, or kept for another
+    /// Returns a frame for a page that is about to be read; `None` if all are pinned, latched, or reserved for another
     /// thread. No latch may be held.
     ///
     /// # Errors
     /// A failed write of a dirty page, which poisons.
     pub(super) fn obtain_frame(&self) -> Result<Option<Owned<'_>>> {
         let batch = (self.frames.limit() as usize / 64).clamp(1, 64);
-        // Other threads may take what this one frees. Then they make progress, but this thread must not try
-        // for ever.
+        // Other threads may take the frames that this thread frees. Then they make progress, but this thread must not
+        // try for ever.
         for round in 0..64 {
             if !self.token.may_take() {
                 return Ok(None);

@@ -1,5 +1,5 @@
-//! The protocol of frames: which thread may touch a frame's page, and how a frame changes hands.
-//! docs/invariants.md gives the argument for it.
+//! The protocol of frames: which thread may touch a frame's page, and how a frame changes hands. docs/invariants.md
+//! gives the reasons.
 //!
 //! ```text
 //!            pop                    publish
@@ -15,28 +15,29 @@
 //!                        └─────────────── publish_new ───────────────┘
 //! ```
 //!
-//! 1. A resident frame records which page it holds ([`Frame::holds`]). A thread that finds it through an
-//!    entry latches it and checks this; if the frame holds another page or none, the entry has changed since
-//!    and is read again.
+//! 1. A resident frame records which page it holds ([`Frame::holds`]). A thread that finds it through an entry latches
+//!    it and checks this; if the frame holds another page or none, the entry has changed since, and the thread reads it
+//!    again.
 //! 2. Under a shared latch and after check (1) the page's bytes may be read; under an exclusive latch and
 //!    after check (1) they may be changed. "Latched shared" includes reading beside the latch of a biased
 //!    frame (`bravo.rs`).
 //! 3. An owned frame belongs to one thread, latched or not: it holds no page, so by (1) no other thread
 //!    touches its bytes.
-//! 4. A pin is taken under a latch after check (1), or by the owner before it publishes. It may be released
-//!    at any time. It permits nothing but keeps the page resident.
-//! 5. A frame is claimed only under its exclusive latch, with no pin and nothing to write. By (4) no pin can
-//!    be added while it is latched.
-//! 6. The entry is cleared before the frame's page, and set after it: a thread that sees the entry but not
-//!    the page reads the entry again and finds it changed. In between the page is pinned or its latch is
-//!    held, so that no thread claims the frame before the entry leads to it.
-//! 7. A thread that waits for a latch of a frame may hold others, so it must not wait for the latch of another
-//!    page than its own: latches are taken in an order of pages, and it could wait for a thread that waits for
-//!    it. It counts itself among the pins, checks (1), and only then waits. A frame is claimed in between all
-//!    the same (the count came after the check of (5)); so a page is put into a frame only when no count is
-//!    left there. Those who are counted soon find that the frame holds no page.
-//! 8. A page is marked dirty under its exclusive latch. The thread that copies it moves it to "being written"
-//!    under its shared latch. It is done when its write has returned. It is clean when neither is set.
+//! 4. A pin is taken under a latch after check (1), or by the owner before it publishes. It may be released at any
+//!    time. It keeps the page resident and permits nothing else.
+//! 5. A frame is claimed only under its exclusive latch, with no pin, and with nothing to write unless its changes are
+//!    deferred (`deferred.rs`). By (4) no pin can be added while it is latched.
+//! 6. The entry is cleared before the frame's page, and set after it: a thread that sees the entry but not the page
+//!    reads the entry again and finds it changed. Between the two steps the page is pinned or its latch is held, so
+//!    that no thread claims the frame before the entry leads to it.
+//! 7. A thread that waits for a frame's latch may hold other latches. Latches are taken in an order of pages, so the
+//!    thread must wait only for the latch of its own page: waiting for the latch of another page could deadlock. Before
+//!    it waits, it adds itself to the frame's pin count and checks (1). The frame can still be claimed if the check of
+//!    (5) came before that count. So the owner publishes a page in the frame only when the count is 0
+//!    ([`Frame::wait_for_stale_waiters`]): the counted threads soon find that the frame holds no page.
+//! 8. A page is marked dirty (`rec_lsn`) under its exclusive latch. The thread that copies it for a write moves the
+//!    mark to `writing` under the shared latch, and clears `writing` when the write has returned. The page is clean
+//!    when neither is set.
 
 #![allow(unsafe_code)]
 
@@ -48,7 +49,7 @@ pub(super) const REFERENCED: u32 = 1;
 pub(super) const COLD: u32 = 2;
 /// Made by [`super::Mtr::fresh`] and not yet initialised: the page is dropped when its latch is released.
 pub(super) const UNINITIALISED: u32 = 4;
-/// The log since the checkpoint initialises the whole page, so its next write home may tear.
+/// The log since the checkpoint initialises the whole page, so its next write home needs no protection against tearing.
 pub(super) const REMADE: u32 = 8;
 /// The log since the checkpoint can hold no change of the page: the page is in memory for the first time
 /// since the database was opened.
@@ -57,12 +58,13 @@ pub(super) const NEVER_LOGGED: u32 = 32;
 pub(super) const RETIRED: u32 = 16;
 /// Read beside the latch (`bravo.rs`).
 pub(super) const BIASED: u32 = 64;
-/// Its changes since it was written last are not all listed (`deferred.rs`).
+/// The list does not have all changes since the page was last written (`deferred.rs`).
 pub(super) const WHOLE: u32 = 128;
 /// A frame becomes biased after this many shared latches since its last exclusive latch.
 const READS_TO_BIAS: u32 = 32;
 
-/// A frame that holds no page, kept in the pool's own memory; made an owned one again, or forgotten with the pool.
+/// An owned frame without a borrow of the pool, so that the pool's own structures can hold it. `Pool::unpark` makes it
+/// an `Owned` again.
 #[derive(Debug)]
 pub(super) struct Parked(pub(super) u32);
 
@@ -80,11 +82,11 @@ pub(super) struct Frame {
     reads: AtomicU32,
 }
 
-/// Since when a page differs from the data file.
+/// The positions since which a page differs from the data file.
 pub(super) struct Dirt {
     /// Start of the oldest change for which no write has begun; 0 when there is none.
     pub(super) rec_lsn: AtomicU64,
-    /// The same of the write in flight; 0 when there is none.
+    /// The `rec_lsn` of the write in flight; 0 when there is none.
     pub(super) writing: AtomicU64,
     /// 1 while the frame is on a stripe of newly dirty frames (`dirty.rs`).
     pub(super) listed: AtomicU32,
@@ -95,7 +97,7 @@ pub(super) struct Dirt {
 }
 
 impl Dirt {
-    /// For the model; those of the pool begin as zeroed memory.
+    /// For the model; in the pool, a `Dirt` begins as zeroed memory.
     #[cfg(test)]
     #[allow(dead_code)]
     pub(super) fn new() -> Self {
@@ -113,7 +115,8 @@ impl Dirt {
         self.rec_lsn.load(Ordering::Acquire) == 0 && self.writing.load(Ordering::Acquire) == 0
     }
 
-    /// The oldest change that is not in the data file, if any. For the model: a checkpoint asks `dirty.rs`.
+    /// Returns the start of the oldest change that is not in the data file, if any. For the model: a checkpoint uses
+    /// `dirty.rs`.
     #[cfg(test)]
     #[allow(dead_code)]
     pub(super) fn oldest(&self) -> Option<u64> {
@@ -144,7 +147,7 @@ impl Dirt {
         Some(rec_lsn)
     }
 
-    /// Ends the write, after it has returned: its contents are in the data file.
+    /// Ends the write after it has returned: the copy is in the data file.
     pub(super) fn end_write(&self) {
         self.writing.store(0, Ordering::Release);
     }
@@ -162,39 +165,39 @@ impl Frame {
         }
     }
 
-    /// Whether it holds this page; to be checked under its latch (1).
+    /// Returns whether the frame holds `page`; to be checked under its latch (1).
     #[inline]
     pub(super) fn holds(&self, page: u32) -> bool {
         self.page.load(Ordering::Acquire) == page.wrapping_add(1) && page != u32::MAX
     }
 
-    /// The page it holds, if any.
+    /// Returns the page that the frame holds, if any.
     #[inline]
     pub(super) fn page(&self) -> Option<u32> {
         self.page.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Notes a use. Reads first: most uses find it already noted and write nothing.
+    /// Notes a use. Reads the flags first: most uses are already noted, and write nothing.
     #[inline]
     pub(super) fn touch(&self) {
         let flags = self.flags.load(Ordering::Relaxed);
         if flags & COLD != 0 {
-            // The use it was fetched for: it makes the page no warmer than others.
+            // The use that the page was prefetched for: it makes the page no warmer than others.
             self.flags.fetch_and(!COLD, Ordering::Relaxed);
         } else if flags & REFERENCED == 0 {
             self.flags.fetch_or(REFERENCED, Ordering::Relaxed);
         }
     }
 
-    /// Keeps the page resident; only as (4) permits.
+    /// Pins the page; only as (4) permits.
     pub(super) fn pin(&self) {
         self.pins.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until no thread waits for the latch because of a page that the frame held before (7). The caller owns
-    /// the frame, and has not latched it.
+    /// Waits until no thread waits for the latch because of a page that the frame held before (7). The caller owns the
+    /// frame and does not hold its latch.
     pub(super) fn wait_for_stale_waiters(&self) {
-        // Read-modify-write: a thread that counts itself later sees that the frame holds no page.
+        // A read-modify-write, so that a thread that counts itself later sees that the frame holds no page.
         for turn in 0.. {
             if self.pins.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 break;
@@ -203,7 +206,8 @@ impl Frame {
         }
     }
 
-    /// Latches the frame shared, if it holds the page (1); may wait, but not for the latch of another page (7).
+    /// Latches the frame shared and returns true if it holds the page (1). May wait, but not for the latch of another
+    /// page (7).
     #[inline]
     pub(super) fn latch_shared(&self, page: u32) -> bool {
         if !self.latch.try_lock_shared() && !self.wait(page, Latch::lock_shared) {
@@ -217,7 +221,7 @@ impl Frame {
         holds
     }
 
-    /// The same exclusively.
+    /// Like [`Frame::latch_shared`], but takes the latch exclusively.
     #[inline]
     pub(super) fn latch_exclusive(&self, page: u32) -> bool {
         if !self.latch.try_lock_exclusive() && !self.wait(page, Latch::lock_exclusive) {
@@ -231,7 +235,8 @@ impl Frame {
         holds
     }
 
-    /// Waits for the latch by `lock`; `false` if the frame does not hold the page (7).
+    /// Takes the latch with `lock`, which may wait. Returns `false` without waiting if the frame does not hold the page
+    /// (7).
     #[cold]
     fn wait(&self, page: u32, lock: impl FnOnce(&Latch)) -> bool {
         self.pins.fetch_add(1, Ordering::AcqRel);
@@ -248,7 +253,7 @@ impl Frame {
         self.pins.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether a pin keeps it resident.
+    /// Returns whether the frame is pinned.
     pub(super) fn is_pinned(&self) -> bool {
         self.pins.load(Ordering::Acquire) != 0
     }
@@ -258,7 +263,7 @@ impl Frame {
         self.flags.load(Ordering::Relaxed) & BIASED != 0
     }
 
-    /// Counts a shared latch, under it; biases the frame after enough of them.
+    /// Counts a shared latch, which the caller holds; biases the frame after [`READS_TO_BIAS`] of them.
     #[inline]
     pub(super) fn lean(&self) {
         // Concurrent readers may lose counts: it is an estimate, not a guarantee.
@@ -270,26 +275,26 @@ impl Frame {
         }
     }
 
-    /// Revokes the bias, under the exclusive latch; returns whether there was one.
+    /// Revokes the bias, under the exclusive latch. Returns whether the frame was biased.
     #[inline]
     pub(super) fn revoke_bias(&self) -> bool {
         self.reads.store(0, Ordering::Relaxed);
         self.is_biased() && self.flags.fetch_and(!BIASED, Ordering::SeqCst) & BIASED != 0
     }
 
-    /// Restores the bias, under the exclusive latch that revoked it and met a reader.
+    /// Restores the bias, under the exclusive latch whose holder revoked it and found a reader.
     pub(super) fn restore_bias(&self) {
         self.flags.fetch_or(BIASED, Ordering::SeqCst);
     }
 
-    /// Takes the exclusive latch of a frame if its page is unused (5); returns the page. `unread` checks,
-    /// under the latch, that no thread reads beside it (`bravo.rs`).
+    /// Takes the exclusive latch of a frame if its page is unused (5), and returns the page. `unread` checks under the
+    /// latch that no thread reads beside it (`bravo.rs`).
     pub(super) fn claim(&self, dirt: &Dirt, unread: impl FnOnce() -> bool) -> Option<u32> {
         self.claim_if(|| dirt.is_clean(), unread)
     }
 
-    /// The same with another condition than that there is nothing to write: it is checked twice, the second time under
-    /// the latch.
+    /// Like [`Frame::claim`], but with the condition `ready` instead of a clean page. `ready` is checked twice, the
+    /// second time under the latch.
     pub(super) fn claim_if(&self, ready: impl Fn() -> bool, unread: impl FnOnce() -> bool) -> Option<u32> {
         // Checked without the latch first: this rejects most frames cheaply.
         if self.is_pinned() || !ready() || self.page().is_none() || !self.latch.try_lock_exclusive() {
@@ -305,11 +310,11 @@ impl Frame {
         }
     }
 
-    /// Takes the page out of a frame that the caller has latched exclusively; afterwards the caller owns the
-    /// frame. By (5) no pin keeps it: a thread that waits (7) may be counted among them.
+    /// Takes the page out of a frame that the caller has latched exclusively; afterwards the caller owns the frame. By
+    /// (5) the page has no pin, but the pin count may include threads that wait (7).
     ///
     /// # Safety
-    /// The caller has the exclusive latch and gives it up.
+    /// The caller holds the exclusive latch, which this call releases.
     pub(super) unsafe fn vacate(&self, entry: &Entry) {
         entry.clear();
         self.page.store(0, Ordering::Release);
@@ -318,8 +323,8 @@ impl Frame {
         unsafe { self.latch.unlock_exclusive() };
     }
 
-    /// Publishes the page that the owner has put into the frame, and pins it: without the pin the frame could
-    /// be claimed before its entry is set, and the entry would then lead to a frame that has moved on.
+    /// Publishes the page that the owner has put into the frame, and pins it: without the pin another thread could
+    /// claim the frame before its entry is set, and the entry would then lead to a frame without the page.
     pub(super) fn publish(&self, entry: &Entry, frame: u32, page: u32, flags: u32) {
         self.wait_for_stale_waiters();
         self.pin();
@@ -354,7 +359,7 @@ pub(super) enum Where {
 
 /// Not in memory since the database was opened.
 const NEVER: u32 = 0;
-/// Not in memory any more.
+/// No longer in memory.
 const GONE: u32 = u32::MAX - 1;
 const LOADING: u32 = u32::MAX;
 
@@ -375,8 +380,8 @@ impl Entry {
         }
     }
 
-    /// From nowhere to `to`. `None` if the page is resident or being loaded; otherwise whether it was never
-    /// in memory before.
+    /// Changes the entry from nowhere to `to`. Returns `None` if the page is resident or being loaded; otherwise
+    /// whether it was never in memory before.
     fn leave_nowhere(&self, to: u32) -> Option<bool> {
         [NEVER, GONE]
             .into_iter()
@@ -384,12 +389,12 @@ impl Entry {
             .map(|from| from == NEVER)
     }
 
-    /// Makes the caller the page's loader, unless the page is resident or being loaded.
+    /// Makes the caller the loader of the page. Returns `false` if the page is resident or being loaded.
     pub(super) fn begin_load(&self) -> bool {
         self.leave_nowhere(LOADING).is_some()
     }
 
-    /// The load has failed: the next thread that wants the page tries again.
+    /// Ends a load that has failed: the next thread that needs the page tries again.
     pub(super) fn abandon_load(&self) {
         self.clear();
     }

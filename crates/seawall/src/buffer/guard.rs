@@ -1,10 +1,11 @@
-//! What a thread can hold of a frame: each guard's existence is the proof that its bytes may be touched.
+//! The guards on frames: the existence of a guard proves that its holder may touch the frame's bytes.
 //! docs/invariants.md, "Latches".
 //!
-//! 1. [`PageRead`]: the page under a shared latch. [`PageWrite`]: under an exclusive latch. [`Pin`]:
-//!    resident, and nothing else.
-//! 2. [`Owned`]: a frame that holds no page and belongs to the holder of this. Dropped, the frame is free.
-//! 3. A page that was made and never initialised is dropped with its latch: no other thread ever sees it.
+//! 1. [`PageRead`]: a page under a shared latch. [`PageWrite`]: a page under an exclusive latch. [`Pin`]: a page that
+//!    is kept resident, and nothing else.
+//! 2. [`Owned`]: a frame that holds no page and belongs to the holder of this guard. Dropping the guard frees the
+//!    frame.
+//! 3. A page that was made and not initialised is dropped when its latch is released: no other thread ever sees it.
 #![allow(unsafe_code)]
 
 use super::bravo::ReaderSlot;
@@ -34,7 +35,7 @@ pub struct PageWrite<'p> {
     frame: u32,
 }
 
-/// A resident page that cannot be evicted; not latched.
+/// A resident page that cannot be evicted. It is not latched.
 pub struct Pin<'p> {
     pool: &'p Pool,
     frame: u32,
@@ -48,7 +49,7 @@ pub(super) struct Owned<'p> {
 }
 
 thread_local! {
-    /// The thread's row of places.
+    /// The thread's number: selects its row of reader slots (`bravo.rs`) and its stripe of dirty frames (`dirty.rs`).
     static ROW: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
@@ -56,7 +57,7 @@ thread_local! {
 }
 
 impl Pool {
-    /// Latches a resident page for reading; may wait for a latch, never for the disk.
+    /// Latches a resident page for reading. May wait for a latch, but not for the disk.
     ///
     /// # Errors
     /// [`Stop::Load`] when it is not resident.
@@ -68,7 +69,7 @@ impl Pool {
             let slot = if known.is_biased() { self.readers.enter(ROW.with(|row| *row), frame, known) } else { None };
             let held = if slot.is_some() { known.holds(page.0) } else { known.latch_shared(page.0) };
             if !held {
-                // The frame has changed hands meanwhile.
+                // The frame has changed hands since the entry was read.
                 if let Some(slot) = slot {
                     self.readers.leave(slot);
                 }
@@ -83,13 +84,14 @@ impl Pool {
         }
     }
 
-    /// Reads a page if it is in memory, without keeping it there longer. Waits for a latch at most.
+    /// Latches a page for reading if it is in memory. Does not count as a use. May wait for a latch, but not for the
+    /// disk.
     pub fn peek(&self, page: PageId) -> Option<PageRead<'_>> {
         super::lend::may_latch().ok()?;
         self.shared_untouched(page)
     }
 
-    /// The same, not counted as a use; `None` when the page is not resident.
+    /// Like [`Pool::shared`], but does not count as a use. Returns `None` when the page is not resident.
     pub(super) fn shared_untouched(&self, page: PageId) -> Option<PageRead<'_>> {
         loop {
             let Where::In(frame) = self.map.get(page) else { return None };
@@ -99,7 +101,7 @@ impl Pool {
         }
     }
 
-    /// The same without waiting for anything; `None` when it is latched exclusively.
+    /// Like [`Pool::shared`], but does not wait. Returns `None` when the page is latched exclusively.
     ///
     /// # Errors
     /// [`Stop::Load`] when it is not resident.
@@ -119,7 +121,7 @@ impl Pool {
         }
     }
 
-    /// Latches a resident page for changes; may wait for a latch, never for the disk.
+    /// Latches a resident page for changes. May wait for a latch, but not for the disk.
     ///
     /// # Errors
     /// [`Stop::Load`] when it is not resident.
@@ -136,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// The same without waiting for anything; `None` when it is latched.
+    /// Like [`Pool::exclusive`], but does not wait. Returns `None` when the page is latched.
     ///
     /// # Errors
     /// [`Stop::Load`] when it is not resident.
@@ -161,8 +163,8 @@ impl Pool {
         }
     }
 
-    /// The page of a frame under a shared latch, for the cleaner; `None` when it holds none, or `wait` is
-    /// false and it is latched.
+    /// Latches the page of a frame shared, for the cleaner. Returns `None` if the frame holds no page, or if `wait` is
+    /// false and it is latched exclusively.
     pub(super) fn shared_frame(&self, frame: u32, wait: bool) -> Option<PageRead<'_>> {
         let known = self.frames.get(frame);
         if wait {
@@ -178,20 +180,20 @@ impl Pool {
         Some(PageRead { pool: self, frame, slot: None })
     }
 
-    /// Evicts an unused page; the caller owns its frame.
+    /// Evicts a clean unused page. The caller then owns its frame.
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
         let page = known.claim(self.frames.dirt(frame), || self.readers.has_no_readers(frame, known))?;
         if known.flags.load(Ordering::Relaxed) & COLD != 0 {
             count(&self.counters.prefetch_wasted, 1);
         }
-        // SAFETY: `claim` has just latched it for us.
+        // SAFETY: `claim` has just latched it for this thread.
         unsafe { known.vacate(self.map.entry(PageId(page))) };
         Some(Owned { pool: self, frame })
     }
 
-    /// Evicts an unused page that may be dirty: when `ready`, and if `keep`, under the page's exclusive latch, takes
-    /// over what is not at home.
+    /// Evicts an unused page that may be dirty. `ready` checks whether it can be evicted. `keep` is called under the
+    /// page's exclusive latch, and returns whether it took over the changes that are not in the data file.
     pub(super) fn claim_dirty(
         &self,
         frame: u32,
@@ -201,7 +203,7 @@ impl Pool {
         let known = self.frames.get(frame);
         let page = PageId(known.claim_if(ready, || self.readers.has_no_readers(frame, known))?);
         if !keep(page) {
-            // SAFETY: `claim_if` has just latched it for us.
+            // SAFETY: `claim_if` has just latched it for this thread.
             unsafe { known.latch.unlock_exclusive() };
             return None;
         }
@@ -210,17 +212,17 @@ impl Pool {
         Some(Owned { pool: self, frame })
     }
 
-    /// Notes that a mark has made this frame dirty.
+    /// Adds a frame that has just become dirty to the thread's stripe.
     pub(super) fn push_dirty(&self, frame: u32) {
         self.dirtied.push(ROW.with(|row| *row), frame, self.frames.dirt(frame));
     }
 
-    /// A free frame, if there is one.
+    /// Takes a free frame, if there is one.
     pub(super) fn pop_free(&self) -> Option<Owned<'_>> {
         self.frames.pop().map(|frame| Owned { pool: self, frame })
     }
 
-    /// Takes up a frame that was parked in this pool.
+    /// Makes a parked frame of this pool an owned one again.
     pub(super) fn unpark(&self, Parked(frame): Parked) -> Owned<'_> {
         Owned { pool: self, frame }
     }
@@ -276,23 +278,22 @@ impl<'p> PageWrite<'p> {
         Pin { pool: self.pool, frame: self.frame, page: self.id() }
     }
 
-    /// The bytes, for recovery to apply records to. [`PageWrite::redone`] marks the change.
+    /// Returns the bytes, for recovery to apply records to. [`PageWrite::redone`] marks the change.
     ///
-    /// A page may be changed by several records of one mini-transaction, all ending at one LSN: recovery asks
+    /// Several records of one mini-transaction, which all end at one LSN, may change a page: recovery reads
     /// [`page::lsn`] once for all of them.
     pub fn redo_bytes(&mut self) -> &mut [u8] {
         self.bytes_mut()
     }
 
-    /// Marks the page as changed by the mini-transaction that lies in the log from `start` to `end`, which
-    /// recovery has applied.
+    /// Marks the page as changed by the mini-transaction from `start` to `end` in the log, which recovery has applied.
     pub fn redone(&mut self, start: Lsn, end: Lsn) {
         self.mark_changed(start, end, false, None);
     }
 
-    /// Marks the page as changed by the mini-transaction that lies in the log from `start` to `end`.
-    /// `remade`: its first record initialised the whole page. `records`: those of the mini-transaction, if it was not
-    /// recovery that applied them.
+    /// Marks the page as changed by the mini-transaction from `start` to `end` in the log. `remade`: its first record
+    /// for the page initialised the whole page. `records`: the records of the mini-transaction, or `None` if recovery
+    /// applied them.
     pub(super) fn mark_changed(&mut self, start: Lsn, end: Lsn, remade: bool, records: Option<&[u8]>) {
         let before = page::lsn(self);
         page::set_u64(self.bytes_mut(), page::LSN, end.0);
@@ -314,8 +315,8 @@ impl<'p> PageWrite<'p> {
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());
-        // SAFETY: the frame's bytes are initialised, and under the exclusive latch that self holds no other
-        // thread touches them; &mut self excludes other borrows through this guard.
+        // SAFETY: the frame's bytes are initialised. self holds the exclusive latch, so no other thread touches them;
+        // &mut self excludes other borrows through this guard.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), len) }
     }
 }
@@ -354,7 +355,7 @@ impl Pin<'_> {
     }
 }
 
-/// A [`Pin`] without its borrow of the pool. It goes back by [`Pool::unkeep`].
+/// A [`Pin`] without its borrow of the pool. [`Pool::unkeep`] makes it a pin again.
 #[derive(Debug)]
 #[must_use = "a pin that is not given back keeps its page in memory until the database is closed"]
 pub struct KeptPin {
@@ -371,7 +372,7 @@ impl Pin<'_> {
 }
 
 impl Pool {
-    /// Takes up a pin that was kept; dropped, the page may be evicted again.
+    /// Makes a kept pin a [`Pin`] again. When that is dropped, the page may be evicted.
     pub fn unkeep(&self, KeptPin { frame, page }: KeptPin) -> Pin<'_> {
         Pin { pool: self, frame, page }
     }
@@ -388,30 +389,30 @@ impl<'p> Owned<'p> {
         self.frame
     }
 
-    /// The frame's bytes: what its last page left there.
+    /// Returns the frame's bytes, which still have the contents of its last page.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let (bytes, len) = (self.pool.frames.bytes(self.frame), self.pool.page_bytes());
-        // SAFETY: the bytes are initialised; the frame holds no page, so by the protocol's rule (3) they are
-        // ours alone, and &mut self excludes other borrows through this.
+        // SAFETY: the bytes are initialised; the frame holds no page, so by the protocol's rule (3) no other thread
+        // touches them, and &mut self excludes other borrows through this guard.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), len) }
     }
 
-    /// Publishes the page that was read into the frame; the caller has begun the load. The returned pin keeps
-    /// it resident.
+    /// Publishes the page that was read into the frame. The caller has begun the load. The returned pin keeps the page
+    /// resident.
     pub(super) fn publish(self, page: PageId, flags: u32) -> Pin<'p> {
         let (pool, frame) = self.into_parts();
         pool.frames.get(frame).publish(pool.map.entry(page), frame, page.0, flags);
         Pin { pool, frame, page }
     }
 
-    /// Makes a page under an exclusive latch. The page is dropped with the latch unless it is changed. Its
-    /// header is zeroes, and its first record sets every byte. Returns the frame if the page is resident or
-    /// being loaded.
+    /// Makes a page under an exclusive latch. Its header is zeroes, and its first record must set every byte. A page
+    /// that is not changed is dropped with the latch. Returns `self` as the error if the page is resident or being
+    /// loaded.
     pub(super) fn make(mut self, page: PageId) -> Result<PageWrite<'p>, Self> {
         page::clear_header(self.bytes_mut());
         let known = self.pool.frames.get(self.frame);
         known.wait_for_stale_waiters();
-        // Waits at most for a thread that is about to see that the frame's last page is gone.
+        // Waits only for a thread that is about to find that the frame's last page is gone.
         known.latch.lock_exclusive();
         if known.publish_new(self.pool.map.entry(page), self.frame, page.0) {
             let (pool, frame) = self.into_parts();
@@ -422,20 +423,20 @@ impl<'p> Owned<'p> {
         Err(self)
     }
 
-    /// Lends the frame's bytes, for a read.
+    /// Makes the frame's bytes a buffer for a read.
     ///
     /// # Safety
-    /// The frame is [un-parked](Pool::unpark) only when the buffer has been dropped.
+    /// The frame is [un-parked](Pool::unpark) only after the buffer has been dropped.
     pub(super) unsafe fn lend(self) -> (Parked, IoBuf) {
         let (start, keeper) = (self.pool.frames.bytes(self.frame), self.pool.frames.keeper());
-        // SAFETY: the bytes are initialised, and `keeper` keeps them; the frame holds no page, so by the
-        // protocol's rule (3) only its owner touches them, which by the caller's promise it does not do
-        // meanwhile.
+        // SAFETY: the bytes are initialised, and `keeper` keeps them; the frame holds no page, so by the protocol's
+        // rule (3) only its owner may touch them, and by the caller's promise the owner does not do so while the buffer
+        // exists.
         let buf = unsafe { IoBuf::lent(start, self.pool.page_bytes(), keeper) };
         (self.park(), buf)
     }
 
-    /// The same without its borrow of the pool.
+    /// Removes the borrow of the pool. [`Pool::unpark`] makes the frame an owned one again.
     pub(super) fn park(self) -> Parked {
         Parked(self.into_parts().1)
     }

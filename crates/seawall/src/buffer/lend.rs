@@ -1,14 +1,14 @@
-//! Closures of users that run under a latch.
+//! User closures that run under a latch.
 
 use crate::error::{Error, Result};
 use std::cell::Cell;
 
 thread_local! {
-    /// The thread runs a closure that has been lent a latched page.
+    /// Whether this thread is running a user's closure under a latch.
     static LENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a user's closure under a latch. Meanwhile, calls that need pages or a mini-transaction are refused:
+/// Runs a user's closure under a latch. During it, calls that need pages or a mini-transaction are refused, because
 /// they could wait for that latch.
 pub fn lend<T>(f: impl FnOnce() -> T) -> T {
     struct Back;
@@ -23,7 +23,7 @@ pub fn lend<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// # Errors
-/// [`Error::Usage`] in a closure that has been lent a latched page.
+/// [`Error::Usage`] in a closure that [`lend`] runs.
 pub(super) fn may_latch() -> Result<()> {
     if LENT.get() {
         let why = "the database is called by a closure that it has lent a value of one of its pages: copy the value, \

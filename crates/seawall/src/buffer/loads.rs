@@ -1,4 +1,4 @@
-//! Reads under way, and which thread may take frames for more.
+//! Reads in flight, and the token that decides which thread may take frames.
 
 use super::frame::Parked;
 use super::role::{Role, RoleGuard};
@@ -9,18 +9,18 @@ use seawall_io::Pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Shards of the waiting threads, by page number.
+/// Shards of waiting threads, by page number.
 const SHARDS: usize = 64;
-/// Most pages in flight at one time; the pool's size bounds them further.
+/// The most pages in flight at one time; the pool's size may lower it.
 const PAGES_MAX: u32 = 512;
 /// The largest read, bytes.
 const RUN_BYTES: usize = 512 << 10;
 
-/// Reads under way.
+/// Reads in flight.
 #[derive(Debug)]
 pub(super) struct Loads {
     waiting: Vec<(Mutex<()>, Condvar)>,
-    /// Demand reads in flight: a thread has waited for each since it began.
+    /// Demand reads in flight: a thread waits for each from its beginning.
     pub(super) demanded: AtomicU32,
     /// Prefetches in flight.
     pub(super) prefetches: Prefetches,
@@ -35,7 +35,7 @@ impl Loads {
         }
     }
 
-    /// Whether a demand read is in flight.
+    /// Returns whether a demand read is in flight.
     pub(super) fn are_demanded(&self) -> bool {
         self.demanded.load(Ordering::Relaxed) > 0
     }
@@ -44,32 +44,32 @@ impl Loads {
         &self.waiting[page.0 as usize % SHARDS]
     }
 
-    /// Wakes the threads that wait for this page. The caller has changed its entry, or the list of
-    /// prefetches, before.
+    /// Wakes the threads that wait for this page. The caller has already changed the page's entry or the list of
+    /// prefetches.
     pub(super) fn wake(&self, page: PageId) {
         let (mutex, changed) = self.shard(page);
-        // A thread that checked before the change and is about to wait holds the mutex until it waits.
+        // A thread that checked before the change holds the mutex until it waits.
         drop(mutex.lock());
         changed.notify_all();
     }
 }
 
-/// Decides which thread gets frames while they are short.
+/// Decides which thread gets frames while frames are short.
 #[derive(Debug, Default)]
 pub(super) struct AllocationToken {
     role: Role,
-    /// The number of the thread that has it; 0 when none has.
+    /// The number of the thread that has the token; 0 when none has it.
     holder: AtomicU64,
 }
 
-/// The token is held as long as this exists.
+/// Holds the token for as long as it exists.
 #[derive(Debug)]
 pub(super) struct TokenGuard<'p> {
     token: &'p AllocationToken,
     _role: RoleGuard<'p>,
 }
 
-/// A number unique to this thread, never 0.
+/// Returns a number unique to this thread, never 0.
 fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed));
@@ -77,7 +77,7 @@ fn thread_number() -> u64 {
 }
 
 impl AllocationToken {
-    /// Whether this thread may take a frame.
+    /// Returns whether this thread may take a frame.
     pub(super) fn may_take(&self) -> bool {
         match self.holder.load(Ordering::Acquire) {
             0 => true,
@@ -85,7 +85,7 @@ impl AllocationToken {
         }
     }
 
-    /// Waits for the token; `None` when the thread has it already.
+    /// Takes the token, and waits for it if needed. Returns `None` if this thread has it already.
     pub(super) fn take(&self) -> Option<TokenGuard<'_>> {
         if self.holder.load(Ordering::Acquire) == thread_number() {
             return None;
@@ -102,20 +102,20 @@ impl Drop for TokenGuard<'_> {
     }
 }
 
-/// Prefetches in flight, and what they need.
+/// Prefetches in flight, and their limits.
 #[derive(Debug)]
 pub(super) struct Prefetches {
     /// Reads that no thread has begun to finish.
     pub(super) list: Mutex<Vec<PrefetchRead>>,
-    /// Length of the list, so that no thread takes the mutex only to find it empty.
+    /// Length of the list, so that no thread takes the mutex only to find the list empty.
     pub(super) count: AtomicUsize,
     /// Pages in flight.
     pub(super) pages: AtomicUsize,
     /// The most pages in flight.
     pub(super) pages_max: usize,
-    /// Most pages of one read.
+    /// The most pages of one read.
     pub(super) run_pages: usize,
-    /// Prefetchers that have requested something and are not at their end.
+    /// Prefetchers that have requested something and have not ended.
     pub(super) prefetchers: Arc<AtomicU32>,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Prefetches {
 #[derive(Debug)]
 pub(super) struct PrefetchRead {
     pub(super) first: PageId,
-    /// The frames set aside for them.
+    /// The frames set aside for the pages.
     pub(super) frames: Vec<Parked>,
     pub(super) pending: Pending,
     /// The requester's count of its reads in flight.
@@ -143,7 +143,7 @@ impl Prefetches {
         }
     }
 
-    /// Most pages of one read.
+    /// The most pages of one read.
     pub(super) fn run_pages(&self) -> usize {
         self.run_pages
     }
@@ -158,7 +158,7 @@ impl Prefetches {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Takes all that fit off the list. The caller must finish them.
+    /// Takes all reads for which `fits` is true off the list. The caller must finish them.
     pub(super) fn take_all(&self, fits: impl Fn(&PrefetchRead) -> bool) -> Vec<PrefetchRead> {
         let mut list = self.list.lock();
         let mut taken = Vec::new();

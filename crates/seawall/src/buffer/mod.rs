@@ -1,19 +1,20 @@
-//! The buffer pool. DESIGN.md, "Buffer", says how it works; docs/invariants.md has its numbered rules
-//! of latching.
+//! The buffer pool. DESIGN.md, "Buffer", describes it; docs/invariants.md has the numbered rules of latching. A page's
+//! *home* is its place in the data file: to write a page home is to write it there.
 //!
-//! - `config`, `pool`: what it is made of. `frame`: the protocol by which frames change hands. `arena`, `translate`,
-//!   `guard`: its memory, its map, the guards on it.
-//! - `loads`, `read`, `evict`: pages into memory and out of it. `prefetch`, `prefetcher`: pages before they are
-//!   needed. `mtr`: changes.
-//! - `deferred`: dirty pages that left memory as their redo records.
-//! - `dirty`, `cleaner`, `clean`, `doublewrite`, `restore`, `checkpoint`, `control`: pages and positions onto the disk.
-//! - `spill`: pages that are in no pool and no data file, of temporary trees.
+//! - `config`, `pool`: its configuration and its parts. `frame`: the protocol by which frames change hands. `arena`,
+//!   `translate`, `guard`: its memory, the map from pages to frames, the guards on frames.
+//! - `loads`, `read`, `evict`: reading pages into memory and evicting them. `prefetch`, `prefetcher`: reading pages
+//!   before they are needed. `mtr`: changes.
+//! - `deferred`: dirty pages that were evicted and whose redo records stay in memory.
+//! - `dirty`, `cleaner`, `clean`, `doublewrite`, `restore`, `checkpoint`, `control`: writing pages and positions to the
+//!   disk.
+//! - `spill`: pages of temporary trees, which are in no pool and no data file.
 //!
-//! 1. Latched code never does I/O: it returns what it needs ([`crate::error::Stop`]), releases its latches,
-//!    and starts over ([`Pool::retry`]).
+//! 1. Latched code never does I/O: it releases its latches, returns what it needs ([`crate::error::Stop`]), and is run
+//!    again ([`Pool::retry`]).
 //! 2. A page is written only when its log is flushed; a checkpoint is no later than the oldest change that is
 //!    not written.
-//! 3. A failed read is the reader's error. A failed write concerns every thread: it poisons the database.
+//! 3. A failed read is an error of the reader only. A failed write poisons the database for all threads.
 
 mod arena;
 mod bravo;
@@ -62,13 +63,13 @@ pub use spill::{Spill, SpillPlace, is_spilled, remove_leftovers};
 
 /// A change of one page that can be replayed.
 ///
-/// The forward path and recovery run the same `apply`. Everything that can fail is checked before: `apply`
-/// never fails on a page in the state for which the record was made.
+/// The forward path and recovery run the same `apply`. Everything that can fail is checked before it: `apply` never
+/// fails on a page in the state for which the record was made.
 pub trait Redo {
-    /// Its tag, from the range of its layer (`format::tag`).
+    /// The record's tag, from the range of its layer (`format::tag`).
     const TAG: u8;
     /// Appends the body.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Changes the page. Never touches the checksum or the LSN.
+    /// Changes the page. Does not touch the checksum or the LSN.
     fn apply(&self, page: &mut [u8]);
 }

@@ -1,15 +1,15 @@
-//! The protocol of frames, compiled a second time on a checked scheduler (loom) that tries every interleaving
-//! and every value a load may return.
+//! The protocol of frames, compiled a second time for the checked scheduler loom, which tries every interleaving and
+//! every value that a load may return.
 //!
-//! `frame.rs` is the very file of the product; only `super::sync` is replaced. The latch is parking_lot's and
-//! is not checked: here it is a mutex and a count.
+//! The files of the protocol (`frame.rs` and others) are compiled unchanged; only `super::sync` is replaced.
+//! parking_lot's latch itself is not checked: here it is a mutex and a count.
 #![allow(unsafe_code)]
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use loom::sync::{Condvar, Mutex, MutexGuard};
 
-    /// Readers, or `EXCLUSIVE`.
+    /// The number of readers, or `EXCLUSIVE`.
     pub(super) struct Latch {
         holders: Mutex<u32>,
         freed: Condvar,
@@ -103,7 +103,7 @@ use loom::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// With this bound, a model still covers every bug that needs few preemptions, which is nearly all.
+/// With this bound, a model still finds every bug that needs few preemptions: nearly all bugs do.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -146,7 +146,7 @@ impl Pool {
         Arc::new(pool)
     }
 
-    /// As `Pool::shared`: the bytes read, if the page was resident.
+    /// Like `Pool::shared`. Returns the bytes read, if the page was resident.
     fn read(&self, page: u32, pin: bool) -> Option<u64> {
         loop {
             let Where::In(0) = self.entries[page as usize].get() else { return None };
@@ -163,8 +163,7 @@ impl Pool {
         }
     }
 
-    /// As `Pool::shared` with a biased frame, with a row for the thread: the bytes read, if the page was
-    /// resident.
+    /// Like `Pool::shared` for a biased frame; `row` is the thread's. Returns the bytes read, if the page was resident.
     fn read_biased(&self, row: usize, page: u32) -> Option<u64> {
         loop {
             let Where::In(0) = self.entries[page as usize].get() else { return None };
@@ -187,7 +186,7 @@ impl Pool {
         unsafe { self.frame.latch.unlock_shared() };
     }
 
-    /// Drops the page in the frame and puts `page` there, unless another thread prevents it.
+    /// Evicts the page in the frame and puts `page` there, unless another thread prevents it.
     fn replace_by(&self, page: u32) {
         let Some(old) = self.frame.claim(&self.dirt, || self.readers.has_no_readers(0, &self.frame)) else { return };
         // SAFETY: claimed, so latched.
@@ -263,7 +262,7 @@ fn a_biased_page_is_not_taken_from_under_its_reader() {
     });
 }
 
-/// A try that meets a reader and gives up is followed by another.
+/// A try that meets a reader and fails is followed by another try.
 #[test]
 fn a_biased_reader_outlasts_many_who_try() {
     explore(3, || {
@@ -353,13 +352,12 @@ fn two_evictors_never_own_one_frame() {
     });
 }
 
-/// A prefetch whose requester has gone is finished by exactly one other thread, and its frame becomes
-/// usable.
+/// A prefetch whose requester has ended is finished by exactly one other thread, and its frame becomes usable.
 #[test]
 fn a_prefetch_that_no_thread_waits_for_is_finished_once() {
     explore(3, || {
         let pool = Pool::new();
-        // Requested, and not yet taken off the list.
+        // Whether the prefetch is requested and not yet taken off the list.
         let list = Arc::new(loom::sync::Mutex::new(false));
         let finished = Arc::new(AtomicU64::new(0));
         let asker = loom::thread::spawn({
@@ -420,7 +418,7 @@ fn a_changed_page_is_not_dropped() {
 }
 
 impl Pool {
-    /// As `PageWrite::mark_changed`.
+    /// Like `PageWrite::mark_changed`.
     fn change(&self, start: u64, value: u64) {
         // SAFETY: the caller has the exclusive latch; loom checks.
         self.bytes.with_mut(|bytes| unsafe { *bytes = value });
@@ -429,7 +427,7 @@ impl Pool {
         }
     }
 
-    /// As `Pool::write_batch`, to a data file of one page.
+    /// Like `Pool::write_batch`, to a data file of one page.
     fn clean(&self, home: &AtomicU64) {
         self.frame.latch.lock_shared();
         let copy = self.dirt.begin_write().map(|since| {
@@ -445,7 +443,7 @@ impl Pool {
         }
     }
 
-    /// As `Pool::oldest_needed`.
+    /// Like `Pool::oldest_needed`.
     fn oldest_dirty(&self) -> Option<u64> {
         let mut ordered = self.ordered.lock().unwrap();
         ordered.drain(&self.stripes, |_| &self.dirt);
@@ -461,7 +459,7 @@ fn checkpoint_model(before: bool, overtaken: bool) {
     if before {
         pool.change(50, 15);
     }
-    // 100 while it is reserved and not published.
+    // 100 while the mini-transaction is reserved and not published.
     let unpublished = Arc::new(AtomicU64::new(100));
     // Contents of the data file.
     let home = Arc::new(AtomicU64::new(10));
@@ -489,7 +487,7 @@ fn checkpoint_model(before: bool, overtaken: bool) {
     assert!(checkpoint <= 50 || !before || found >= 15, "a checkpoint at {checkpoint} forgets the change at 50");
     writer.join().unwrap();
     cleaner.join().unwrap();
-    // At the end exactly the dirty pages are known.
+    // At the end, exactly the dirty pages are known.
     assert_eq!(pool.oldest_dirty(), pool.dirt.oldest());
     pool.clean(&home);
     assert_eq!((pool.oldest_dirty(), home.load(Ordering::Acquire)), (None, 20));
@@ -513,8 +511,8 @@ fn a_checkpoint_that_looks_for_the_unpublished_last_is_overtaken() {
     explore(3, || checkpoint_model(false, true));
 }
 
-/// Two threads dirty the page one after the other while two drains run and a cleaner writes it: the last mark
-/// is on the list.
+/// A thread dirties the page twice, with a write by the cleaner in between, while a drain runs: the last mark is on the
+/// list.
 #[test]
 fn a_page_that_is_marked_while_the_list_is_drained_is_on_it_again() {
     explore(3, || {
@@ -548,14 +546,14 @@ struct Deferred {
     home: AtomicU64,
 }
 
-/// The start of its oldest change, and what its only record adds.
+/// The start of the oldest change, and what the only record adds.
 struct List(u64, u64);
 
-/// What the model's page gets from its only record.
+/// What the only record adds to the page.
 const ADDED: u64 = 5;
 
 impl Deferred {
-    /// The page is dirty since 50: it has 15, its home 10.
+    /// The page is dirty since 50: its value is 15 in the frame and 10 in the data file.
     fn new() -> Arc<Self> {
         let pool = Pool::new();
         pool.change(50, 10 + ADDED);
@@ -567,7 +565,7 @@ impl Deferred {
         })
     }
 
-    /// As `Pool::send_away`: whether the page has left, and the frame is the caller's.
+    /// Like `Pool::send_away`. Returns whether the page was evicted; then the caller owns the frame.
     fn leave(&self) -> bool {
         let (frame, dirt) = (&self.pool.frame, &self.pool.dirt);
         let ready = || dirt.rec_lsn.load(Ordering::Acquire) != 0 && dirt.writing.load(Ordering::Acquire) == 0;
@@ -583,7 +581,7 @@ impl Deferred {
         true
     }
 
-    /// As `Pool::bring_back`, into the frame that the caller has.
+    /// Like `Pool::bring_back`, into the frame that the caller owns.
     fn come_back(&self) {
         let pool = &self.pool;
         if !pool.entries[0].begin_load() {
@@ -607,7 +605,7 @@ impl Deferred {
         pool.frame.unpin();
     }
 
-    /// As `Pool::merge`.
+    /// Like `Pool::merge`.
     fn merge(&self) {
         if !self.pool.entries[0].begin_load() {
             return;
@@ -625,7 +623,7 @@ impl Deferred {
         self.pool.entries[0].abandon_load();
     }
 
-    /// As `Pool::oldest_needed`; `apart`: without the mutex over both looks.
+    /// Like `Pool::oldest_needed`. `apart`: without holding the mutex over both searches.
     fn oldest_needed(&self, apart: bool) -> Option<u64> {
         let away = self.away.lock().unwrap();
         let oldest = away.oldest();

@@ -6,15 +6,14 @@
 //!   open ──commit or drop──> done (nothing happened)        changed ──drop──> poisoned
 //! ```
 //!
-//! 1. Room in the log is reserved before the first latch (trap 3), and the records fit into it.
-//! 2. Commit, with every page still latched: reserve the position; set the LSN on every changed page and mark
-//!    it dirty from the position's start; publish; unlatch. It marks before it publishes, so that a
-//!    checkpoint sees one or the other (trap 2).
-//! 3. It publishes before it unlatches, though marking alone would do for the checkpoint. So all log of a
-//!    page that another thread can see is published, and a thread that flushes up to the page's LSN never
-//!    waits for a thread that was descheduled between the two. This holds the latch for one more copy of some
-//!    hundred bytes.
-//! 4. A page that was made and not changed is dropped; a page that was only latched is released unchanged.
+//! 1. [`Mtr::begin`] reserves log space before the first latch (trap 3). The records fit into that space.
+//! 2. [`Mtr::commit`], with every page still latched: reserves the position; sets the LSN of every changed page and
+//!    marks it dirty from the position's start; publishes; unlatches. It marks before it publishes, so that a
+//!    checkpoint finds either the dirty page or the unpublished position (trap 2).
+//! 3. It publishes before it unlatches, although marking alone would suffice for the checkpoint. So all log of a page
+//!    that another thread can see is published, and a thread that flushes up to the page's LSN never waits for a thread
+//!    that was descheduled between the two steps. The cost: the latch is held while some hundred bytes are copied.
+//! 4. A page that was made and not changed is dropped. A page that was only latched is released unchanged.
 
 use super::Redo;
 use super::guard::PageWrite;
@@ -25,18 +24,18 @@ use crate::log::{Credit, KeptRoom, MTR_BYTES_MAX, NoRoom, push_record};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
-/// Bytes a small mini-transaction may log.
+/// The most bytes that a small mini-transaction may log.
 pub const MTR_BYTES_SMALL: usize = 96 << 10;
 
-/// How much a mini-transaction may log.
+/// The most that a mini-transaction may log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MtrSize {
-    /// A change in a page or two: at most [`MTR_BYTES_SMALL`].
+    /// A change of one or two pages: at most [`MTR_BYTES_SMALL`].
     Small,
     /// A split or merge: at most [`crate::log::MTR_BYTES_MAX`].
     Large,
-    /// At most this many bytes, where that is known. The log's buffer has room for as many concurrent
-    /// mini-transactions as the sum of these bounds permits.
+    /// At most this many bytes, if the caller knows the number. The sum of these bounds limits how many concurrent
+    /// mini-transactions the log's buffer has room for.
     Bytes(usize),
 }
 
@@ -58,26 +57,26 @@ pub struct LatchedPage(pub(crate) u8);
 
 /// A mini-transaction: pages under exclusive latches, and the redo records that change them.
 ///
-/// Dropped unchanged, it releases its latches. Dropped after a change and without [`Mtr::commit`] it poisons
-/// the database: pages in memory would differ from the log. So everything that can fail (latching, loading,
-/// taking space) comes before the first [`Mtr::run`].
+/// If it is dropped unchanged, it releases its latches. If it is dropped after a change and without [`Mtr::commit`], it
+/// poisons the database: pages in memory would differ from the log. So everything that can fail (latching, loading,
+/// allocating pages) comes before the first [`Mtr::run`].
 #[derive(Debug)]
 pub struct Mtr<'p> {
     pool: &'p Pool,
     credit: Option<Credit<'p>>,
     size: MtrSize,
     pages: SmallVec<[Slot<'p>; 6]>,
-    /// The records so far; the thread reuses the memory.
+    /// The records so far. The thread reuses the memory.
     body: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Slot<'p> {
     page: Option<PageWrite<'p>>,
-    /// Its next change initialises it.
+    /// The page's next change initialises it.
     fresh: bool,
     changed: bool,
-    /// Its first change initialised it.
+    /// The page's first change initialised it.
     remade: bool,
 }
 
@@ -87,19 +86,19 @@ thread_local! {
 }
 
 impl<'p> Mtr<'p> {
-    /// Begins a mini-transaction; waits for log space if need be, so no latch may be held.
+    /// Begins a mini-transaction. Waits for log space if needed, so no latch may be held.
     ///
     /// # Errors
-    /// The first failure, when the database was poisoned; a failed write of pages or log while making room.
+    /// The first failure, if the database is poisoned; a failed write of pages or of the log while space is made.
     pub fn begin(pool: &'p Pool, size: MtrSize) -> Result<Self> {
         Self::begin_while(pool, size, || Ok(()))
     }
 
-    /// The same, but gives up with the error of `go_on`. `go_on` is called before each step of waiting for
-    /// log space, and not if there is space.
+    /// Like [`Mtr::begin`], but calls `go_on` before each step of waiting for log space, and returns its error. If
+    /// there is space, `go_on` is not called.
     ///
     /// # Errors
-    /// As [`Mtr::begin`]; that of `go_on`.
+    /// As [`Mtr::begin`]; the error of `go_on`.
     #[inline]
     pub fn begin_while(pool: &'p Pool, size: MtrSize, go_on: impl Fn() -> Result<()>) -> Result<Self> {
         pool.health().check()?;
@@ -118,7 +117,7 @@ impl<'p> Mtr<'p> {
         Ok(Self::with(pool, size, credit))
     }
 
-    /// Begins one of `size` in room that was kept for it: neither waits nor does I/O.
+    /// Begins a mini-transaction of `size` in log space kept by [`Mtr::keep_room`]: neither waits nor does I/O.
     #[must_use]
     pub fn begin_kept(pool: &'p Pool, size: MtrSize, kept: KeptRoom) -> Self {
         Self::with(pool, size, pool.log().credit(kept))
@@ -131,7 +130,7 @@ impl<'p> Mtr<'p> {
         Self { pool, credit: Some(credit), size, pages: SmallVec::new(), body }
     }
 
-    /// Keeps the room of a mini-transaction that has logged nothing, for [`Mtr::begin_kept`] with its size.
+    /// Keeps the log space of a mini-transaction that has logged nothing, for [`Mtr::begin_kept`] with the same size.
     pub fn keep_room(mut self) -> KeptRoom {
         assert!(self.body.is_empty(), "what was changed is logged");
         self.credit.take().expect("it is not committed").keep()
@@ -143,13 +142,13 @@ impl<'p> Mtr<'p> {
         held
     }
 
-    /// The page, if this mini-transaction has latched it already.
+    /// Returns the page if this mini-transaction has already latched it.
     fn find(&self, page: PageId) -> Option<LatchedPage> {
         let at = self.pages.iter().position(|slot| slot.page.as_ref().is_some_and(|held| held.id() == page))?;
         Some(LatchedPage(at as u8))
     }
 
-    /// Latches a resident page, unless this mini-transaction has latched it already.
+    /// Latches a resident page, unless this mini-transaction has already latched it.
     ///
     /// # Errors
     /// [`Stop::Load`] when it is not resident.
@@ -169,18 +168,18 @@ impl<'p> Mtr<'p> {
     /// Releases a page that was not changed. Its `LatchedPage` must not be used again.
     ///
     /// # Panics
-    /// When it was changed: it stays latched until its change is logged.
+    /// If the page was changed: it stays latched until its change is logged.
     pub fn release(&mut self, page: LatchedPage) {
         let slot = &mut self.pages[usize::from(page.0)];
         assert!(!slot.changed, "a changed page stays latched until its change is logged");
         slot.page = None;
     }
 
-    /// A frame for a page that its first record initialises completely; never read from disk. (If the page is
-    /// still resident from an earlier use, its bytes stay until then.)
+    /// Latches a page that its next record initialises completely. The page is not read from disk. (If it is still
+    /// resident from an earlier use, its bytes stay until that record.)
     ///
     /// # Errors
-    /// [`Stop::Frames`] when no frame is free.
+    /// [`Stop::Frames`] when no frame is free; [`Stop::Loading`] when another thread loads the page.
     pub fn fresh(&mut self, page: PageId) -> Result<LatchedPage, Stop> {
         if let Some(held) = self.find(page) {
             self.pages[usize::from(held.0)].fresh = true;
@@ -194,7 +193,7 @@ impl<'p> Mtr<'p> {
         self.pages[usize::from(page.0)].page.as_ref().expect("a released page is not used again")
     }
 
-    /// The page as changed so far.
+    /// Returns the page's bytes, with the changes so far.
     #[must_use]
     pub fn page(&self, page: LatchedPage) -> &[u8] {
         self.slot(page)
@@ -206,7 +205,7 @@ impl<'p> Mtr<'p> {
         self.slot(page).id()
     }
 
-    /// The pool it works in.
+    /// The pool of the pages.
     #[must_use]
     pub fn pool(&self) -> &'p Pool {
         self.pool
@@ -232,15 +231,16 @@ impl<'p> Mtr<'p> {
         change.apply(latched.bytes_mut());
     }
 
-    /// Logs the changes. Returns the LSN at which they are complete, or [`Lsn::ZERO`] if there are none. They
-    /// are durable only when the log is flushed up to it.
+    /// Logs the changes. Returns the LSN at which they end, or [`Lsn::ZERO`] if there are none. They are durable only
+    /// when the log is flushed up to that LSN.
     pub fn commit(mut self) -> Lsn {
         if self.body.is_empty() {
             return Lsn::ZERO;
         }
         debug_assert!(self.body.len() <= self.size.bytes(), "a mini-transaction of {} bytes", self.body.len());
         if self.body.len() > self.size.bytes() {
-            // Dropping it after a change poisons: the log has no room for it, and may never have.
+            // The drop after a change poisons the database: the log has no space reserved for this change, and may
+            // never have.
             return Lsn::ZERO;
         }
         let credit = self.credit.take().expect("it is committed once");
@@ -262,7 +262,7 @@ impl<'p> Mtr<'p> {
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
         if !self.body.is_empty() {
-            // Before the latches are released: a thread that sees such a page finds the database poisoned.
+            // Poisons before the latches are released: a thread that sees one of the pages finds the database poisoned.
             let why = format!("a change of {} bytes was begun and not logged", self.body.len());
             drop(self.pool.health().poison(Error::Usage(why)));
         }

@@ -1,9 +1,9 @@
-//! The pool: how it is made and opened, its files, its size.
+//! The pool: how it is created and opened, its files, its size.
 //!
 //! 1. The data file is locked for as long as the pool lives (trap 7), and so is the doublewrite file.
-//! 2. The data file grows by whole allocations that are durable before the caller is told: a full disk shows
-//!    here, as [`Error::NoSpace`], and not when a page is written.
-//! 3. The pool can change its size while in use; it gives memory back, but never address space.
+//! 2. The data file grows by whole allocations that are durable before the call returns: a full disk is reported here,
+//!    as [`Error::NoSpace`], and not when a page is written.
+//! 3. The pool can change its size while in use; it gives back memory, but not address space.
 
 mod resize;
 
@@ -29,12 +29,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Transaction ids noted ahead as given out.
+/// The number of transaction ids that are noted ahead as given out.
 const IDS_NOTED: u64 = 63;
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
 
-/// The pool: frames, their translation, reading and writing of pages.
+/// The pool: frames, the map from pages to frames, reading and writing of pages.
 pub struct Pool {
     pub(super) frames: Frames,
     pub(super) map: Translation,
@@ -42,17 +42,17 @@ pub struct Pool {
     pub(super) loads: Loads,
     pub(super) token: AllocationToken,
     pub(super) counters: Counters,
-    /// What became dirty, and how many writes of such pages have ended.
+    /// The frames that became dirty, and how often a page ceased to be dirty in its frame.
     pub(super) dirtied: Stripes,
     pub(super) cleaned: AtomicU64,
     pub(super) cleaner: Cleaner,
     pub(super) deferred: Deferred,
-    /// The size it was given, bytes: frames, and what is kept for deferred changes.
+    /// The size that was set, bytes: the frames, and what is kept for deferred changes.
     pub(super) given_bytes: AtomicU64,
     pub(super) doublewrite: Option<Doublewrite>,
     pub(super) control: Control,
     pub(super) checkpoint: AtomicU64,
-    /// The log's head when the pool was made: everything from here on was changed through this pool.
+    /// The log's head when the pool was made: everything after it was logged through this pool.
     pub(super) opened_at: Lsn,
     /// See [`Pool::set_io_capacity`].
     pub(super) io_capacity: AtomicU32,
@@ -77,8 +77,8 @@ pub struct Pool {
 }
 
 impl Drop for Pool {
-    /// Also when an opening has failed, or a poisoned database is dropped: reads in flight would keep the
-    /// data file locked.
+    /// Finishes the prefetches, also if an opening has failed or a poisoned database is dropped: reads in flight would
+    /// keep the data file locked.
     fn drop(&mut self) {
         self.finish_prefetches(true);
     }
@@ -91,10 +91,10 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Makes the pool of a new database: an empty data file, and a doublewrite file if `config` wants one.
+    /// Creates the pool of a new database: an empty data file, and a doublewrite file if `config` wants one.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the sizes make no sense; the disk's refusal.
+    /// [`Error::InvalidOption`] when the sizes are not valid; an error of the disk.
     pub fn create(
         disk: Arc<dyn Disk>,
         config: PoolConfig,
@@ -105,12 +105,11 @@ impl Pool {
         Self::new(disk, config, control, log, health, Create::New)
     }
 
-    /// Opens the pool of an existing database. Call [`Pool::recover_doublewrite`] before anything is read.
-    /// With the health of a read-only database, which must have been closed before, nothing is made durable
-    /// or recovered.
+    /// Opens the pool of an existing database. Call [`Pool::recover_doublewrite`] before anything is read. If `health`
+    /// is that of a read-only database, which must have been closed cleanly, nothing is made durable or recovered.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when the sizes make no sense; [`Error::Locked`]; the disk's refusal.
+    /// [`Error::InvalidOption`] when the sizes are not valid; [`Error::Locked`]; an error of the disk.
     pub fn open(
         disk: Arc<dyn Disk>,
         config: PoolConfig,
@@ -144,17 +143,18 @@ impl Pool {
         let options = FileOptions::new(FileClass::Data, config.method).create(create).stats(&config.stats);
         let data = File::open(disk.clone(), &config.dir.join(DATA_FILE), options).map_err(open_error)?;
         while_locked(&*config.clock, || data.lock().map_err(open_error))?;
-        // The doublewrite file of a closed database holds nothing, and a read-only one writes nothing to it.
+        // The doublewrite file of a closed database has nothing to restore, and a read-only database writes nothing to
+        // it.
         let doublewrite = if health.is_read_only() { None } else { Doublewrite::open(&disk, &config, create)? };
         if create == Create::New {
             disk.sync_dir(&config.dir)?;
         } else if !health.is_read_only() {
-            // What a killed process wrote can be read but may not be durable: no barrier of this process
-            // would cover it, and the areas of its doublewrite file may still be needed.
+            // What a killed process wrote can be read but may not be durable: no later barrier of this process would
+            // cover it, and the areas of its doublewrite file may still be needed.
             data.sync(Cause::Recovery)?;
             if !data.mode().direct {
-                // The page cache may hold pages that an earlier process's failed write-back marked clean but
-                // never wrote; redo would take such a page for current. Only what is on the disk counts.
+                // The page cache may hold pages that an earlier process's failed write-back marked clean but never
+                // wrote; redo would take such a page for current. Only what is on the disk is valid.
                 data.drop_cache()?;
             }
         }
@@ -206,7 +206,7 @@ impl Pool {
         &self.log
     }
 
-    /// Whether the database may write.
+    /// The health of the database: whether it may write.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
@@ -216,12 +216,12 @@ impl Pool {
         &self.control
     }
 
-    /// The disk that its files are on.
+    /// The disk that the files are on.
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// How it was made.
+    /// The configuration that it was made with.
     pub fn config(&self) -> &PoolConfig {
         &self.config
     }
@@ -236,12 +236,12 @@ impl Pool {
         &self.data
     }
 
-    /// Whole pages that the data file has room for.
+    /// The number of whole pages that the data file has room for.
     pub fn file_pages(&self) -> u32 {
         u32::try_from(self.data.len() / self.page_bytes as u64).unwrap_or(u32::MAX)
     }
 
-    /// Sets the pages a second that cleaning may write, while nothing is urgent and at most, from now on.
+    /// Sets the pages a second that cleaning may write: `normal` while nothing is urgent, and `burst` at most.
     pub fn set_io_capacity(&self, normal: u32, burst: u32) {
         self.io_capacity.store(normal, Ordering::Relaxed);
         self.io_capacity_burst.store(burst, Ordering::Relaxed);
@@ -253,37 +253,37 @@ impl Pool {
         self.max_checkpoint_age_percent.store(age_percent, Ordering::Relaxed);
     }
 
-    /// As [`PoolConfig::max_dirty_percent`], now.
+    /// The current value of [`PoolConfig::max_dirty_percent`].
     pub fn max_dirty_percent(&self) -> u32 {
         self.max_dirty_percent.load(Ordering::Relaxed)
     }
 
-    /// The most prefetches that one [`Pool::prefetch`] begins, and that are in flight at one time.
+    /// Sets the most prefetches that one [`Pool::prefetch`] begins, and that are in flight at one time.
     pub fn set_prefetch_depths(&self, each: u32, total: u32) {
         self.prefetch_depth.store(each, Ordering::Relaxed);
         self.prefetch_depth_total.store(total, Ordering::Relaxed);
     }
 
-    /// The number of pages that a prefetcher keeps requested ahead; 0, the initial value: each prefetcher
+    /// Sets the number of pages that a prefetcher keeps requested ahead. With 0, the initial value, each prefetcher
     /// adapts its own number.
     pub fn set_prefetch_window(&self, pages: u32) {
         self.prefetch_window.store(pages, Ordering::Relaxed);
     }
 
-    /// Remembers for the checkpoint that every transaction id given out so far is below `next`. Call it
-    /// before a transaction with such an id logs anything.
+    /// Notes for the checkpoint that every transaction id given out so far is below `next`. Call it before a
+    /// transaction with such an id logs anything.
     ///
-    /// Notes some ids more than were given out, so that not every transaction writes a word that all of them
-    /// read; after a crash these ids are skipped.
+    /// Notes some more ids than were given out, so that few transactions write the word that all of them read; after a
+    /// crash these ids are skipped.
     pub fn note_next_txn(&self, next: u64) {
-        // A transaction that finds its id noted has seen the note before it logs. A checkpoint that finds the
-        // transaction published reads the note after that, and never an older one.
+        // A transaction sees its id noted before it logs. A checkpoint that finds the transaction's log published reads
+        // the note after that, so it reads this note or a newer one.
         if self.next_txn.load(Ordering::Acquire) < next {
             self.next_txn.fetch_max(next + IDS_NOTED, Ordering::AcqRel);
         }
     }
 
-    /// Where recovery would begin now.
+    /// The position from which recovery would begin now.
     pub fn checkpoint_lsn(&self) -> Lsn {
         Lsn(self.checkpoint.load(Ordering::Acquire))
     }
@@ -292,9 +292,9 @@ impl Pool {
         u64::from(page.0) * self.page_bytes as u64
     }
 
-    /// Pages that are dirty or on their way home, approximately.
+    /// The number of pages in frames that are dirty or being written, approximately.
     pub(super) fn dirty_count(&self) -> u64 {
-        // In this order the second is never ahead.
+        // In this order, `cleaned` is never ahead of `marked`.
         let cleaned = self.cleaned.load(Ordering::Acquire);
         self.dirtied.marked().saturating_sub(cleaned)
     }
@@ -307,7 +307,7 @@ impl Pool {
         }
     }
 
-    /// Counters and gauges, each exact at some moment of the call.
+    /// Returns counters and gauges, each exact at some moment of the call.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let checkpoint = self.checkpoint_lsn().0;
@@ -329,7 +329,7 @@ impl Pool {
         stats
     }
 
-    /// A failed write of data is final.
+    /// Poisons the database with the error of a failed write.
     pub(super) fn failed(&self, error: impl Into<Error>) -> Error {
         self.health().poison(error.into())
     }
@@ -339,7 +339,7 @@ impl Pool {
     }
 }
 
-/// Whole pages in `bytes`.
+/// Returns the number of whole pages in `bytes`, if a pool can have so many frames.
 fn frames_of(bytes: u64, page_bytes: usize, name: &'static str) -> Result<u32> {
     let frames = bytes / page_bytes as u64;
     let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };
@@ -347,14 +347,14 @@ fn frames_of(bytes: u64, page_bytes: usize, name: &'static str) -> Result<u32> {
         let least = FRAMES_MIN * page_bytes as u64;
         return Err(refused(format!("at least {FRAMES_MIN} pages, {least} bytes")));
     }
-    // The highest entry values mean "gone" and "being loaded".
+    // The two highest values of an entry mean "gone" and "being loaded".
     match u32::try_from(frames) {
         Ok(frames) if frames < u32::MAX - 1 => Ok(frames),
         _ => Err(refused(format!("at most {} pages", u32::MAX - 2))),
     }
 }
 
-/// How long a thread has waited for others to release a frame.
+/// Measures how long a thread has waited for others to release a frame.
 pub(super) struct Patience<'p> {
     pool: &'p Pool,
     since: Duration,
@@ -365,7 +365,7 @@ impl<'p> Patience<'p> {
         Self { pool, since: pool.config.clock.now() }
     }
 
-    /// Waits a little; `false` when that was long enough.
+    /// Waits a little. Returns `false`, without waiting, if the pool's patience is used up.
     pub(super) fn nap(&self) -> bool {
         let PoolConfig { clock, patience, .. } = &self.pool.config;
         if clock.now().saturating_sub(self.since) >= *patience {

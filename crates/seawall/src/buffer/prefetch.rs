@@ -5,22 +5,22 @@
 //!                                                                                └── could not be read ──> nowhere
 //! ```
 //!
-//! 1. Any thread may finish a prefetch, and the first one does: a thread that needs one of its pages, needs
-//!    a frame, or requests more reads, or background work. It never depends on the thread that requested it
+//! 1. Any thread may finish a prefetch: a thread that needs one of its pages, that needs a frame, or that requests more
+//!    reads, or a background worker. The first of them does. A prefetch never depends on the thread that requested it
 //!    (trap 8).
-//! 2. A failed prefetch is counted and logged, and no caller gets an error. A thread that needs the page
-//!    reads it again and gets the error itself.
+//! 2. A failed prefetch is counted and logged; no caller gets an error. A thread that needs the page reads it again,
+//!    and then gets the error.
 //! 3. Pages that are contiguous in the file, upward or downward, and consecutive in the request are one read
-//!    of at most [`RUN_BYTES`]. Reads are submitted a few at a time, so that the device works on the first
+//!    of at most `RUN_BYTES`. Reads are submitted a few at a time, so that the device works on the first
 //!    while the others are prepared.
-//! 4. Prefetches take only frames that are available without I/O, and never more than an eighth of the pool,
-//!    so that a demand read always finds a frame.
-//! 5. A read goes directly into the frame that was set aside. No thread touches the frame before the read has
-//!    ended and given its memory back. If a panic leaves that unknown, the frame is never used again; the
+//! 4. Prefetches take only frames that are available without I/O, and never more than an eighth of the pool, so that a
+//!    demand read always finds a frame.
+//! 5. A read goes directly into the frame that was set aside. No thread touches the frame before the read has ended and
+//!    its buffer was dropped. If a panic leaves unknown whether it has ended, the frame is never used again, and the
 //!    page is nowhere again ([`Abandon`], [`Run`]).
 //! 6. No prefetch outlives the pool: one in flight keeps the data file open, and so locked.
-//! 7. A page arrives cold: its first use makes it no warmer than others. A page evicted without a use was
-//!    wasted work, and is counted.
+//! 7. A page arrives cold: its first use makes it no warmer than others. A page that is evicted without a use is
+//!    counted as wasted.
 #![allow(unsafe_code)]
 
 use super::frame::{COLD, Parked, Where};
@@ -35,12 +35,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Reads submitted together.
 const READS_AT_ONCE: usize = 4;
-/// A read to be submitted. If a panic drops it before that, its pages are nowhere again and its frames free.
+/// A read to be submitted. If a panic drops it before that, its pages are nowhere again and its frames are free.
 struct Run<'p> {
     pool: &'p Pool,
     /// The page requested first.
     from: PageId,
-    /// Whether the others come before it.
+    /// Whether the other pages come before it.
     down: bool,
     frames: Vec<Parked>,
     bufs: Vec<IoBuf>,
@@ -51,7 +51,7 @@ impl Drop for Run<'_> {
         if self.frames.is_empty() {
             return;
         }
-        // Not submitted, so the device does not read into them.
+        // The read was not submitted, so the device does not write to the frames.
         self.bufs.clear();
         drop(Abandon {
             pool: self.pool,
@@ -63,8 +63,8 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Pages being prefetched whose publication is not certain. If a panic drops it with frames in it, their
-/// pages are nowhere again, and the threads that wait for them try for themselves.
+/// Pages being prefetched that are not yet published. If a panic drops it with frames in it, their pages are nowhere
+/// again, and the threads that wait for them read them.
 struct Abandon<'p> {
     pool: &'p Pool,
     first: PageId,
@@ -99,12 +99,13 @@ impl Drop for Abandon<'_> {
 }
 
 impl Run<'_> {
-    /// The lowest of its pages.
+    /// Returns the lowest page.
     fn first(&self) -> PageId {
         if self.down { PageId(self.from.0 + 1 - self.frames.len() as u32) } else { self.from }
     }
 
-    /// Whether `page` continues the run, and if so whether downward. The second page fixes the direction.
+    /// Returns `None` if `page` does not continue the run, and otherwise whether it does so downward. The second page
+    /// fixes the direction.
     fn goes_on_to(&self, page: PageId) -> Option<bool> {
         let len = self.frames.len() as u32;
         let up = self.from.0.checked_add(len) == Some(page.0) && !self.down;
@@ -113,7 +114,7 @@ impl Run<'_> {
     }
 }
 
-/// A reservation for one page in flight; given back when dropped, unless kept.
+/// A reservation for one page in flight. It is released when this is dropped, unless it was kept.
 struct Room<'a>(&'a AtomicUsize);
 
 impl<'a> Room<'a> {
@@ -134,13 +135,12 @@ impl Drop for Room<'_> {
 }
 
 impl Pool {
-    /// Most pages that may be in flight at one time.
+    /// Returns the most pages that may be in flight at one time.
     pub(super) fn prefetch_pages_max(&self) -> usize {
         self.loads.prefetches.pages_max.min(self.frames.limit() as usize / 8).max(1)
     }
 
-    /// Requests pages that will be needed soon, as far as there is room. Never fails, never waits for the
-    /// disk.
+    /// Requests pages that will be needed soon, as many as there is room for. Never fails, never waits for the disk.
     pub fn prefetch(&self, pages: &[PageId]) {
         self.finish_prefetches(false);
         let depth = self.prefetch_depth.load(Ordering::Relaxed) as usize;
@@ -149,9 +149,8 @@ impl Pool {
         self.begin_prefetch(pages.iter().copied(), room, self.prefetch_pages_max(), None);
     }
 
-    /// Begins at most `reads_max` reads of at most `pages_max` of these pages. Returns how many of them are
-    /// dealt with: requested, already in memory or being loaded, or beyond the file. Counts the reads in
-    /// `owner`.
+    /// Begins at most `reads_max` reads of at most `pages_max` of these pages. Returns how many pages it has processed:
+    /// requested, already in memory or being loaded, or beyond the end of the file. Counts the reads in `owner`.
     pub(super) fn begin_prefetch(
         &self,
         pages: impl IntoIterator<Item = PageId>,
@@ -191,8 +190,8 @@ impl Pool {
             }
             room.keep();
             (asked, done) = (asked + 1, done + 1);
-            // SAFETY: un-parked by `finish_pages`, after the read has ended and its buffer was dropped, or by
-            // `Run::drop`, before it was submitted.
+            // SAFETY: un-parked by `finish_pages`, after the read has ended and its buffer was dropped, or by the drop
+            // of a `Run` whose read was not submitted, after the buffers were dropped.
             let (frame, buf) = unsafe { owned.lend() };
             match (joins, runs.last_mut()) {
                 (Some(down), Some(run)) => {
@@ -221,7 +220,7 @@ impl Pool {
                 frames.reverse();
                 bufs.reverse();
             }
-            // From the submission on it is unknown whether the device has the memory.
+            // From the submission on, it is unknown whether the device still uses the memory.
             parts.push(Abandon { pool: self, first, frames, lent: true, owner: None });
             requests.push(FileRequest { write: false, offset: self.offset_of(first), bufs, cause: Cause::Prefetch });
         }
@@ -252,7 +251,7 @@ impl Pool {
                 }
             }
         }
-        // A thread that waits for one of the pages can finish the read from now on.
+        // From now on, a thread that waits for one of the pages can finish the read.
         for (first, len) in named {
             for page in first.0..first.0 + len {
                 self.loads.wake(PageId(page));
@@ -280,7 +279,7 @@ impl Pool {
         }
     }
 
-    /// Reads of this owner that are done and not yet finished.
+    /// Returns the number of reads of this owner that are done and not yet finished.
     pub(super) fn arrived_of(&self, owner: &Arc<AtomicU32>) -> usize {
         if self.loads.prefetches.reads() == 0 {
             return 0;
@@ -289,7 +288,7 @@ impl Pool {
         self.loads.prefetches.list.lock().iter().filter(own).filter(|flight| flight.pending.is_done()).count()
     }
 
-    /// Finishes prefetches that are done, or with `wait` all of them; returns how many.
+    /// Finishes the prefetches that are done, or, with `wait`, all of them. Returns how many.
     pub(crate) fn finish_prefetches(&self, wait: bool) -> usize {
         let prefetches = &self.loads.prefetches;
         if prefetches.reads() == 0 {
@@ -326,7 +325,7 @@ impl Pool {
             Err(error) => Err(error.to_string()),
         };
         let checked: Vec<Result<(), String>> = (0..part.frames.len()).map(check).collect();
-        // From here on the device no longer has the frames' memory.
+        // From here on, the device no longer uses the frames' memory.
         drop(bufs);
         part.lent = false;
         for (i, checked) in checked.into_iter().enumerate().rev() {
@@ -358,12 +357,12 @@ impl Pool {
         }
     }
 
-    /// Whether the page is in memory. Not a use.
+    /// Returns whether the page is in memory. Does not count as a use.
     pub fn is_resident(&self, page: PageId) -> bool {
         matches!(self.map.get(page), Where::In(_))
     }
 
-    /// Whether the page is being loaded and its read is not known to be done.
+    /// Returns whether the page is being loaded and its read is not known to be done.
     pub(super) fn is_in_flight(&self, page: PageId) -> bool {
         self.map.get(page) == Where::Loading
             && !self.loads.prefetches.list.lock().iter().any(|flight| flight.holds(page) && flight.pending.is_done())

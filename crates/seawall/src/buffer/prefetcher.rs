@@ -4,19 +4,17 @@
 //!   named ──begin_prefetch──> ahead (in flight, or resident) ──the reader comes to it──> gone
 //! ```
 //!
-//! 1. A page named wrongly, or changed since, costs a wasted read and never a wrong result: the reader reads
-//!    what it needs by itself, and reports the pages that it came to.
-//! 2. *The window*, the most pages ahead, doubles whenever the reader has to wait for a page, and shrinks
-//!    slowly while pages arrive long before they are needed. Until the reader has come to some pages, the
-//!    window is small.
-//! 3. *The device is shared*: a prefetcher has at most `prefetch_depth` reads in flight. While there are many
-//!    prefetches, it has at most its even part of `prefetch_depth_total`, or half of the unused rest, if
-//!    that is more. One read is always permitted. While a demand read is in flight, a prefetcher keeps
-//!    to a quarter of this, because that read would queue behind all of them.
-//! 4. Pages are requested in batches of a quarter of the window, so that those that can be read together are.
-//!    Contiguous pages are requested in batches of the largest read, with a window of several of these.
-//! 5. A window fixed by [`Pool::set_prefetch_window`] stays: neither shares nor memory nor the reader's
-//!    progress change it.
+//! 1. A page named wrongly, or changed since, costs a wasted read but never a wrong result: the reader itself reads
+//!    what it needs, and reports the pages that it has reached.
+//! 2. *The window*, the most pages ahead, doubles whenever the reader has to wait for a page, and shrinks slowly while
+//!    pages arrive long before they are needed. Until the reader has reached some pages, the window is small.
+//! 3. *The device is shared*: a prefetcher has at most `prefetch_depth` reads in flight, and at most its even part of
+//!    `prefetch_depth_total`, or half of the unused rest if that is more. One read is always permitted. While a demand
+//!    read is in flight, a prefetcher is limited to a quarter of this, because that read would queue behind all of
+//!    them.
+//! 4. Pages are requested in batches of a quarter of the window, so that neighbours are read together. Contiguous pages
+//!    are requested in batches of the largest read, with a window of several of these.
+//! 5. A window fixed by [`Pool::set_prefetch_window`] does not change with shares, memory or the reader's progress.
 //! 6. Dropping the prefetcher stops it. Reads in flight still bring their pages into memory, cold.
 
 use super::pool::Pool;
@@ -28,15 +26,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Initial window, pages.
 const WINDOW_MIN: usize = 2;
-/// Initial window when the reader will need the pages unless it breaks off.
+/// Initial window when the reader will need the pages unless it stops early.
 const WINDOW_LIKELY: usize = 16;
 /// Initial window when the reader is known to need the pages.
 const WINDOW_LONG: usize = 32;
-/// The largest window, as a multiple of the depth: contiguous pages are few reads, and pages that have
-/// arrived out of order wait for those before them.
+/// The largest window, as a multiple of the depth: contiguous pages need few reads, and pages that arrive out of order
+/// wait for the pages before them.
 const WINDOW_READS: usize = 8;
 
-/// Pages a reader is about to need.
+/// Pages that a reader is about to need.
 #[derive(Debug)]
 pub struct Prefetcher {
     /// Not yet requested.
@@ -50,13 +48,13 @@ pub struct Prefetcher {
     seen: usize,
     /// Whether the reader is known to need all named pages.
     sure: bool,
-    /// Reads of its own in flight; `None` before the first.
+    /// The number of its reads in flight; `None` before the first.
     in_flight: Option<Arc<AtomicU32>>,
-    /// Its entry among the sharing prefetchers, once it has requested something.
+    /// Counts it among the sharing prefetchers, once it has requested something.
     sharing: Option<Sharing>,
 }
 
-/// While a demand read is in flight, a prefetcher has this many times fewer reads.
+/// While a demand read is in flight, a prefetcher's reads are divided by this.
 const YIELDS: usize = 4;
 /// The largest window at any depth, pages.
 const WINDOW_MAX: usize = 1 << 13;
@@ -95,13 +93,13 @@ impl Prefetcher {
         Self { window: WINDOW_LONG, sure: true, ..self }
     }
 
-    /// For pages up to an end that the reader reaches unless it breaks off: begins with a medium window.
+    /// For a reader that will need all pages that it names unless it stops early: begins with a medium window.
     pub fn is_likely(&mut self) {
         self.window = self.window.max(WINDOW_LIKELY);
         self.seen = self.seen.max(WINDOW_LIKELY / 2);
     }
 
-    /// A prefetcher of these pages, all of which the reader needs.
+    /// Makes a prefetcher of these pages, all of which the reader needs.
     pub fn of(pages: impl IntoIterator<Item = PageId>) -> Self {
         let mut prefetcher = Self::default().sure();
         prefetcher.name(pages);
@@ -117,7 +115,7 @@ impl Prefetcher {
         }
     }
 
-    /// Forgets pages that are named and not yet reached.
+    /// Forgets the pages that are named and not yet reached.
     pub fn clear(&mut self) {
         self.named.clear();
         self.ahead.clear();
@@ -127,21 +125,21 @@ impl Prefetcher {
         }
     }
 
-    /// Whether more pages should be named, so that requests do not pause.
+    /// Returns whether more pages should be named, so that requests do not pause.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.named.len() < self.window
     }
 
-    /// The reader needs the next page now, and at most `most` pages in all: adapts the window and requests
-    /// more. Never waits, never fails.
+    /// Reports that the reader needs the next page now, and at most `most` pages in all. Adapts the window and requests
+    /// more pages. Never waits, never fails.
     pub fn next_is_due(&mut self, pool: &Pool, most: usize) {
         pool.fetch_completions();
         if let Some(&next) = self.ahead.front() {
             self.adapt(pool, next);
         }
         self.refill(pool, most);
-        // Only now: the device should not be idle while pages are checked. Many reads complete at the same
+        // After the requests: the device should not be idle while pages are checked. Many reads complete at the same
         // time.
         pool.finish_prefetches(false);
     }
@@ -161,7 +159,7 @@ impl Prefetcher {
         }
     }
 
-    /// Requests as much as window and share permit.
+    /// Requests as many pages as the window and the share permit.
     fn refill(&mut self, pool: &Pool, most: usize) {
         let depth = pool.prefetch_depth.load(Ordering::Relaxed) as usize;
         if depth == 0 || self.named.is_empty() {
@@ -195,17 +193,17 @@ impl Prefetcher {
             return;
         }
         if self.ahead.is_empty() && room.min(self.named.len()) == 1 {
-            // Only the page that is needed now: the reader reads it itself.
+            // Only the page that is needed now is left: the reader reads it itself.
             return;
         }
         let in_flight = self.in_flight.get_or_insert_default();
         if 2 * pool.loads.prefetches.pages() > pool.prefetch_pages_max() {
-            // Completed reads count as in flight until they are finished, and the next ones need the room.
+            // Completed reads count as in flight until they are finished, and the next reads need their room.
             pool.finish_prefetches(false);
         }
         let flying = (in_flight.load(Ordering::Acquire) as usize).saturating_sub(pool.arrived_of(in_flight));
-        // A prefetcher that had the device for itself before others came keeps more than its part until its
-        // reads have completed.
+        // A prefetcher that used the device alone before others came keeps more than its part until its reads have
+        // completed.
         let left_over = total.saturating_sub(pool.loads.prefetches.reads()).max(usize::from(flying == 0));
         let reads = reads_max.saturating_sub(flying).min(left_over);
         if reads == 0 || (reads < reads_max / 4 && !self.ahead.is_empty()) {
@@ -222,8 +220,8 @@ impl Prefetcher {
         self.ahead.extend(self.named.drain(..done));
     }
 
-    /// The reader has reached this page; returns whether it was expected. The pages before it count as passed
-    /// over.
+    /// Reports that the reader has reached this page. Returns whether it was expected. The pages before it are
+    /// forgotten.
     pub fn came_to(&mut self, page: PageId) -> bool {
         self.seen += 1;
         if let Some(at) = self.ahead.iter().position(|&ahead| ahead == page) {
@@ -241,7 +239,7 @@ impl Prefetcher {
         true
     }
 
-    /// The reader, which takes pages as they arrive, has taken this one. Those before it stay.
+    /// Reports that a reader which takes pages as they arrive has taken this page. The pages before it stay.
     pub fn took(&mut self, page: PageId) {
         if let Some(at) = self.ahead.iter().position(|&ahead| ahead == page) {
             self.ahead.remove(at);
@@ -250,7 +248,7 @@ impl Prefetcher {
         }
     }
 
-    /// A requested page that is resident; for a reader that takes pages as they arrive.
+    /// Returns a requested page that is resident; for a reader that takes pages as they arrive.
     #[must_use]
     pub fn arrived(&self, pool: &Pool) -> Option<PageId> {
         self.ahead.iter().copied().find(|&page| pool.is_resident(page))

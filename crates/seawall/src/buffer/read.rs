@@ -1,15 +1,15 @@
 //! Bringing pages into memory.
 //!
-//! 1. The thread that turns a page's entry from nowhere to "loading" reads the page; the others wait for it.
-//!    If the read fails, the entry is nowhere again, only the reader gets the error, and each waiter tries
-//!    for itself. A panic of the reader has the same effect ([`Loading`]).
-//! 2. No latch is held across a read. The frame that is read into holds no page and belongs to the reader.
-//! 3. A page is checked after it is read: checksum, page number, and that its log exists (a page newer than
-//!    the log's head means that flushed log was lost).
-//! 4. A thread that finds no frame, or that loads more pages than it can keep pinned, drops the pins it has
-//!    gathered and takes the *allocation token*. Until it gives the token up, only this thread gets frames.
-//!    Threads that wait for the token hold no gathered pins, so its holder always gets what it needs, however
-//!    small the pool.
+//! 1. The thread that turns a page's entry from nowhere to "loading" reads the page; the others wait for it. If the
+//!    read fails, the entry is nowhere again, only the reader gets the error, and each waiting thread tries to read the
+//!    page itself. A panic of the reader has the same effect ([`Loading`]).
+//! 2. No latch is held during a read. The frame that is read into holds no page and belongs to the reader.
+//! 3. A page is checked after it is read: its checksum, its page number, and that its log exists (a page newer than the
+//!    log's head means that flushed log was lost).
+//! 4. A thread that finds no frame, or that loads more pages than it can keep pinned, drops the pins it has gathered
+//!    and takes the *allocation token*. Until it releases the token, only this thread gets frames. Threads that wait
+//!    for the token hold no gathered pins, so its holder always gets the frames that it needs, however small the pool
+//!    is.
 
 use super::frame::{REFERENCED, Where};
 use super::guard::{Owned, PageWrite, Pin};
@@ -24,10 +24,10 @@ use seawall_io::Cause;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Pages that may be gathered without the token before the oldest pin is dropped; also bounded by the pool's
+/// Pages that a thread may keep pinned without the token before it drops the oldest pin; also bounded by the pool's
 /// size.
 const WARM_PAGES: usize = 64;
-/// Pages that may be loaded without the token, as a multiple of those that may be gathered.
+/// Pages that a thread may load without the token, as a multiple of those that it may keep pinned.
 const LOADED_MAX: usize = 4;
 
 /// Counts a demand read for as long as it lasts.
@@ -46,8 +46,8 @@ impl Drop for Demanded<'_> {
     }
 }
 
-/// A page that this thread loads. Dropped before it is published, the page is nowhere again. The threads that
-/// wait for it are woken either way.
+/// A page that this thread loads. If this is dropped before the page is published, the page is nowhere again. Threads
+/// that wait for the page are woken in both cases.
 pub(super) struct Loading<'p> {
     pool: &'p Pool,
     page: PageId,
@@ -55,13 +55,13 @@ pub(super) struct Loading<'p> {
 }
 
 impl<'p> Loading<'p> {
-    /// `None` when the page is somewhere, or another thread loads it.
+    /// Begins a load. Returns `None` if the page is resident or another thread loads it.
     pub(super) fn begin(pool: &'p Pool, page: PageId) -> Option<Self> {
         // Not `then_some`: it would make a value and drop it.
         pool.map.entry(page).begin_load().then(|| Self { pool, page, published: false })
     }
 
-    /// Of a page that a prefetch of this thread loads.
+    /// Continues the load of a page whose prefetch this thread finishes.
     pub(super) fn of_prefetch(pool: &'p Pool, page: PageId) -> Self {
         Self { pool, page, published: false }
     }
@@ -81,24 +81,24 @@ impl Drop for Loading<'_> {
     }
 }
 
-/// Pages gathered for latched code that starts over until it finds all it needs: [`Pool::retry`] step by
+/// Pages pinned for latched code that is run again until it finds all pages that it needs: [`Pool::retry`] step by
 /// step.
 #[derive(Debug)]
 pub struct Warm<'p> {
     pool: &'p Pool,
     pins: SmallVec<[Pin<'p>; 8]>,
     token: Option<TokenGuard<'p>>,
-    /// How often frames were requested.
+    /// The number of requests for frames.
     frames_asked: u32,
-    /// Pages that were loaded.
+    /// The number of pages loaded.
     loaded: usize,
 }
 
 impl<'p> Warm<'p> {
-    /// Does what latched code stopped for. No latch may be held.
+    /// Provides what latched code stopped for. No latch may be held.
     ///
     /// # Errors
-    /// [`Stop::Fail`]: its own error. Otherwise as [`Pool::load`].
+    /// [`Stop::Fail`]: the error in it. Otherwise as [`Pool::load`].
     pub fn satisfy(&mut self, stop: Stop) -> Result<()> {
         match stop {
             Stop::Load(page) => self.load(page),
@@ -118,8 +118,8 @@ impl<'p> Warm<'p> {
     fn load(&mut self, page: PageId) -> Result<()> {
         let pool = self.pool;
         let most = WARM_PAGES.min(pool.frames.limit() as usize / 4);
-        // A thread that loads so many pages needs more at once than it may keep, and would reread what it
-        // dropped. With the token it keeps all.
+        // A thread that loads more pages than this needs more at once than it may keep, and would read again what it
+        // dropped. With the token it keeps all of them.
         self.loaded += 1;
         if self.token.is_none() && pool.token.may_take() && self.loaded <= LOADED_MAX * most {
             if self.pins.len() >= most {
@@ -138,7 +138,7 @@ impl<'p> Warm<'p> {
 
     fn free_frames(&mut self) -> Result<()> {
         let pool = self.pool;
-        // More each time: latched code may need several at once.
+        // More frames each time: latched code may need several at once.
         self.frames_asked += 1;
         let wanted = (2 * self.frames_asked).min(pool.frames.limit() / 2) as usize;
         // The requested page may be in flight.
@@ -150,7 +150,7 @@ impl<'p> Warm<'p> {
                 owned.push(one);
             }
             if !owned.is_empty() {
-                // Dropped, they go to the free list, where latched code finds them.
+                // When dropped, the frames go to the free list, where latched code finds them.
                 return Ok(());
             }
         }
@@ -170,7 +170,7 @@ impl<'p> Warm<'p> {
     fn take_turn(&mut self) {
         if self.token.is_none() {
             count(&self.pool.counters.frame_waits, 1);
-            // The pins first: the holder of the token may need their frames.
+            // Releases the pins first: the holder of the token may need their frames.
             self.pins.clear();
             self.token = self.pool.token.take();
         }
@@ -178,14 +178,14 @@ impl<'p> Warm<'p> {
 }
 
 impl Pool {
-    /// Runs latched code again until it no longer stops for a page or a frame. `f` starts over each time and
-    /// holds no latch when it returns `Stop`. Pages loaded for it stay pinned until it is done.
+    /// Runs latched code until it no longer stops for a page or a frame. `f` starts over each time, and holds no latch
+    /// when it returns `Stop`. Pages loaded for it stay pinned until it succeeds.
     ///
     /// # Errors
-    /// [`Stop::Fail`]: its own error. Otherwise as [`Pool::load`]. [`Error::Usage`] within [`lend`].
+    /// [`Stop::Fail`]: the error of `f`. Otherwise as [`Pool::load`]. [`Error::Usage`] within [`lend`].
     pub fn retry<T>(&self, mut f: impl FnMut() -> Result<T, Stop>) -> Result<T> {
         may_latch()?;
-        // The usual case first: everything is there.
+        // The usual case: everything is in memory.
         let mut stop = match f() {
             Ok(done) => return Ok(done),
             Err(stop) => stop,
@@ -195,7 +195,7 @@ impl Pool {
         loop {
             let page = if let Stop::Load(page) = stop { Some(page) } else { None };
             match warm.satisfy(stop) {
-                // The page was moved after it was named, and the end of the file was cut off with its old place.
+                // The page was moved after `f` named it, and its old place was cut off with the end of the file.
                 Err(Error::Corrupt(_) | Error::Io(_))
                     if page != gone && page.is_some_and(|p| p.0 >= self.file_pages()) =>
                 {
@@ -210,26 +210,26 @@ impl Pool {
         }
     }
 
-    /// Runs latched code once, for a caller that can do without what it stops for.
+    /// Runs latched code once, for a caller that can do without the result if `f` stops.
     ///
     /// # Errors
-    /// Its own; [`Error::Usage`] within [`lend`].
+    /// The errors of `f`; [`Error::Usage`] within [`lend`].
     pub fn attempt<T>(&self, f: impl FnOnce() -> Result<T, Stop>) -> Result<T, Stop> {
         may_latch().map_err(Stop::Fail)?;
         f()
     }
 
-    /// Lets the caller do step by step what [`Pool::retry`] does.
+    /// Begins a [`Pool::retry`] whose steps the caller does itself.
     pub fn warm(&self) -> Warm<'_> {
         Warm { pool: self, pins: SmallVec::new(), token: None, frames_asked: 0, loaded: 0 }
     }
 
-    /// Makes a page resident, reading it if need be. No latch may be held.
+    /// Makes a page resident, and reads it if needed. No latch may be held.
     ///
     /// # Errors
-    /// The disk's refusal; [`Corruption`] if the bytes read are not the page; [`Error::InvalidOption`] if all
-    /// frames stay pinned for longer than the pool's patience; a failed write of another page that had to
-    /// make room, which poisons.
+    /// An error of the disk; [`Corruption`] if the bytes read are not the page; [`Error::InvalidOption`] if all frames
+    /// stay pinned for longer than the pool's patience; a failed write of another page that had to be evicted, which
+    /// poisons.
     pub fn load(&self, page: PageId) -> Result<Pin<'_>> {
         if let Some(pin) = self.try_load(page)? {
             return Ok(pin);
@@ -239,7 +239,7 @@ impl Pool {
         self.load_patiently(page)
     }
 
-    /// With the token: loads a page as soon as a frame becomes free.
+    /// Loads a page as soon as a frame becomes free. The caller has the token.
     fn load_patiently(&self, page: PageId) -> Result<Pin<'_>> {
         let patience = Patience::new(self);
         loop {
@@ -260,7 +260,7 @@ impl Pool {
         }
     }
 
-    /// Loads a page; `None` when there is no frame for it.
+    /// Loads a page; `None` if there is no frame for it.
     fn try_load(&self, page: PageId) -> Result<Option<Pin<'_>>> {
         loop {
             match self.map.get(page) {
@@ -278,7 +278,7 @@ impl Pool {
                             self.file_damage(format!("page {page} is asked for, but it has only {pages} pages"))
                         );
                     }
-                    // The frame first: a page that is being loaded must not wait for one.
+                    // Gets the frame first: a page that is being loaded must not wait for a frame.
                     let Some(owned) = self.obtain_frame()? else { return Ok(None) };
                     if let Some(loaded) = self.read_into(owned, page, Cause::DemandRead) {
                         return loaded.map(Some);
@@ -315,7 +315,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until a page is no longer being loaded; finishes the prefetch that loads it if need be.
+    /// Waits until a page is no longer being loaded. If a prefetch loads it, finishes that prefetch.
     pub(super) fn wait_for(&self, page: PageId) {
         loop {
             let (mutex, changed) = self.loads.shard(page);
@@ -323,8 +323,7 @@ impl Pool {
             if self.map.get(page) != Where::Loading {
                 return;
             }
-            // Under the shard's mutex, so that a prefetch that joins the list after this check wakes this
-            // thread.
+            // Under the shard's mutex, so that a prefetch that is added to the list after this check wakes this thread.
             if let Some(prefetch) = self.take_prefetch(page) {
                 drop(waiting);
                 self.finish(prefetch);
@@ -334,13 +333,13 @@ impl Pool {
         }
     }
 
-    /// A page for recovery to change. If the record `initialises` the page, it is not read: unless it is
-    /// resident its header is zeroes, with LSN 0, and it must be changed and marked ([`PageWrite::redone`])
-    /// before the guard is dropped; otherwise the page is dropped too. No latch may be held.
+    /// Latches a page for recovery to change. If the record `initialises` the page, the page is not read: unless it is
+    /// resident, its header is zeroes, with LSN 0, and it is dropped with the guard unless it was changed and marked
+    /// ([`PageWrite::redone`]). No latch may be held.
     ///
     /// # Errors
-    /// As [`Pool::load`]. Redo older than the changes of the page's last owner can meet a page that was never
-    /// written; recovery decides whether that is damage.
+    /// As [`Pool::load`]. Redo from before the page's last owner can meet a page that was never written; recovery
+    /// decides whether that is damage.
     pub fn redo_page(&self, page: PageId, initialises: bool) -> Result<PageWrite<'_>> {
         self.retry(|| match self.exclusive(page) {
             Err(Stop::Load(_)) if initialises => self.fresh_page(page),
@@ -348,7 +347,7 @@ impl Pool {
         })
     }
 
-    /// A page whose header is zeroes under an exclusive latch, or the resident page as it is.
+    /// Returns a page under an exclusive latch: with a header of zeroes, or unchanged if it is resident.
     pub(super) fn fresh_page(&self, page: PageId) -> Result<PageWrite<'_>, Stop> {
         loop {
             match self.map.get(page) {
@@ -356,8 +355,8 @@ impl Pool {
                     Err(Stop::Load(_)) => {}
                     latched => return latched,
                 },
-                // Another thread loads the page's previous contents. That ends soon, but code that holds
-                // latches must not wait for it.
+                // Another thread loads the page's previous contents. That ends soon, but latched code must not wait for
+                // it.
                 Where::Loading => return Err(Stop::Loading(page)),
                 Where::Nowhere => {
                     let owned = self.frame_at_once().ok_or(Stop::Frames)?;

@@ -1,4 +1,4 @@
-//! Restoring torn pages from their copies, when a pool is opened.
+//! Restoring torn pages from their copies when a pool is opened.
 
 use super::doublewrite::read_if_there;
 use super::pool::Pool;
@@ -9,12 +9,12 @@ use seawall_io::{AlignedBuf, Cause, FileRequest};
 use std::collections::BTreeMap;
 
 impl Pool {
-    /// Restores from their copies the pages that a crash has torn; returns them. At open, before anything
-    /// else is read: it checks the home of every page that a copy names.
+    /// Restores from their copies the pages that a crash has torn, and returns them. Called when the pool is opened,
+    /// before anything else is read: checks the home of every page that a copy names.
     ///
     /// # Errors
-    /// The disk's refusal. A torn page without a copy is no error here: a reader of the page gets the error,
-    /// and if the log initialises the page anew no thread reads the torn one.
+    /// An error of the disk. A torn page without a copy is no error here: a reader of the page gets the error, and if
+    /// the log initialises the page anew, no thread reads the torn one.
     pub fn recover_doublewrite(&self) -> Result<Vec<PageId>> {
         let Some(doublewrite) = &self.doublewrite else { return Ok(Vec::new()) };
         let mut copies: BTreeMap<PageId, Vec<u64>> = BTreeMap::new();
@@ -50,7 +50,7 @@ impl Pool {
         Ok(restored)
     }
 
-    /// Of these pages, those whose home fails its check, cannot be read or is not there.
+    /// Returns the pages whose home fails its check, cannot be read, or is beyond the end of the file.
     fn torn_homes(&self, numbers: Vec<PageId>) -> Result<Vec<PageId>> {
         let (there, mut torn): (Vec<_>, Vec<_>) = numbers.into_iter().partition(|n| n.0 < self.file_pages());
         let read = |number: &PageId| FileRequest {
@@ -59,10 +59,10 @@ impl Pool {
             bufs: vec![AlignedBuf::zeroed(self.page_bytes()).into()],
             cause: Cause::Recovery,
         };
-        // A part at a time: 256 copies of the largest page would be 8 MiB.
+        // 32 pages at a time: 256 pages of the largest size would take 8 MiB.
         for some in there.chunks(32) {
             let pending = self.data.submit(some.iter().map(read).collect())?;
-            // Waits for all, also after an error: their order says which page each is.
+            // Waits for all reads, even after an error: the order of the results tells which page each is.
             let homes: Vec<_> = pending.into_iter().map(|pending| self.data.wait(pending)).collect();
             for (&number, home) in some.iter().zip(homes) {
                 match home {

@@ -1,8 +1,8 @@
-//! Roles: work that one thread does at a time, and that others wait for without holding a mutex across it.
+//! Roles: work that one thread does at a time. Other threads may wait for it, and no mutex is held during the work.
 //!
 //! 1. A role is a flag. Its mutex is held only to read or set the flag, never during the role's work (disk
 //!    writes, flushes).
-//! 2. It is given up when its guard is dropped, after a panic too.
+//! 2. It is released when its guard is dropped, even after a panic.
 
 use crate::counted::Mutex;
 use parking_lot::Condvar;
@@ -14,12 +14,12 @@ pub(crate) struct Role {
     freed: Condvar,
 }
 
-/// The role is held as long as this exists.
+/// Holds the role for as long as it exists.
 #[derive(Debug)]
 pub(crate) struct RoleGuard<'r>(&'r Role);
 
 impl Role {
-    /// Waits for the role.
+    /// Takes the role; waits while another thread holds it.
     pub(crate) fn take(&self) -> RoleGuard<'_> {
         let mut taken = self.taken.lock();
         while *taken {
@@ -29,13 +29,13 @@ impl Role {
         RoleGuard(self)
     }
 
-    /// The role, unless another thread has it.
+    /// Takes the role, unless another thread holds it.
     pub(crate) fn try_take(&self) -> Option<RoleGuard<'_>> {
         let mut taken = self.taken.lock();
         if std::mem::replace(&mut *taken, true) { None } else { Some(RoleGuard(self)) }
     }
 
-    /// Waits until the current holder gives the role up; returns at once if there is none.
+    /// Waits until the current holder releases the role; returns at once if there is none.
     pub(crate) fn wait(&self) {
         let mut taken = self.taken.lock();
         if *taken {
@@ -47,7 +47,7 @@ impl Role {
 impl Drop for RoleGuard<'_> {
     fn drop(&mut self) {
         *self.0.taken.lock() = false;
-        // Wakes all: threads in `wait` do not take the role, and would swallow the wake-up of a thread in
+        // Wakes all threads: a thread in `wait` does not take the role, and would consume the wake-up of a thread in
         // `take`.
         self.0.freed.notify_all();
     }

@@ -1,17 +1,19 @@
-//! Pages with one owner, in memory of their own and in a file without a name, for data that ends with its owner.
+//! Pages of temporary data with one owner, in their own memory and in a file without a name. The data ends with its
+//! owner.
 //!
-//! 1. *No promise.* Nothing here is logged, flushed, checkpointed or recovered. The buffer pool, the data file and the
-//!    log do not know these pages, so recovery, backup, checks and shrinking do not either.
-//! 2. *The file.* It is created when memory does not suffice, and its name is removed before the first write: when the
-//!    owner or the process ends, the file system frees its blocks. A power cut can bring the name back; the next
-//!    opening removes it ([`remove_leftovers`]).
-//! 3. *Steps.* Pages leave memory only where a step begins. Until the next step, a page that was looked at or made
-//!    stays in memory, so only the first look at a page can fail. A step loads the pages that it needs before it
-//!    changes the first of them; then nothing fails. Memory exceeds its limit by the pages of one step, and on a full
-//!    disk by the pages that are read and taken back meanwhile: what is there can be read, and rolled back.
-//! 4. A page that is read back must have the checksum that it had when it was written. The checksums are in memory.
-//! 5. A page that has not changed since it was written is not written again. Adjacent pages that leave together are one
-//!    write.
+//! 1. *No durability.* Nothing here is logged, flushed, checkpointed or recovered. The buffer pool, the data file and
+//!    the log do not know these pages, and therefore recovery, backup, checks and shrinking do not either.
+//! 2. *The file.* The file is created when memory does not suffice, and its name is removed before the first write:
+//!    when the owner or the process ends, the file system frees the blocks. A power cut can bring the name back; the
+//!    next opening removes it ([`remove_leftovers`]).
+//! 3. *Steps.* Pages leave memory only at the beginning of a step. Until the next step, a page that was read or made
+//!    stays in memory, so only the first access to a page can fail. A step loads all pages that it needs before it
+//!    changes the first of them; then nothing fails. Memory exceeds its limit by the pages of one step. On a full disk
+//!    it also exceeds it by the pages that are read or rolled back: existing data can still be read and rolled back.
+//! 4. A page that is read back must have the checksum that it had when it was written. The checksums are kept in
+//!    memory.
+//! 5. A page that has not changed since it was written is not written again. Adjacent pages that leave memory together
+//!    are one write.
 //!
 //! ```text
 //!   free ──make──> in memory, changed ──begin_step──> in the file ──page──> in memory ──seen_mut──> in memory, changed
@@ -25,29 +27,29 @@ use seawall_io::{AlignedBuf, Cause, Create, Disk, File, FileClass, FileOptions, 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the names of files begin with while they have one.
+/// The prefix of a file's name while it has one.
 const PREFIX: &str = "temporary.";
-/// The fewest frames: a descent, its siblings, and some to go on with.
+/// The fewest frames: enough for a descent, the siblings, and some more.
 const FRAMES_MIN: usize = 32;
 /// The most pages that leave memory in one step.
 const LEAVING_MAX: usize = 64;
-/// Bytes of one write, at most.
+/// The most bytes of one write.
 const WRITE_BYTES_MAX: usize = 512 << 10;
-/// Names that are tried for a file.
+/// The number of names that are tried for a file.
 const NAMES_TRIED: u64 = 8;
-/// No frame, no page.
+/// Stands for no frame, and for no page.
 const NONE: u32 = u32::MAX;
 
-/// Where the file is made, and how.
+/// Where and how the file is created.
 #[derive(Debug, Clone)]
 pub struct SpillPlace {
     /// The disk.
     pub disk: Arc<dyn Disk>,
     /// The directory.
     pub dir: PathBuf,
-    /// The number in its name: no other file has it that is being made in the directory.
+    /// The number in the file's name, unique among the files that are created in the directory.
     pub number: u64,
-    /// How it is opened.
+    /// How the file is opened.
     pub method: FlushMethod,
     /// Counters.
     pub stats: Arc<IoStats>,
@@ -59,23 +61,23 @@ struct Frame {
     bytes: AlignedBuf,
     /// Changed since it was read or written.
     changed: bool,
-    /// Used since the hand came by.
+    /// Used since the hand last passed.
     used: bool,
-    /// The step that used it last.
+    /// The step that last used it.
     step: u64,
 }
 
-/// What is known of a page.
+/// The state of a page.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     frame: u32,
-    /// Of what the file has.
+    /// The checksum of the page in the file.
     checksum: u32,
-    /// The page after this one, where the owner chains pages.
+    /// The next page, if the owner has chained pages.
     next: u32,
 }
 
-/// Page 0: its number stands for "no page".
+/// The state of page 0, whose number stands for "no page", and of a new page.
 const NO_PAGE: Known = Known { frame: NONE, checksum: 0, next: NONE };
 
 /// Pages, numbered from 1.
@@ -93,7 +95,7 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// No pages; at most `memory_bytes` of them in memory at one time, and at least some.
+    /// Begins with no pages. The limit of memory is `memory_bytes`, or `FRAMES_MIN` pages if that is more.
     pub fn new(place: SpillPlace, page_bytes: usize, memory_bytes: u64) -> Self {
         let frames_max = usize::try_from(memory_bytes / page_bytes as u64).unwrap_or(usize::MAX).max(FRAMES_MIN);
         Self {
@@ -119,7 +121,7 @@ impl Spill {
         (self.frames.len() * self.page_bytes) as u64
     }
 
-    /// Bytes of the file; 0 as long as there is none.
+    /// Bytes of the file; 0 if there is none.
     pub fn file_bytes(&self) -> u64 {
         self.file.as_ref().map_or(0, File::len)
     }
@@ -129,16 +131,16 @@ impl Spill {
         self.pages.len() - 1 - self.free.len()
     }
 
-    /// Forgets all pages, and the file.
+    /// Removes all pages and the file.
     pub fn clear(&mut self) {
         (self.frames, self.pages, self.free, self.file) = (Vec::new(), vec![NO_PAGE], Vec::new(), None);
     }
 
-    /// Begins a step (3): pages of earlier steps may leave memory. For a step that reads or takes back: on a full disk
-    /// changed pages stay in memory, beyond its limit.
+    /// Begins a step that reads or rolls back (3): pages of earlier steps may leave memory. On a full disk, changed
+    /// pages stay in memory, beyond its limit.
     ///
     /// # Errors
-    /// The disk's refusal. Changed pages are where they were.
+    /// An error of the disk. Pages that could not be written stay in memory.
     pub fn begin_step(&mut self) -> Result<()> {
         match self.begin_growing() {
             Err(Error::NoSpace { .. }) => Ok(()),
@@ -146,16 +148,16 @@ impl Spill {
         }
     }
 
-    /// Begins a step that adds something.
+    /// Begins a step that adds data.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; as [`Spill::begin_step`].
+    /// [`Error::NoSpace`]; otherwise as [`Spill::begin_step`].
     pub fn begin_growing(&mut self) -> Result<()> {
         self.step += 1;
         if self.frames.len() <= self.frames_max {
             return Ok(());
         }
-        // Some more than must, so that not every step comes here.
+        // Some more pages than necessary, so that not every step has to evict.
         let wanted = (self.frames.len() - self.frames_max + self.frames_max / 16).min(LEAVING_MAX);
         let mut leaving = self.choose(wanted);
         leaving.sort_unstable_by_key(|&frame| self.frames[frame].page);
@@ -177,7 +179,7 @@ impl Spill {
         }
     }
 
-    /// Frames whose pages were not used of late.
+    /// Chooses frames whose pages were not used recently.
     fn choose(&mut self, wanted: usize) -> Vec<usize> {
         let mut chosen = Vec::with_capacity(wanted);
         for _ in 0..2 * self.frames.len() {
@@ -193,8 +195,8 @@ impl Spill {
         chosen
     }
 
-    /// Writes those of the frames, sorted by page, that were changed. If the disk has no space for some, the others are
-    /// written: most have their place in the file.
+    /// Writes the changed pages among these frames, which are sorted by page. If the disk has no space for some, the
+    /// others are still written: most already have their place in the file.
     fn write_changed(&mut self, frames: &[usize]) -> Result<()> {
         let changed: Vec<usize> = frames.iter().copied().filter(|&frame| self.frames[frame].changed).collect();
         if changed.is_empty() {
@@ -241,14 +243,14 @@ impl Spill {
         Error::Io(error)
     }
 
-    /// Makes the file, and removes its name (2).
+    /// Creates the file, and removes its name (2).
     fn open(&mut self) -> Result<()> {
         if self.file.is_some() {
             return Ok(());
         }
         let SpillPlace { disk, dir, number, method, stats } = &self.place;
         const EEXIST: i32 = 17;
-        // A name that a power cut has brought back and that could not be removed is passed over.
+        // Skips a name that a power cut has brought back and that could not be removed.
         for attempt in 0..NAMES_TRIED {
             let path = dir.join(format!("{PREFIX}{:016x}", number + (attempt << 48)));
             let options = FileOptions::new(FileClass::Scratch, *method).create(Create::New).stats(stats);
@@ -280,7 +282,7 @@ impl Spill {
         self.frames.push(Frame { page, bytes, changed, used: true, step: self.step });
     }
 
-    /// Gives a page back, wherever it is. Does no I/O.
+    /// Frees a page, in memory or in the file. Does no I/O.
     pub fn release(&mut self, page: PageId) {
         let known = &mut self.pages[page.0 as usize];
         known.next = NONE;
@@ -294,18 +296,18 @@ impl Spill {
         self.free.push(page.0);
     }
 
-    /// The page after this one in a chain of the owner's.
+    /// Returns the page after this one in its chain.
     pub fn next_of(&self, page: PageId) -> Option<PageId> {
         let next = self.pages[page.0 as usize].next;
         (next != NONE).then_some(PageId(next))
     }
 
-    /// Chains a page: `next` comes after it.
+    /// Sets the page after `page` in its chain.
     pub fn chain(&mut self, page: PageId, next: Option<PageId>) {
         self.pages[page.0 as usize].next = next.map_or(NONE, |next| next.0);
     }
 
-    /// Brings a page into memory; it stays until the next step.
+    /// Brings a page into memory, where it stays until the next step. Returns its frame.
     fn load(&mut self, page: PageId) -> Result<usize> {
         let known = self.pages[page.0 as usize];
         if known.frame != NONE {
@@ -325,23 +327,23 @@ impl Spill {
         Ok(self.frames.len() - 1)
     }
 
-    /// A page.
+    /// Returns the bytes of a page, which is loaded if needed.
     ///
     /// # Errors
-    /// The disk's refusal, and [`Corruption::ChecksumMismatch`]; none in a step that has looked at the page.
+    /// An error of the disk; [`Corruption::ChecksumMismatch`]. None if this step has already accessed the page.
     pub fn page(&mut self, page: PageId) -> Result<&[u8]> {
         let frame = self.load(page)?;
         Ok(&self.frames[frame].bytes)
     }
 
-    /// A page that this step has looked at or made.
+    /// Returns the bytes of a page that this step has loaded or made.
     pub fn seen(&self, page: PageId) -> &[u8] {
         let frame = &self.frames[self.pages[page.0 as usize].frame as usize];
         debug_assert_eq!(frame.step, self.step, "this step has looked at it");
         &frame.bytes
     }
 
-    /// The same, to change it.
+    /// Like [`Spill::seen`], but to change the page.
     pub fn seen_mut(&mut self, page: PageId) -> &mut [u8] {
         let frame = &mut self.frames[self.pages[page.0 as usize].frame as usize];
         debug_assert_eq!(frame.step, self.step, "this step has looked at it");
@@ -350,18 +352,18 @@ impl Spill {
     }
 }
 
-/// Whether a file is, by its name, one whose name a power cut has brought back.
+/// Returns whether the name of a file is that of a spill file. Such a name remains only after a power cut or a crash.
 pub fn is_spilled(path: &Path) -> bool {
     let digits = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix(PREFIX));
     digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Removes such files. Only with the control file locked: no other process makes any then.
+/// Removes such files. The control file must be locked, so that no other process creates any.
 pub fn remove_leftovers(disk: &dyn Disk, leftovers: &[PathBuf]) {
     const ENOENT: i32 = 2;
     for path in leftovers {
         match disk.remove(path) {
-            // It takes space, and nothing depends on it: the next opening tries again.
+            // The file only takes space, and the next opening tries again.
             Err(error) if error.errno() != Some(ENOENT) => {
                 ::log::warn!("a temporary file was left by a crash, and cannot be removed: {error}");
             }

@@ -1,7 +1,7 @@
 //! Counters and gauges of the pool.
 //!
-//! Hits are not counted: a counter that every look-up writes would cost more than the look-up. Misses are
-//! counted, and `IoStats` counts reads too.
+//! Hits are not counted: a counter that every look-up writes would cost more than the look-up. Misses are counted, and
+//! `IoStats` also counts reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,20 +20,20 @@ macro_rules! counters {
             pub frames: u64,
             /// Free frames, approximately.
             pub free: u64,
-            /// Pages that differ from the data file, approximately.
+            /// Pages in frames that differ from the data file, approximately.
             pub dirty: u64,
             /// The position at which recovery would begin.
             pub checkpoint: u64,
-            /// Memory of the frames' descriptors and of the array from pages to frames, bytes; grows with the
-            /// pool and the data.
+            /// Memory of the frames' descriptors and of the map from pages to frames, bytes; grows with the pool and
+            /// the data.
             pub metadata_bytes: u64,
             /// How far the checkpoint is behind the log's head, bytes.
             pub checkpoint_age: u64,
-            /// Of these, pages that can leave without a write, approximately.
+            /// Dirty pages that can be evicted without a write, approximately.
             pub deferrable: u64,
             /// Pages that are in no frame and have deferred changes.
             pub deferred_pages: u64,
-            /// Memory of deferred changes, those of pages in frames included, bytes; and the most.
+            /// Memory of deferred changes, including those of pages in frames, bytes; and its limit.
             pub deferred_bytes: u64,
             pub deferred_bytes_max: u64,
             $($(#[$meta])* pub $name: u64),+
@@ -50,40 +50,41 @@ counters! {
     misses,
     /// Pages requested ahead of need.
     prefetched,
-    /// Of these, those that could not be read.
+    /// Of the prefetched pages, those that could not be read.
     prefetch_failed,
-    /// Of these, those evicted before their first use.
+    /// Of the prefetched pages, those evicted before their first use.
     prefetch_wasted,
-    /// Prefetches; one reads up to half a mebibyte of contiguous pages.
+    /// Prefetch reads; one reads up to 512 KiB of contiguous pages.
     prefetch_reads,
-    /// Sum over all prefetches of the number in flight when each began, itself included. Divided by their
-    /// number it is the depth that was reached.
+    /// Sum, over all prefetch reads, of the reads in flight when each began, including itself. Divided by
+    /// `prefetch_reads`, it is the average depth.
     prefetch_depth_sum,
     /// Times a reader needed a page whose prefetch was still in flight.
     prefetch_waits,
-    /// Leaves that scans reached from the leaf before.
+    /// Leaves that scans reached from the previous leaf.
     scan_leaves,
-    /// Of these, those not adjacent to it in the file: their share is the fragmentation of the scanned trees.
+    /// Of these, leaves not adjacent to the previous leaf in the file: their share is the fragmentation of the scanned
+    /// trees.
     scan_leaves_apart,
-    /// Pages dropped from memory to make room.
+    /// Pages evicted to make room.
     evictions,
-    /// Of these, dirty ones whose changes stayed in memory as redo records.
+    /// Of these, dirty pages whose changes stayed in memory as redo records.
     pages_deferred,
-    /// Of these, pages that were read again before they were merged.
+    /// Of these, pages that had new changes and were read again before they were merged.
     deferred_read_again,
-    /// Pages that were read, given their deferred changes and written home without a frame.
+    /// Pages with deferred changes that were read, changed and written to the data file without a frame.
     pages_merged,
-    /// Records applied to these.
+    /// Records applied to these pages.
     merged_records,
-    /// Attempts to merge a page that could not be read, or is damaged.
+    /// Attempts to merge a page that could not be read or was damaged.
     merge_failed,
-    /// Pages written home.
+    /// Pages written to the data file.
     pages_written,
-    /// Of these, those that needed no copy in the doublewrite area.
+    /// Of these, pages that needed no copy in the doublewrite area.
     pages_written_bare,
-    /// Batches of such writes.
+    /// Batches of pages written to the data file.
     batches,
-    /// Home writes after joining contiguous pages.
+    /// Writes to the data file, after joining contiguous pages.
     home_writes,
     /// Durable writes of the doublewrite area.
     doublewrite_flushes,

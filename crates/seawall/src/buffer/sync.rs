@@ -1,19 +1,19 @@
-//! The primitives under the protocol of frames. The model of `model.rs` replaces this file by
-//! its own and so runs the very code of `frame.rs` under every interleaving it can find.
+//! The primitives that the protocol of frames uses. `model.rs` replaces this file by its own, so that the model runs
+//! the code of `frame.rs` itself under every interleaving that it finds.
 //!
-//! The latch is parking_lot's one-word lock: shared or exclusive, fair in the long run, waiters parked
-//! outside the word.
+//! The latch is parking_lot's one-word lock: shared or exclusive, eventually fair, with waiters parked outside the
+//! word.
 #![allow(unsafe_code)]
 
 use parking_lot::lock_api::RawRwLock as _;
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Between a `SeqCst` write and a `SeqCst` read of another place, which have a total order by themselves.
-/// Loom treats both as weaker, and needs a fence here.
+/// Stands between a `SeqCst` write and a `SeqCst` read of another location. These have a total order by themselves, but
+/// loom treats both as weaker and needs a fence here.
 #[inline]
 pub(super) fn one_order() {}
 
-/// Between two checks of a word that another thread is about to change.
+/// Pauses between two checks of a word that another thread is about to change.
 pub(super) fn pause(turn: u32) {
     if turn < 64 {
         std::hint::spin_loop();
@@ -51,7 +51,7 @@ impl Latch {
     }
 
     /// # Safety
-    /// The caller has it shared, and gives that up.
+    /// The caller holds the latch shared, and releases it with this call.
     #[inline]
     pub(super) unsafe fn unlock_shared(&self) {
         // SAFETY: the caller's promise.
@@ -59,7 +59,7 @@ impl Latch {
     }
 
     /// # Safety
-    /// The caller has it exclusively, and gives that up.
+    /// The caller holds the latch exclusively, and releases it with this call.
     #[inline]
     pub(super) unsafe fn unlock_exclusive(&self) {
         // SAFETY: the caller's promise.

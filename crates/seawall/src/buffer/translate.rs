@@ -1,8 +1,8 @@
-//! From page number to frame: a two-level array, no hash table. A look-up is two loads; nothing moves when it
-//! grows.
+//! The map from page number to frame: a two-level array, no hash table. A look-up is two loads; nothing moves when the
+//! array grows.
 //!
-//! 1. A chunk is allocated when the first of its pages is loaded, and stays.
-//! 2. A page without a chunk is nowhere.
+//! 1. A chunk is allocated when the first of its pages comes into memory, and stays.
+//! 2. A page without a chunk is not in memory.
 #![allow(unsafe_code)]
 
 use super::arena::Mapping;
@@ -11,9 +11,9 @@ use crate::error::Result;
 use crate::format::PageId;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Pages of a chunk.
+/// Number of pages of a chunk.
 const CHUNK: usize = 1 << 16;
-/// Chunks.
+/// Number of chunks.
 const CHUNKS: usize = 1 << 16;
 
 /// Where every page is.
@@ -36,7 +36,7 @@ impl Translation {
         assert!(chunk < CHUNKS, "a chunk of the array");
         // SAFETY: inside the mapping, as just checked.
         let slot = unsafe { self.top.base().cast::<AtomicPtr<Entry>>().add(chunk) };
-        // SAFETY: zeroes are a null pointer; the mapping is aligned to pages, and slots are shared only.
+        // SAFETY: zeroes are a null pointer; the mapping is aligned to pages, and slots are only borrowed shared.
         unsafe { slot.as_ref() }
     }
 
@@ -52,7 +52,7 @@ impl Translation {
         Some(unsafe { &*entry })
     }
 
-    /// Where the page is.
+    /// Returns where the page is.
     #[inline]
     pub(super) fn get(&self, page: PageId) -> Where {
         self.existing(page).map_or(Where::Nowhere, Entry::get)
@@ -64,7 +64,7 @@ impl Translation {
         (0..self.used.load(Ordering::Acquire)).filter(there).count() * CHUNK * size_of::<Entry>()
     }
 
-    /// The page's entry, allocated if need be.
+    /// Returns the page's entry, and allocates its chunk if needed.
     pub(super) fn entry(&self, page: PageId) -> &Entry {
         if let Some(entry) = self.existing(page) {
             return entry;

@@ -1,20 +1,20 @@
 //! Work that must not be left half done: a panic in the middle of it, or a forgotten step, poisons the
 //! database.
 //!
-//! 1. The guard exists from before the first step that others depend on until [`Unfinished::done`]. Dropped
-//!    without that, it poisons: otherwise other threads would wait for ever for a step that never comes.
-//! 2. A failure that has poisoned already keeps its own error.
-//! 3. Work that begins while its thread unwinds from another panic is judged the same: only whether it is
-//!    finished counts.
+//! 1. The guard exists from before the first step that other threads depend on until [`Unfinished::done`]. If it is
+//!    dropped without that, it poisons: otherwise other threads would wait for ever for a step that never comes.
+//! 2. If a failure has already poisoned the database, that first error is kept.
+//! 3. The same holds for work that begins while its thread unwinds from another panic: it poisons only if it is not
+//!    finished.
 
 use crate::error::{Error, Health};
 
-/// Poisons when dropped before [`Unfinished::done`].
+/// Poisons if it is dropped before [`Unfinished::done`].
 #[derive(Debug)]
 pub(crate) struct Unfinished<'h> {
     health: &'h Health,
     what: &'static str,
-    /// The thread already unwinds from another panic.
+    /// The thread was already unwinding from another panic.
     panicking: bool,
 }
 
@@ -24,7 +24,7 @@ impl<'h> Unfinished<'h> {
         Self { health, what, panicking: std::thread::panicking() }
     }
 
-    /// The work is done.
+    /// Ends the work.
     pub(crate) fn done(self) {
         std::mem::forget(self);
     }
@@ -36,7 +36,7 @@ impl Drop for Unfinished<'_> {
             return;
         }
         let how = if std::thread::panicking() && !self.panicking { "panicked" } else { "was given up half-way" };
-        // The error itself goes to the next user of the database.
+        // The next user of the database gets the error.
         drop(self.health.poison(Error::Usage(format!("{} {how}: this is a bug, please report it", self.what))));
     }
 }
@@ -67,7 +67,7 @@ mod tests {
         assert!(first_error(&health).unwrap().contains("a test panicked"));
     }
 
-    /// Work in a `Drop` that runs because of a panic elsewhere.
+    /// Work in a `Drop` that runs because of another panic.
     #[test]
     fn work_that_begins_while_its_thread_unwinds_is_judged_by_whether_it_is_finished() {
         struct Works<'h>(&'h Health, bool);

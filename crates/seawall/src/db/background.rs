@@ -30,12 +30,12 @@ pub enum Task {
 }
 
 impl Task {
-    /// All of them.
+    /// All tasks.
     pub const ALL: &'static [Self] =
         &[Self::Log, Self::Clean, Self::Checkpoint, Self::Rollback, Self::Purge, Self::Grow];
 }
 
-/// How background work is done.
+/// How background work runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Background {
     /// By threads.
@@ -72,7 +72,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The longest rest of the cleaner, so that it soon notices a higher need.
+/// The longest pause of the cleaner, so that it soon notices a higher demand.
 const REST_MAX: Duration = Duration::from_millis(250);
 
 /// Records purged, or undone, in one step.
@@ -114,7 +114,7 @@ impl Work {
         self.wake.notify_all();
     }
 
-    /// How often the statistics are published; zero for never.
+    /// Returns how often the statistics are published; zero for never.
     pub(super) fn stats_interval(&self) -> Duration {
         Duration::from_nanos(self.stats_interval_ns.load(Ordering::Relaxed))
     }
@@ -123,8 +123,8 @@ impl Work {
         self.stats_interval_ns.store(nanos(interval), Ordering::Relaxed);
     }
 
-    /// Blocks purge, rollback and compactions until the result is dropped: then only user transactions change
-    /// the database.
+    /// Blocks purge, rollback and compactions until the result is dropped: meanwhile only user transactions
+    /// change the database.
     pub(super) fn hold(&self) -> WorkBlocked<'_> {
         let (purge, losers) = (self.engine.purge.lock(), self.losers.lock());
         WorkBlocked { _purge: purge, _losers: losers, _compacting: self.engine.compacting.lock() }
@@ -188,8 +188,8 @@ impl Work {
         Ok(true)
     }
 
-    /// The number of losers still to be rolled back. It does not wait for a mutex: a check can hold it for
-    /// minutes.
+    /// Returns the number of losers still to be rolled back. It does not wait for a mutex, because a check can
+    /// hold it for minutes.
     pub(super) fn losers(&self) -> usize {
         if let Some(losers) = self.losers.try_lock() {
             self.losers_seen.store(losers.len(), Ordering::Relaxed);
@@ -284,7 +284,7 @@ impl Work {
         }
     }
 
-    /// A step of cleaning, and the rest after it that limits it to the capacity.
+    /// Runs one step of the cleaner, then the pause that limits its rate to the I/O capacity.
     fn clean_paced(&self) -> Result<bool> {
         let began = self.engine.clock.now();
         let Progress { pause, more, .. } = self.engine.pool().clean_step()?;

@@ -1,9 +1,9 @@
-//! Measures which way of making a log write durable is faster here: `fdatasync` after it, or `RWF_DSYNC` with
-//! it. No drive is trusted by name.
+//! Measures which way of making a log write durable is faster in a directory: `fdatasync` after the write, or
+//! `RWF_DSYNC` with it. No drive is trusted by its name.
 //!
-//! A few dozen writes of one block, both ways in turn, in a scratch file that is removed; at most [`BUDGET`]
-//! in all, so that opening stays fast on slow disks too. The result is stored in the directory, so it is
-//! measured once.
+//! It writes one block up to 64 times each way, in turn, in a scratch file that it removes. After three writes
+//! each way it stops when [`BUDGET`] is spent, so that opening stays fast on slow disks too. The result is
+//! stored in the directory, so it is measured once.
 
 use seawall_io::{AlignedBuf, Allocate, Create, Disk, FlushMethod, IoError, OpenHow, SyncHow, WriteHow};
 use std::io::IoSlice;
@@ -15,7 +15,8 @@ const SCRATCH: &str = "calibration.scratch";
 const BUDGET: Duration = Duration::from_millis(15);
 const BLOCK: usize = 4096;
 
-/// The faster of the two methods; `fdatasync` if there is no clear difference, or nothing could be measured.
+/// Returns the faster of the two methods; `fdatasync` if there is no clear difference, or nothing could be
+/// measured.
 pub(super) fn method(disk: &dyn Disk, dir: &Path) -> FlushMethod {
     if disk.backend().name == "memory" {
         return FlushMethod::Fsync;

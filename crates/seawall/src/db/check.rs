@@ -2,11 +2,11 @@
 //!
 //! 1. It verifies pages on the disk (checksums), trees (order, fences, long values), undo logs, and the
 //!    owner of each page against the references to it. It continues after a finding.
-//! 2. It writes dirty pages home and otherwise changes nothing. Purge, rollback and compactions are blocked
-//!    meanwhile; user transactions may run, but a concurrent change may look like damage: then it starts
-//!    over, and fails if it finds no quiet moment.
-//! 3. A page that is owned and not referenced is no finding if an undo record still needs it (older versions,
-//!    long values, trees dropped but not yet purged).
+//! 2. It writes dirty pages to the data file and changes nothing else. Purge, rollback and compactions are
+//!    blocked meanwhile. User transactions may run, but a concurrent change may look like damage; then the
+//!    check starts over, and fails if it finds no quiet moment.
+//! 3. An owned page without a reference is no finding if an undo record still needs it (older versions, long
+//!    values, trees dropped but not yet purged).
 
 use super::background::Work;
 use super::database::Database;
@@ -29,12 +29,12 @@ use std::time::Duration;
 const READ_BYTES: usize = 1 << 20;
 /// The number of attempts to find a quiet moment.
 const LOOKS_MAX: u32 = 3;
-/// Between two attempts, purge catches up.
+/// The wait between two attempts, in which purge catches up.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// How often an invalid page is read again: a write of it may be in progress.
+/// How often an invalid page is read: a write of it may be in progress.
 const READS_MAX: u32 = 5;
 
-/// Which part of a database.
+/// A part of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -144,9 +144,9 @@ impl Database {
     }
 }
 
-/// Verifies only the checksums of the pages in the data file of `dir`, for a database that cannot be opened.
-/// Pages of zeroes were never written. It also reports a page torn by a power loss, although an opening would
-/// repair it from the doublewrite area.
+/// Verifies only the checksums of the pages in the data file of `dir`, for a database that cannot be opened. It
+/// accepts pages of zeroes, which were never written. It also reports a page torn by a power loss, although an
+/// opening would repair it from the doublewrite area.
 ///
 /// # Errors
 /// [`Error::Locked`] if it is open; [`Error::NotADatabase`], [`Error::OtherFormat`], [`Error::Corrupt`] if
@@ -199,9 +199,9 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     let engine = &*work.engine;
     let head = engine.log().head();
     let unquiet = || engine.log().head() != head;
-    // If the flush succeeds, the disk holds the current state. In a database stopped by a failed write it
-    // does not: a page may be torn on the disk, or old because the device has lost a write that it could not
-    // flush. The next opening restores it. One page that cannot be read does not keep the others from the disk.
+    // If the flush succeeds, the disk holds the current state. In a database stopped by a failed write it does
+    // not: a page may be torn on the disk, or old because the device has lost a write that it could not flush.
+    // The next opening restores it. One unreadable page does not prevent the others from being written.
     let written = engine.health().is_read_only() || engine.pool().flush_all().map_or_else(|e| e.is_damage(), |_| true);
     engine.health().check_for_reads()?;
     let mut look =
@@ -246,7 +246,7 @@ impl Look<'_> {
         self.found.push(Damage { part, page, tree, what, advice: advice(part) });
     }
 
-    /// All trees that may still be visible to a transaction, deleted names included.
+    /// Checks all trees that may still be visible to a transaction, including those with deleted names.
     fn trees(&mut self, check: &mut Check) {
         self.names.insert(TreeId::CATALOG, "(catalog)".into());
         let catalog = Tree { id: TreeId::CATALOG, root: self.engine.catalog_root };
@@ -315,7 +315,7 @@ impl Look<'_> {
         }
     }
 
-    /// The undo logs themselves, and the pages that their records still reference.
+    /// Checks the undo logs, and the pages that their records still reference.
     fn undo(&mut self, check: &mut Check) -> Result<()> {
         let engine = self.engine;
         let before = check.findings().len();
@@ -365,7 +365,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Every owned page, as it is on the disk.
+    /// Checks every owned page, as it is on the disk.
     fn pages(&mut self) -> Result<()> {
         let (pool, pages) = (self.engine.pool(), self.engine.space.pages());
         let page_bytes = pool.page_bytes();
@@ -385,8 +385,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// A page failed its check. This is no damage if the page is free, was never written, or is being written
-    /// now.
+    /// Reads again a page that failed its check. This is no damage if the page is free, was never written, or
+    /// is being written now.
     fn look_again(&mut self, number: PageId) -> Result<()> {
         // A map that cannot be read is a finding of its own. Without the map, it is unknown whether a page of
         // zeroes is valid.

@@ -5,8 +5,9 @@
 //! 2. A step has a view, so purge does not free a concurrently dropped tree before the step is over. The next
 //!    step sees the drop and ends with [`Error::TreeDropped`]. The tree's creation is committed, so it is not
 //!    rolled back either.
-//! 3. It never waits for a lock, and no lock request waits for it: locks are on keys, and keys stay.
-//! 4. Finished steps stay, also after an error or an early end.
+//! 3. A compaction never waits for a lock, and no lock request waits for a compaction: locks are on keys, and
+//!    keys stay.
+//! 4. Finished steps stay, even after an error or an early end.
 
 use super::database::Database;
 use super::tree::Tree;
@@ -17,16 +18,16 @@ use crate::txn::Engine;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The longest rest between two steps without a call of `go_on`.
+/// The longest pause between two steps without a call of `go_on`.
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// How a tree is compacted.
+/// Options of [`Database::compact_with`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactOptions {
     /// Fill of the leaves, percent, 50 to 100. Fuller leaves mean fewer leaves to scan, but they split at the
     /// next insert. Default 90.
     pub fill_percent: u32,
-    /// The limit of leaves read and written a second; 0, the default, means no limit.
+    /// The most leaves to read and write a second; 0, the default, means no limit.
     pub leaves_per_second: u32,
 }
 
@@ -36,7 +37,7 @@ impl Default for CompactOptions {
     }
 }
 
-/// How far a compaction has come.
+/// The progress of a compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactProgress {
     /// Leaves of the tree at the start of the compaction; concurrent changes add and remove leaves.
@@ -51,7 +52,7 @@ pub struct CompactProgress {
     pub freed: u64,
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// The fragmentation before.
@@ -60,17 +61,17 @@ pub struct Compacted {
     pub after: Fragmentation,
     /// What was done.
     pub done: CompactProgress,
-    /// Whether it was stopped before the tree's end.
+    /// Whether the compaction was stopped before the tree's end.
     pub broken_off: bool,
 }
 
 impl Database {
-    /// The fragmentation of a tree: how many neighbouring leaves do not follow each other in the file, and
-    /// how full leaves are. Reads the branch pages above all leaves, about one page in some hundreds of the
-    /// tree's, and at most 32 leaves.
+    /// Measures the fragmentation of a tree: how many neighbouring leaves do not follow each other in the file,
+    /// and how full leaves are. Reads all branch pages just above the leaves (about one in some hundreds of the
+    /// tree's pages), and at most 32 leaves.
     ///
     /// # Errors
-    /// [`Error::TreeDropped`]; reading errors.
+    /// [`Error::TreeDropped`]; read errors.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -86,16 +87,16 @@ impl Database {
         tree.state.at.fragmentation(engine.pool())
     }
 
-    /// Brings the leaves of a tree into key order in the file and fills them, while others read and write the
-    /// tree. Leaves that are in order and full stay. Long values and branch pages are not moved.
+    /// Moves the leaves of a tree into key order in the file and fills them, while others read and write the
+    /// tree. Leaves that are in order and full stay where they are. Long values and branch pages are not moved.
     ///
     /// The file grows by at most the amount moved, because consecutive leaves do not fit into single free
-    /// pages; freed pages can be used afterwards. Every moved leaf is logged once.
+    /// pages. The old pages are freed and can be used afterwards. Every moved leaf is logged once.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`] if the tree's creation is not committed; [`Error::TreeDropped`], also if it is
-    /// dropped meanwhile; [`Error::NoSpace`]; [`Error::Poisoned`]; reading errors. Finished steps stay, and
-    /// the tree is whole.
+    /// [`Error::NoSuchTree`] if the tree's creation is not committed; [`Error::TreeDropped`], also if the tree
+    /// is dropped during the call; [`Error::NoSpace`]; [`Error::Poisoned`]; read errors. Finished steps stay,
+    /// and the tree is intact.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -109,11 +110,11 @@ impl Database {
         self.compact_with(tree, CompactOptions::default(), |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Database::compact`], with options. `go_on` is called between steps, at least ten times a second
-    /// except during disk waits: `Break` ends the compaction.
+    /// Like [`Database::compact`], with options. `go_on` is called between steps, at least ten times a second
+    /// except while a step waits for the disk; `Break` ends the compaction.
     ///
     /// # Errors
-    /// As [`Database::compact`]; [`Error::Usage`] for invalid options.
+    /// Those of [`Database::compact`]; [`Error::Usage`] for invalid options.
     pub fn compact_with(
         &self,
         tree: &Tree,
@@ -174,7 +175,7 @@ fn step(engine: &Engine, tree: &Tree, compaction: &mut Compaction<'_>) -> Result
     compaction.step(engine.active.horizon())
 }
 
-/// Rests until `due`, so that other threads can work; true if it is stopped meanwhile.
+/// Pauses until `due`, so that other threads can work; returns true if the compaction is stopped meanwhile.
 fn rest(engine: &Engine, due: Duration, mut is_broken_off: impl FnMut() -> bool) -> bool {
     // With `Background::Steps` nothing waits.
     if !engine.may_wait {

@@ -1,7 +1,7 @@
 //! Collects the statistics of the layers, and counts what only this layer can count.
 //!
 //! 1. Collecting takes only short mutexes, none that a commit waits for, and reads no page.
-//! 2. Counters never decrease, also those derived from gauges: the highest value seen is reported.
+//! 2. Counters never decrease. A counter that is derived from gauges reports the highest value seen.
 //! 3. Lock waits are not timed individually: the number of waiters is sampled ten times a second and summed.
 
 use super::background::Work;
@@ -23,13 +23,13 @@ use std::time::Duration;
 /// How often waiting transactions are counted.
 pub(super) const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// The limit of log files whose page cache is queried; for more files the cost exceeds the benefit.
+/// The most log files whose page cache is queried; for more files the cost exceeds the benefit.
 const FILES_LOOKED_AT_MAX: usize = 256;
 
 /// Stripes of the commit counters.
 const STRIPES: usize = 16;
 
-/// Commits of some threads.
+/// The commits of the threads of one stripe.
 #[derive(Debug, Default)]
 struct Commits {
     all: AtomicU64,
@@ -103,7 +103,7 @@ impl Counts {
         self.lock_wait_ns.fetch_add(waiting.saturating_mul(ns(since)), Relaxed);
     }
 
-    /// The flush method that `choice` means for the log.
+    /// Returns the flush method that `choice` means for the log.
     pub(super) fn log_method(&self, choice: FlushChoice) -> FlushMethod {
         match choice.method() {
             Some(method) => method,
@@ -113,17 +113,17 @@ impl Counts {
         }
     }
 
-    /// Bytes left on the file system.
+    /// Returns the free bytes on the file system.
     pub(super) fn disk_free_bytes(&self) -> Result<u64> {
         Ok(self.disk.free_bytes(&self.dir)?)
     }
 
-    /// The interval of publishing the statistics; zero for never.
+    /// Returns the interval of publishing the statistics; zero for never.
     pub(super) fn publish_every(&self) -> Duration {
         self.work.stats_interval()
     }
 
-    /// The time of the database's clock.
+    /// Returns the time of the database's clock.
     pub(super) fn now(&self) -> Duration {
         self.work.engine.clock.now()
     }
@@ -278,7 +278,7 @@ impl Counts {
         files
     }
 
-    /// How each file is open, and how much of it is in the page cache. A file that is gone or fails is
+    /// Returns how each file is open, and how much of it is in the page cache. A file that is gone or fails is
     /// omitted: it may just have been recycled.
     fn files(&self, pool: &Pool) -> Vec<FileState> {
         let data = pool.data_file();

@@ -16,15 +16,15 @@ pub type LockMode = Mode;
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CursorOptions {
-    /// The lock that it takes on each row it reaches. `None`: it reads its snapshot without locks (a
-    /// serializable transaction locks for share).
+    /// The lock that the cursor takes on each row it reaches. `None`: it reads without locks (in a serializable
+    /// transaction, with shared locks).
     pub lock: Option<LockMode>,
     /// What to do on a lock conflict; `None` uses the transaction's setting.
     pub wait: Option<LockWait>,
-    /// A hint: the largest number of rows that will be read, if known. It does not read ahead for more, but
-    /// the cursor may go further.
+    /// A hint: the largest number of rows that will be read, if known. The cursor does not read ahead for more
+    /// rows, but it can go further.
     pub limit: Option<u64>,
-    /// A hint that it will read many rows: it reads ahead from the first leaf on, not after the second.
+    /// A hint that many rows will be read: reading ahead starts at once, not after the first leaves.
     pub long: bool,
 }
 
@@ -65,13 +65,13 @@ impl Transaction {
         RangeIter::new(self, tree, start, end)
     }
 
-    /// A cursor over a tree.
+    /// Returns a cursor over a tree.
     pub fn cursor<'t>(&'t self, tree: &Tree, options: CursorOptions) -> Cursor<'t> {
         Cursor::new(self, tree, options)
     }
 
-    /// A cursor over a tree that can delete its current entry. It borrows the transaction: no other call can
-    /// use it meanwhile.
+    /// Returns a cursor over a tree that can delete its current entry. It borrows the transaction, so no other
+    /// call can use the transaction while the cursor exists.
     pub fn cursor_mut<'t>(&'t mut self, tree: &Tree, options: CursorOptions) -> CursorMut<'t> {
         CursorMut::new(&mut self.txn, &self.inner, tree, options)
     }
@@ -121,7 +121,7 @@ pub struct CursorMut<'t> {
     inner: &'t Inner,
 }
 
-/// A position to return to.
+/// A cursor's position, to return to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     /// The tree, and the opening of the database.
@@ -147,78 +147,79 @@ impl<'t> Cursor<'t> {
         Self(options.apply(tx.txn().scan(&tree.state, options.scan_lock())))
     }
 
-    /// Restricts the cursor to these bounds: it reads no leaf beyond them, and may or may not find an entry
-    /// there. A locking cursor takes no lock beyond them.
+    /// Restricts the cursor to `range`. It reads no leaf beyond the range; whether it finds an entry there is
+    /// unspecified. A locking cursor takes no lock beyond the range.
     #[must_use]
     pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
         Self(self.0.within(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref)))
     }
 
-    /// Moves to an entry; false if there is none, and the cursor then has no current entry.
+    /// Moves to an entry. Returns false if there is none; the cursor then has no current entry.
     ///
     /// # Errors
-    /// As [`Transaction::get`]; lock errors if it locks.
+    /// Those of [`Transaction::get`]; lock errors if it locks.
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
         self.0.seek(to)
     }
 
-    /// Moves to the next entry; false if there is none.
+    /// Moves to the next entry; returns false if there is none.
     ///
     /// # Errors
-    /// As [`Cursor::seek`].
+    /// Those of [`Cursor::seek`].
     #[expect(clippy::should_implement_trait, reason = "its entries borrow from it")]
     pub fn next(&mut self) -> Result<bool> {
         self.0.next()
     }
 
-    /// Moves to the previous entry; false if there is none.
+    /// Moves to the previous entry; returns false if there is none.
     ///
     /// # Errors
-    /// As [`Cursor::seek`].
+    /// Those of [`Cursor::seek`].
     pub fn prev(&mut self) -> Result<bool> {
         self.0.prev()
     }
 
-    /// The key of the current entry.
+    /// Returns the key of the current entry.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.0.key()
     }
 
-    /// The value of the current entry.
+    /// Returns the value of the current entry.
     ///
     /// # Errors
-    /// [`crate::Error::Usage`] without a current entry; reading errors for a long value.
+    /// [`crate::Error::Usage`] without a current entry; read errors for a long value.
     pub fn value(&mut self) -> Result<&[u8]> {
         self.0.value()
     }
 
-    /// References to key and value of the current entry.
+    /// Returns the key and the value of the current entry.
     ///
     /// # Errors
-    /// As [`Cursor::value`].
+    /// Those of [`Cursor::value`].
     pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
         self.0.entry()
     }
 
-    /// Whether it has newly locked the current row, and only that row: [`Transaction::unlock_row`] can then
-    /// release the lock. Always false for a cursor that also locks the intervals between rows.
+    /// Returns whether the cursor has newly locked the current row, and only that row:
+    /// [`Transaction::unlock_row`] can then release the lock. Always false for a cursor that also locks the
+    /// intervals between rows.
     #[must_use]
     pub fn newly_locked(&self) -> bool {
         self.0.newly_locked()
     }
 
-    /// The current position.
+    /// Returns the current position.
     #[must_use]
     pub fn position(&self) -> Position {
         Position { of: self.0.tree(), key: self.0.key().to_vec(), on_entry: self.0.is_on_entry() }
     }
 
-    /// Returns to a position: true if that entry still exists; otherwise the cursor moves to the first entry
-    /// after it, if any.
+    /// Moves back to `position`. Returns true if its entry still exists; otherwise the cursor moves to the
+    /// first entry after it, if any.
     ///
     /// # Errors
-    /// As [`Cursor::seek`]; [`Error::Usage`] for a position in another tree or of another database.
+    /// Those of [`Cursor::seek`]; [`Error::Usage`] for a position in another tree or of another database.
     pub fn restore(&mut self, position: &Position) -> Result<bool> {
         position.check(self.0.tree())?;
         let found = self.0.seek(Seek::AtLeast(&position.key))?;
@@ -232,70 +233,70 @@ impl<'t> CursorMut<'t> {
         Self { scan: options.apply(scan), inner }
     }
 
-    /// As [`Cursor::within`].
+    /// See [`Cursor::within`].
     #[must_use]
     pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
         let (start, end) = (range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref));
         Self { scan: self.scan.within(start, end), ..self }
     }
 
-    /// As [`Cursor::seek`].
+    /// See [`Cursor::seek`].
     ///
     /// # Errors
-    /// As [`Cursor::seek`].
+    /// Those of [`Cursor::seek`].
     pub fn seek(&mut self, to: Seek<'_>) -> Result<bool> {
         self.scan.seek(to)
     }
 
-    /// Moves to the next entry (after a deletion, to the entry after the deleted one); false if there is
-    /// none.
+    /// Moves to the next entry (after a deletion, to the entry after the deleted one); returns false if there
+    /// is none.
     ///
     /// # Errors
-    /// As [`Cursor::seek`].
+    /// Those of [`Cursor::seek`].
     #[expect(clippy::should_implement_trait, reason = "its entries borrow from it")]
     pub fn next(&mut self) -> Result<bool> {
         self.scan.next()
     }
 
-    /// Moves to the previous entry (after a deletion, to the entry before the deleted one); false if there is
-    /// none.
+    /// Moves to the previous entry (after a deletion, to the entry before the deleted one); returns false if
+    /// there is none.
     ///
     /// # Errors
-    /// As [`Cursor::seek`].
+    /// Those of [`Cursor::seek`].
     pub fn prev(&mut self) -> Result<bool> {
         self.scan.prev()
     }
 
-    /// The key of the current entry, or of the last one it had.
+    /// Returns the key of the current entry, or of the last one that the cursor had.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.scan.key()
     }
 
-    /// As [`Cursor::value`].
+    /// See [`Cursor::value`].
     ///
     /// # Errors
-    /// As [`Cursor::value`].
+    /// Those of [`Cursor::value`].
     pub fn value(&mut self) -> Result<&[u8]> {
         self.scan.value()
     }
 
-    /// As [`Cursor::entry`].
+    /// See [`Cursor::entry`].
     ///
     /// # Errors
-    /// As [`Cursor::value`].
+    /// Those of [`Cursor::value`].
     pub fn entry(&mut self) -> Result<(&[u8], &[u8])> {
         self.scan.entry()
     }
 
     /// Deletes the current entry, in one descent. Afterwards the cursor has no current entry;
-    /// [`CursorMut::next`] and [`CursorMut::prev`] continue from the entry's position. Returns false, with no
+    /// [`CursorMut::next`] and [`CursorMut::prev`] continue from the entry's position. Returns false, without
     /// effect, if another transaction has deleted the row since the cursor read it. This cannot happen to a
     /// locking cursor, nor with [`OnConflict::Fail`](crate::OnConflict::Fail).
     ///
     /// # Errors
-    /// [`crate::Error::Usage`] without a current entry; as [`Transaction::delete`], and the cursor keeps its
-    /// current entry.
+    /// [`crate::Error::Usage`] without a current entry; those of [`Transaction::delete`], after which the
+    /// cursor keeps its current entry.
     pub fn delete(&mut self) -> Result<bool> {
         let deleted = self.scan.delete();
         if let Err(error) = &deleted {
@@ -358,12 +359,13 @@ impl<'t> RangeIter<'t> {
         })
     }
 
-    /// A range without values: long values are not read.
+    /// Returns an iterator over keys with empty values, which does not read long values.
     pub(super) fn keys_only(tx: &'t Transaction, tree: &Tree, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         Self { values: false, ..Self::new(tx, tree, start, end) }
     }
 
-    /// A hint: all or most of the range will be read. It reads ahead from its first leaf on, not after it.
+    /// A hint that all or most of the range will be read: reading ahead starts at once, not after the first
+    /// leaves.
     #[must_use]
     pub fn long(mut self) -> Self {
         self.front.read_ahead().long();
@@ -379,13 +381,13 @@ impl<'t> RangeIter<'t> {
         self
     }
 
-    /// Prefetches with `ahead`, which knows the next leaves of the scan.
+    /// Replaces the read-ahead by `ahead`, which already knows the next leaves of the scan.
     pub(super) fn led_by(mut self, ahead: ReadAhead) -> Self {
         *self.front.read_ahead() = ahead;
         self
     }
 
-    /// The read-ahead, for the next range that continues from here.
+    /// Takes the read-ahead, for the next range that continues from here.
     pub(super) fn take_ahead(&mut self) -> ReadAhead {
         std::mem::take(self.front.read_ahead())
     }

@@ -1,7 +1,8 @@
 //! The open database: trees by name, transactions, two-phase commits, background work, statistics.
 //!
-//! 1. Handles and transactions share [`Inner`]. Background threads use [`Work`], which does not hold `Inner`:
-//!    when the last handle and transaction are dropped, the database closes, whatever the threads do.
+//! 1. Handles and transactions share [`Inner`]. Background threads use [`Work`], which holds no reference to
+//!    `Inner`. So the database closes when the last handle and transaction are dropped, whatever the threads
+//!    are doing.
 //! 2. Closing stops the threads, writes all pages and a checkpoint, and marks the shutdown clean. A crash
 //!    before that loses nothing.
 
@@ -15,11 +16,12 @@ use crate::error::{Error, Result};
 use crate::txn::{TxOptions, Txn};
 use std::sync::Arc;
 
-/// An open database. Clones share it; it closes with the last clone and transaction.
+/// An open database. Clones are handles of the same database; it closes when the last handle and transaction
+/// are dropped.
 ///
-/// It belongs to the process that opened it. After a `fork` the child has copies of all handles: each call on
-/// them fails with [`Error::Usage`] (or returns an empty value, if it returns no `Result`), and dropping them
-/// has no effect.
+/// The database belongs to the process that opened it. After a `fork`, each call on the child's copies of the
+/// handles fails with [`Error::Usage`] (or returns an empty value, if it returns no `Result`). Dropping these
+/// copies has no effect.
 #[derive(Debug)]
 pub struct Database {
     // Before `inner`: see [`super::shutdown`].
@@ -34,7 +36,7 @@ impl Clone for Database {
     }
 }
 
-/// The limit of attempts of [`Database::transact`].
+/// The limit of attempts in [`Database::transact`].
 const ATTEMPTS_MAX: u32 = 1000;
 impl Database {
     pub(super) fn new(inner: Inner) -> Self {
@@ -74,8 +76,8 @@ impl Database {
     /// Drops a tree. Older snapshots can still read it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] if a transaction that has written to it does not end in
-    /// time.
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] if a transaction that has written to the tree does not end
+    /// in time.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
         self.transact(|tx| tx.drop_tree(name))
     }
@@ -88,18 +90,19 @@ impl Database {
         self.transact(|tx| tx.rename_tree(from, to))
     }
 
-    /// The names of all trees, in order.
+    /// Returns the names of all trees, in order.
     ///
     /// # Errors
-    /// Reading errors.
+    /// Read errors.
     pub fn trees(&self) -> Result<Vec<String>> {
         self.begin()?.trees()
     }
 
-    /// The latest committed value of `key`: a transaction of one read, and cheaper than [`Database::begin`].
+    /// Returns the latest committed value of `key`. Acts as a transaction of one read, and is cheaper than
+    /// [`Database::begin`].
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -112,11 +115,10 @@ impl Database {
         self.get_with(tree, key, <[u8]>::to_vec)
     }
 
-    /// Calls `f` with the latest committed value of `key`, without copying it, as [`Transaction::get_with`]
-    /// does.
+    /// Calls `f` with the latest committed value of `key`, without copying it: see [`Transaction::get_with`].
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn get_with<T>(
         &self,
         tree: &Tree,
@@ -128,8 +130,9 @@ impl Database {
         engine.get_with(&tree.state, key.as_ref(), f)
     }
 
-    /// Begins a transaction: repeatable read on a snapshot that its first read without a lock takes (or
-    /// [`Transaction::take_snapshot`]). A change that conflicts with that snapshot fails.
+    /// Begins a transaction with the default options. It is repeatable read, on a snapshot that its first read
+    /// without a lock takes (or [`Transaction::take_snapshot`]). A change to a row that another transaction has
+    /// changed since that snapshot fails.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -137,10 +140,10 @@ impl Database {
         self.begin_with(TxOptions::default())
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction with these options.
     ///
     /// # Errors
-    /// As [`Database::begin`].
+    /// Those of [`Database::begin`].
     pub fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
         self.here()?;
         self.inner.shutdown.admit()?;
@@ -149,13 +152,13 @@ impl Database {
         Ok(Transaction::new(self.inner.clone(), txn, durability))
     }
 
-    /// Runs `f` in a transaction and commits it. If `f` returns a deadlock or a write conflict, the
-    /// transaction is rolled back, and after a short random wait `f` runs again in a new one: `f` may run
-    /// more than once.
+    /// Runs `f` in a transaction and commits it. If `f` returns a deadlock or a write conflict, the transaction
+    /// is rolled back and, after a short random wait, `f` runs again in a new one. So `f` may run more than
+    /// once.
     ///
     /// # Errors
-    /// The first other error of `f` or of the commit; [`Error::Deadlock`] or [`Error::WriteConflict`] if all
-    /// of a thousand attempts fail with one.
+    /// The first other error of `f` or of the commit; [`Error::Deadlock`] or [`Error::WriteConflict`] if a
+    /// thousand attempts fail with one of these.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -170,12 +173,12 @@ impl Database {
         self.attempts(TxOptions::default(), f, |error, _| error.is_retryable())
     }
 
-    /// As [`Database::transact`], with options for the transaction and any error type that can hold an
-    /// [`Error`]. `f` runs again if it returns any error after one of the transaction's operations failed
-    /// with a deadlock or a write conflict.
+    /// Like [`Database::transact`], with options for the transaction and any error type that converts from
+    /// [`Error`]. `f` runs again if it returns an error after one of the transaction's operations failed with a
+    /// deadlock or a write conflict.
     ///
     /// # Errors
-    /// As [`Database::transact`].
+    /// Those of [`Database::transact`].
     ///
     /// ```
     /// use seawall::{Isolation, TxOptions};
@@ -233,7 +236,7 @@ impl Database {
         unreachable!("the last attempt returns")
     }
 
-    /// The names of the prepared transactions, in order; none in a forked process.
+    /// Returns the names of the prepared transactions, in order; none in a forked process.
     #[must_use]
     pub fn prepared(&self) -> Vec<Xid> {
         if self.here().is_err() {
@@ -243,7 +246,7 @@ impl Database {
         prepared.iter().filter(|(_, txn)| txn.is_some()).map(|(xid, _)| xid.clone()).collect()
     }
 
-    /// Second phase of two-phase commit: commits the transaction, flushed.
+    /// Second phase of two-phase commit: commits the prepared transaction `xid` and flushes the log.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`] (the transaction stays prepared),
@@ -267,12 +270,12 @@ impl Database {
         }
     }
 
-    /// Second phase of two-phase commit: rolls the transaction back, flushed.
+    /// Second phase of two-phase commit: rolls the prepared transaction `xid` back and flushes the log.
     ///
     /// # Errors
-    /// [`Error::Unknown`], [`Error::Poisoned`]; [`Error::NoSpace`] and reading errors: the rollback is
-    /// decided, and completed in the background. [`Error::OutcomeUnknown`] if the log failed meanwhile: after
-    /// the next opening the transaction is prepared again, or gone.
+    /// [`Error::Unknown`], [`Error::Poisoned`]. After [`Error::NoSpace`] or a read error, background work
+    /// completes the rollback. After [`Error::OutcomeUnknown`] (the log failed during the rollback), the next
+    /// opening finds the transaction prepared again, or gone.
     pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
         let _running = self.running()?;
         self.inner.engine().health().check()?;
@@ -281,7 +284,7 @@ impl Database {
         // Flushed, because the coordinator forgets the transaction and must not find it prepared again after
         // a crash.
         let rolled_back = taken.rollback().and_then(|()| log.flush_to(log.head())).map_err(|cause| match cause {
-            // The log records of the rollback may be durable or not: the next opening finds the transaction
+            // The log records of the rollback may or may not be durable: the next opening finds the transaction
             // prepared, or gone.
             cause @ Error::Poisoned { .. } => Error::OutcomeUnknown { cause: Arc::new(cause) },
             cause => cause,
@@ -292,7 +295,7 @@ impl Database {
         rolled_back
     }
 
-    /// Writes a checkpoint: recovery will not need the log before it.
+    /// Writes all dirty pages and then a checkpoint: recovery will not need the log before it.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -301,11 +304,11 @@ impl Database {
         self.inner.work.engine.pool().flush_all().map(drop)
     }
 
-    /// Runs one step of background work that is due; false if none is due. For tests that open with
+    /// Runs one step of background work; returns false if none is due. For tests that open with
     /// `Background::Steps`.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The error that stopped the step.
     pub fn step(&self) -> Result<bool> {
         for &task in Task::ALL {
             if self.step_task(task)? {
@@ -315,10 +318,10 @@ impl Database {
         Ok(false)
     }
 
-    /// Runs one step of this background task; false if none is due.
+    /// Runs one step of this background task; returns false if none is due.
     ///
     /// # Errors
-    /// What stopped it.
+    /// The error that stopped the step.
     pub fn step_task(&self, task: Task) -> Result<bool> {
         self.here()?;
         let stepped = self.inner.work.step(task);
@@ -327,13 +330,13 @@ impl Database {
         stepped.map(|more| more || told)
     }
 
-    /// Whether it was opened by [`Database::open_read_only`].
+    /// Returns whether the database was opened by [`Database::open_read_only`].
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.inner.engine().health().is_read_only()
     }
 
-    /// The directory.
+    /// Returns the database's directory.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         &self.inner.path
@@ -343,8 +346,8 @@ impl Database {
     /// recover.
     ///
     /// # Errors
-    /// [`Error::Usage`] while another handle or transaction exists (see [`Database::shutdown`]); otherwise
-    /// the error that stopped it: no committed change is lost.
+    /// [`Error::Usage`] while another handle or transaction exists (see [`Database::shutdown`]); otherwise the
+    /// error that stopped closing. No committed change is lost.
     pub fn close(self) -> Result<()> {
         self.here()?;
         let Self { handle, inner } = self;

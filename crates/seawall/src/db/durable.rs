@@ -1,4 +1,4 @@
-//! Positions in the log, and the thread that tells when they are durable.
+//! Positions in the log, and the thread that calls callbacks when positions are durable.
 
 use crate::counted::Mutex;
 use crate::error::{Error, Result};
@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A position in the engine's log. Later positions are larger. It stays valid over openings of the database.
+/// A position in the engine's log. Later positions are larger. A position stays valid when the database is
+/// opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition(pub(super) u64);
 
@@ -17,13 +18,13 @@ impl LogPosition {
     /// The start of the log, which is always durable.
     pub const START: Self = Self(0);
 
-    /// As a number, to be stored elsewhere.
+    /// Returns the position as a number, to be stored elsewhere.
     #[must_use]
     pub fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// From [`LogPosition::as_u64`].
+    /// Makes a position from the number of [`LogPosition::as_u64`].
     #[must_use]
     pub fn from_u64(number: u64) -> Self {
         Self(number)
@@ -67,7 +68,7 @@ impl CallbackThread {
         }
     }
 
-    /// In a forked process, which does not have the thread.
+    /// Forgets the thread, which a forked process does not have.
     pub(super) fn leave(&mut self) {
         std::mem::forget(self.0.get_mut().take());
     }

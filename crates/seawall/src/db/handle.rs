@@ -1,4 +1,4 @@
-//! Counting the handles of a database, and refusing work once it is to be closed: `shutdown.rs` says how.
+//! Counts the handles of a database, and refuses new work once a shutdown has begun: see `shutdown.rs`.
 
 use crate::buffer::role::Role;
 use crate::counted::Mutex;
@@ -16,7 +16,7 @@ pub(super) struct Shutdown {
     pub(super) shutting: Role,
 }
 
-/// Counts a [`Database`].
+/// Counts one [`Database`] handle.
 #[derive(Debug)]
 pub(super) struct Handle {
     handles: Arc<Mutex<usize>>,

@@ -5,18 +5,16 @@
 //!                                          └─^
 //! ```
 //!
-//! 1. Starting before the first view, every change of a row of the base that can change its entries is in a log, by
-//!    key. The index is built from the rows that the first view sees.
-//! 2. A round goes from one view to a later one: for each changed key, the row in the earlier view and the
-//!    row in the later view determine which entries are removed and added. Afterwards the index matches the
-//!    rows of the later view. A key whose writer the later view does not see yet is processed again in the
-//!    next round.
-//! 3. Before the last round the base is locked, so no other transaction has an unended change there. The
-//!    commit that makes the index visible also releases the lock, so no change of the base comes in between.
+//! 1. A log of changes starts before the first view. It holds the key of each changed row of the base, except for
+//!    changes that cannot change the row's entries. The index is built from the rows that the first view sees.
+//! 2. A round goes from one view to a later one: for each changed key, the row in the earlier view and the row in the
+//!    later view determine which entries are removed and added. Afterwards the index matches the rows of the later
+//!    view. A key whose writer the later view does not see yet is processed again in the next round.
+//! 3. Before the last round the base is locked, so no other transaction has an unfinished change there. The commit that
+//!    makes the index visible also releases the lock, so no change of the base comes in between.
 //! 4. Until the base is locked, the build pauses for the writers ([`Pace`]); afterwards it never pauses.
-//! 5. One transaction makes the index, the changes of `switch` and the lock. One scratch transaction holds
-//!    sorted runs that do not fit in memory; it is always rolled back. A crash before the commit leaves
-//!    nothing.
+//! 5. One transaction builds the index, makes the changes of `switch` and holds the lock. One scratch transaction holds
+//!    sorted runs that do not fit in memory; it is always rolled back. A crash before the commit leaves nothing.
 
 use super::cursor::CursorOptions;
 use super::database::Database;
@@ -31,7 +29,7 @@ use crate::format::TxnId;
 use crate::txn::{Seek, Watching};
 use std::collections::BTreeMap;
 
-/// How [`Database::build_index`] works.
+/// Options of [`Database::build_index`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexOptions {
     /// Fill of the index's leaves, percent: 50 to 100.
@@ -41,8 +39,8 @@ pub struct IndexOptions {
     /// The last round starts, with the base locked, when at most this many rows have changed since the
     /// previous round, or when further rounds do not help.
     pub last_round_rows: usize,
-    /// The share of their rate that writers of the base keep during the build, percent, at most 95. The build
-    /// pauses for them, as long as it still catches up with their changes. 0: it does not pause.
+    /// The share of their rate that writers of the base keep during the build, percent, at most 95. The build pauses
+    /// for them as long as it can still catch up with their changes. 0: it does not pause.
     pub keep_percent: u32,
 }
 
@@ -55,12 +53,12 @@ impl Default for IndexOptions {
 /// The limit of rounds before the last one: if writers are as fast as the rounds, further rounds do not help.
 const ROUNDS_MAX: usize = 12;
 
-/// The entries that a row has in an index.
+/// The index entries of one row.
 #[derive(Debug, Default)]
 pub struct IndexEntries {
     /// Their keys and values, one after another.
     bytes: Vec<u8>,
-    /// Of each the lengths of its key, of its value, and of its unique part.
+    /// The lengths of each entry's key, value and unique part.
     lengths: Vec<[usize; 3]>,
     failed: Option<Error>,
 }
@@ -70,11 +68,11 @@ pub struct IndexEntries {
 pub(super) struct Entry<'e> {
     pub(super) key: &'e [u8],
     pub(super) value: &'e [u8],
-    /// The bytes of the key that no other entry may begin with; 0: there is no such part.
+    /// The bytes of the key that no other entry may begin with; 0 if there is no such part.
     pub(super) unique_bytes: usize,
 }
 
-/// An entry that is added or removed. They are ordered by key.
+/// An entry that is added or removed. Ordered by key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct OwnedEntry {
     key: Vec<u8>,
@@ -95,11 +93,11 @@ impl IndexEntries {
         self.push_unique(key, 0, value);
     }
 
-    /// Adds an entry of a unique index: no other entry may begin with the first `prefix_bytes` of its key, as in
-    /// [`Transaction::insert_unique_prefix`].
+    /// Adds an entry of a unique index: no other entry's key may begin with the first `prefix_bytes` bytes of `key`, as
+    /// in [`Transaction::insert_unique_prefix`].
     ///
     /// # Panics
-    /// If the key is shorter.
+    /// If the key is shorter than `prefix_bytes`.
     pub fn push_unique(&mut self, key: impl AsRef<[u8]>, prefix_bytes: usize, value: impl AsRef<[u8]>) {
         let (key, value) = (key.as_ref(), value.as_ref());
         assert!(prefix_bytes <= key.len(), "a prefix of {prefix_bytes} bytes of a key of {}", key.len());
@@ -123,33 +121,33 @@ impl IndexEntries {
         })
     }
 
-    /// Ends the build with this error: the row is not as it must be, or the index is not wanted any more.
+    /// Ends the build with this error, for example because the row is invalid or the index is no longer wanted.
     pub fn fail(&mut self, error: Error) {
         self.failed.get_or_insert(error);
     }
 }
 
 impl Database {
-    /// Builds an index, a new tree, over `base`, while others read and change `base`. `entries` returns the
-    /// entries of a row; it must depend on the row alone. The index is complete and up to date when it
-    /// becomes visible.
+    /// Builds an index over `base`, as a new tree, while others read and change `base`. `entries` adds the index
+    /// entries of a row; they must depend on the row alone. The index is complete and up to date when it becomes
+    /// visible.
     ///
-    /// When the index is nearly complete, `switch` is called once, with the transaction that makes the index
-    /// visible: it must notify the writers of the base, or block them until this call returns. Then the base
-    /// is locked, the last changes are applied, and the transaction commits. **From then on every writer that
-    /// changes the base must change the index too.** A writer must not decide that there is no index and then
-    /// wait for the base. So before its first change it reads, with a lock, the row that `switch` writes (see
-    /// the example), or `switch` takes a lock of the program that writers hold.
+    /// When the index is nearly complete, `switch` is called once, with the transaction that makes the index visible:
+    /// it must notify the writers of the base, or block them until this call returns. Then the base is locked, the last
+    /// changes are applied, and the transaction commits. **From then on every writer that changes the base must change
+    /// the index too.** A writer must not find that there is no index and then wait for the lock on the base. Therefore
+    /// a writer reads, with a lock, the row that `switch` writes, before its first change (see the example), or
+    /// `switch` takes a lock of the program that writers hold.
     ///
-    /// Until then each change of a writer, except [`Transaction::update_unindexed`], copies a key; the log of changed
-    /// keys uses about 100 bytes of memory for each. The build holds back purge like any long reader. A transaction
-    /// whose snapshot is older cannot use the index ([`Error::TreeTooNew`]).
+    /// Until then each change by a writer, except [`Transaction::update_unindexed`], copies a key into the log of
+    /// changed keys, which uses about 100 bytes of memory for each. The build holds back purge like any long reader. A
+    /// transaction whose snapshot is older than the commit cannot use the index ([`Error::TreeTooNew`]).
     ///
     /// # Errors
-    /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one;
-    /// [`Error::TreeExists`]; [`Error::LockTimeout`] if transactions that have changed the base do not end;
-    /// errors of `switch`, of [`IndexEntries::fail`], and of reading and writing. After an error nothing is left of the
-    /// index. [`Error::Usage`] if `entries` returns different entries for the same row.
+    /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one; [`Error::TreeExists`];
+    /// [`Error::LockTimeout`] if transactions that have changed the base do not end; errors of `switch`, of
+    /// [`IndexEntries::fail`], and of reading and writing. [`Error::Usage`] if `entries` returns different entries for
+    /// the same row. After an error nothing of the index remains.
     ///
     /// ```
     /// use seawall::{Database, IndexEntries, IndexOptions, Result, Transaction, Tree};
@@ -196,9 +194,9 @@ impl Database {
         Ok(built.swap_remove(0))
     }
 
-    /// Begins the building of indexes over `base`: from now on changes of `base` are logged for them. If no
-    /// transaction has locks or unended changes in `base`, it does not wait; otherwise it waits until all
-    /// transactions that are active have ended.
+    /// Begins to build indexes over `base`: from now on changes of `base` are logged for them. If no transaction has
+    /// locks or unfinished changes in `base`, the call does not wait; otherwise it waits until all transactions that
+    /// are active now have ended.
     ///
     /// # Errors
     /// [`Error::LockTimeout`] if they do not end; [`Error::TreeDropped`].
@@ -214,7 +212,7 @@ impl Database {
     }
 }
 
-/// Builds indexes over a tree: see [`Database::index_builder`]. Dropped, it ends the logging of changes.
+/// Builds indexes over a tree: see [`Database::index_builder`]. Dropping it ends the logging of changes.
 #[derive(Debug)]
 pub struct IndexBuilder {
     db: Database,
@@ -223,12 +221,12 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Builds the indexes `names`, as [`Database::build_index`] builds one. `entries` is called for each version of a
-    /// row with each index in turn, by its position in `names`, before the next version. All
+    /// Builds the indexes `names`, as [`Database::build_index`] builds one. For each version of a row, `entries` is
+    /// called once for each index, with the index's position in `names`, before it is called for the next version. All
     /// indexes become visible together.
     ///
     /// # Errors
-    /// As [`Database::build_index`].
+    /// Those of [`Database::build_index`].
     pub fn build(
         self,
         names: &[&str],
@@ -296,7 +294,7 @@ struct Build<'b, F> {
 }
 
 impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
-    /// Sets `row` to the entries of a row in an index.
+    /// Sets `self.row` to the entries of a row in one of the indexes.
     fn look_at(&mut self, index: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.row.clear();
         if let Some(value) = value {
@@ -305,7 +303,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
         self.row.failed.take().map_or(Ok(()), Err)
     }
 
-    /// The entries of a row in an index.
+    /// Returns the entries of a row in one of the indexes.
     fn of(&mut self, index: usize, key: &[u8], value: Option<&[u8]>) -> Result<Vec<OwnedEntry>> {
         self.look_at(index, key, value)?;
         Ok(self.row.iter().map(OwnedEntry::from).collect())
@@ -357,7 +355,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
     /// Brings the indexes up to a current view; returns the number of rows processed.
     fn round(&mut self, tx: &mut Transaction, indexes: &[Tree], paced: bool) -> Result<usize> {
         let next = self.db.snapshot()?;
-        // After taking the view: all changes that it sees are in the log.
+        // After taking the view, so that all changes that the view sees are in the log.
         self.collect();
         let touched = std::mem::take(&mut self.touched);
         let looked = touched.len();
@@ -369,7 +367,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
             let (key, writers) = &touched[at];
             let (before, after) = (self.now.get(base, key)?, next.get(base, key)?);
             if before != after {
-                // All indexes of one version of the row, then of the other: as `IndexBuilder::build` says.
+                // All indexes of one version of the row, then all of the other, as `IndexBuilder::build` promises.
                 let (mut old, mut new) = (Vec::new(), Vec::new());
                 for (value, entries) in [(before, &mut old), (after, &mut new)] {
                     for index in 0..indexes.len() {

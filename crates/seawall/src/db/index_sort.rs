@@ -1,8 +1,8 @@
 //! Sorting the entries of an index that is being built.
 //!
-//! 1. Entries lie one after another in one buffer. What is sorted has the first eight bytes of a key beside its place:
-//!    most comparisons need no more (Graefe, "Implementing Sorting in Database Systems", ACM Computing Surveys 38(3),
-//!    2006, section 2.2).
+//! 1. Entries lie one after another in one buffer. The sort moves [`Place`]s, which hold the first eight bytes of each
+//!    key: most comparisons need no more (Graefe, "Implementing Sorting in Database Systems", ACM Computing Surveys
+//!    38(3), 2006, section 2.2).
 //! 2. Entries that do not fit in memory go into runs: sorted trees of a scratch transaction, which is rolled back.
 
 use super::index::Entry;
@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 
 /// Sorts the entries of one index.
 pub(super) struct Sort {
-    /// Of the indexes that are built.
+    /// The position of this index among those that are built.
     index: usize,
     bytes: Vec<u8>,
     places: Vec<Place>,
@@ -57,19 +57,19 @@ impl Place {
         &bytes[self.at as usize + self.key_bytes as usize..][..self.value_bytes as usize]
     }
 
-    /// As the value of a row of a run.
+    /// Returns the value that the entry has in a run.
     fn to_run(self, bytes: &[u8]) -> Vec<u8> {
         [&self.unique_bytes.to_le_bytes()[..], self.value(bytes)].concat()
     }
 }
 
-/// Whether two entries cannot both be in the index; each is a key, and the length of its unique part.
+/// Returns whether two entries exclude each other. Each is given as its key and the length of its unique part.
 fn collide(one: (&[u8], usize), other: (&[u8], usize)) -> bool {
     let excludes = |(key, unique): (&[u8], usize), other: &[u8]| unique > 0 && other.starts_with(&key[..unique]);
     one.0 == other.0 || excludes(one, other.0) || excludes(other, one.0)
 }
 
-/// Reserves memory for `more` elements. Doubling it would exceed the bound of the sort.
+/// Reserves memory for `more` elements. Doubling the capacity would exceed the memory limit of the sort.
 fn reserve<T>(vec: &mut Vec<T>, more: usize) {
     if vec.capacity() - vec.len() < more {
         vec.reserve_exact(more.max(vec.len() / 8 + 4096));
@@ -101,8 +101,8 @@ impl Sort {
 
     fn end_run(&mut self, scratch: &mut Transaction, pace: &mut Pace<'_>) -> Result<()> {
         self.sort(pace);
-        // A name that no other tree has, also after a crash, while the rollback of this transaction is still
-        // due. It is logged, so it depends only on the contents of the database. The tree is never visible.
+        // A name that no other tree has, even after a crash, while the rollback of this transaction is still pending.
+        // The name is logged, so it must depend only on the contents of the database. The tree is never visible.
         let name =
             format!("(run {} of index {} of transaction {})", self.runs.len(), self.index, scratch.txn.started()?.0);
         let rows = self.places.iter().map(|place| {

@@ -65,7 +65,7 @@ fn mix(number: u64) -> u64 {
 pub(super) struct Inner {
     pub path: PathBuf,
     pub work: Arc<Work>,
-    /// For transactions.
+    /// References to the engine for transactions.
     pub engine_refs: Refs<Engine>,
     pub options: Mutex<Options>,
     pub counts: Arc<Counts>,
@@ -140,7 +140,7 @@ impl Inner {
         &self.work.engine
     }
 
-    /// Whether background work has threads of its own.
+    /// Returns whether background work has threads of its own.
     pub(super) fn has_threads(&self) -> bool {
         self.threads.lock().is_some()
     }
@@ -192,7 +192,7 @@ impl Inner {
         }
     }
 
-    /// The transactions that are prepared and belong to no handle.
+    /// Returns the ids of the prepared transactions that belong to no handle.
     pub(super) fn prepared_ids(&self) -> Vec<TxnId> {
         self.prepared.lock().values().flatten().map(Txn::id).collect()
     }
@@ -206,7 +206,7 @@ impl Inner {
         self.close_after(|| {})
     }
 
-    /// Closes the database; `last` is called when background work has stopped.
+    /// Closes the database; calls `last` when background work has stopped.
     pub(super) fn close_after(&self, last: impl FnOnce()) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -236,7 +236,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// In a forked process: leaves everything unchanged. It does not join the threads (the child has none),
+    /// In a forked process, leaves everything unchanged. It does not join the threads (the child has none),
     /// closes no file, and leaks the values whose drop would do so.
     fn leave(&mut self) {
         let threads = (self.threads.get_mut().take(), self.publisher.get_mut().take(), self.socket.get_mut().take());

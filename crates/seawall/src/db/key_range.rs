@@ -5,9 +5,9 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 /// A range of keys: `..`, `a..b`, `a..=b`, `a..`, `..b`, `..=b`, or a pair of bounds, of any type that
 /// converts to bytes: `&[u8]`, `&str`, `Vec<u8>`, `[u8; 4]`.
 pub trait KeyRange {
-    /// Where it begins.
+    /// Returns the lower bound.
     fn lower_bound(&self) -> Bound<&[u8]>;
-    /// Where it ends.
+    /// Returns the upper bound.
     fn upper_bound(&self) -> Bound<&[u8]>;
 }
 

@@ -17,8 +17,8 @@
 //! | `[T; N]` | its elements; so a `[u8; 16]` is 16 bytes, but a `[u8]` is a byte string |
 //! | tuples of 1 to 8 | their elements |
 //!
-//! Integers of different widths have different encodings: a key that was written with a `u32` is looked up
-//! with a `u32`.
+//! Integers of different widths have different encodings: a key written with a `u32` must be looked up with a
+//! `u32`.
 
 use std::fmt;
 use std::ops::Bound;
@@ -33,10 +33,10 @@ use std::ops::Bound;
 /// # Ok::<(), seawall::keys::KeyError>(())
 /// ```
 pub trait Key {
-    /// Appends the encoding.
+    /// Appends the encoding to `out`.
     fn encode_to(&self, out: &mut Vec<u8>);
 
-    /// The encoding.
+    /// Returns the encoding.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32);
         self.encode_to(&mut out);
@@ -50,27 +50,27 @@ pub trait DecodeKey: Sized {
     /// advanced.
     ///
     /// # Errors
-    /// [`KeyError`] if they do not begin with an encoding.
+    /// [`KeyError`] if `bytes` does not begin with an encoding.
     fn decode_from(bytes: &mut &[u8]) -> Result<Self, KeyError>;
 
     /// Decodes the whole of `bytes`.
     ///
     /// # Errors
-    /// [`KeyError`] if they are no encoding, or other bytes follow it.
+    /// [`KeyError`] if `bytes` is not an encoding, or other bytes follow it.
     fn decode(mut bytes: &[u8]) -> Result<Self, KeyError> {
         let value = Self::decode_from(&mut bytes)?;
         if bytes.is_empty() { Ok(value) } else { Err(KeyError::TooLong { left: bytes.len() }) }
     }
 }
 
-/// Bytes that are no key of the requested type.
+/// Bytes that are not a key of the requested type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyError {
     /// They end too early.
     TooShort,
     /// Bytes follow the key.
     TooLong {
-        /// How many, bytes.
+        /// How many bytes.
         left: usize,
     },
     /// A byte that is invalid at this place.
@@ -80,7 +80,7 @@ pub enum KeyError {
         /// The byte.
         byte: u8,
     },
-    /// A string that is no UTF-8.
+    /// A string that is not UTF-8.
     NotUtf8,
 }
 
@@ -315,8 +315,8 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 }
 
-/// The common prefix of the encodings of all strings that begin with `start`. Pass it to [`prefix_range`],
-/// alone or after the encoding of the preceding elements.
+/// Returns the common prefix of the encodings of all strings that begin with `start`. Pass it to
+/// [`prefix_range`], alone or after the encoding of the preceding elements.
 ///
 /// ```
 /// use seawall::keys::{Key, prefix_range, string_prefix};
@@ -335,7 +335,7 @@ pub fn string_prefix(start: impl AsRef<[u8]>) -> Vec<u8> {
     out
 }
 
-/// The range of all keys that begin with `prefix`; all keys if it is empty.
+/// Returns the range of all keys that begin with `prefix`; all keys if it is empty.
 ///
 /// ```
 /// use seawall::keys::{Key, prefix_range};

@@ -30,15 +30,16 @@ const ROWS_AT_ONCE: usize = 1024;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 impl Transaction {
-    /// Makes a tree of rows that are sorted by key, as bytes. Much faster than inserts: each page is written
-    /// once, full; rows have no headers, and one undo record undoes all of them. Long values are allowed.
+    /// Builds a tree from rows that are sorted by key, as bytes. This is much faster than inserts: each page is
+    /// written once, full; rows have no headers, and one undo record undoes all of them. Long values are
+    /// allowed.
     ///
     /// Only this transaction can use the tree until it commits. A transaction whose snapshot is older than
     /// that commit gets [`Error::TreeTooNew`].
     ///
     /// # Errors
     /// [`Error::RowsOutOfOrder`] and [`Error::DuplicateRow`], with the index of the row; [`Error::Usage`] for
-    /// invalid options; [`Error::TreeExists`], and as [`Transaction::insert`]. After any of them the
+    /// invalid options; [`Error::TreeExists`], and those of [`Transaction::insert`]. After any of them the
     /// transaction is unchanged and can go on.
     ///
     /// ```
@@ -72,7 +73,7 @@ impl Transaction {
     /// source can fail.
     ///
     /// # Errors
-    /// As [`Transaction::create_tree`]; [`Error::Usage`] for invalid options.
+    /// Those of [`Transaction::create_tree`]; [`Error::Usage`] for invalid options.
     ///
     /// ```
     /// use seawall::BuildOptions;
@@ -98,13 +99,13 @@ impl Transaction {
         Ok(TreeBuilder { tx: self, building: Some(building), name: name.into() })
     }
 
-    /// Inserts many rows in the order given. The leaves of up to a thousand rows are read side by side, also when the
-    /// rows are in no order.
+    /// Inserts many rows in the order given. The leaves of up to a thousand rows are read in parallel, even if
+    /// the rows are in no order.
     ///
     /// # Errors
     /// [`Error::DuplicateRow`] with the index of the first row whose key exists, in the tree or among the
     /// rows before it; the rows before it are inserted in this transaction: use a savepoint to undo them.
-    /// Otherwise as [`Transaction::insert`].
+    /// Otherwise those of [`Transaction::insert`].
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -137,7 +138,7 @@ impl Transaction {
     /// batches of a thousand rows or a MiB, each batch in key order.
     ///
     /// # Errors
-    /// As [`Transaction::put_many`].
+    /// Those of [`Transaction::put_many`].
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -174,8 +175,8 @@ impl Transaction {
         if some.is_empty() { Ok(()) } else { run(self, &some) }
     }
 
-    /// Whether this transaction may read a tree: it cannot read a tree that was created after its snapshot,
-    /// or that is dropped. Without a snapshot it uses the trees committed now.
+    /// Returns whether this transaction can read the contents of a tree: not if the tree was created after the
+    /// transaction's snapshot, or is dropped. Without a snapshot, the trees committed now count.
     ///
     /// # Errors
     /// [`Error::Usage`] for a tree of another database.
@@ -196,7 +197,7 @@ impl Transaction {
     }
 }
 
-/// A tree under construction from sorted rows: [`Transaction::tree_builder`]. A drop without
+/// A tree under construction from sorted rows: [`Transaction::tree_builder`]. Dropping it without
 /// [`TreeBuilder::finish`] undoes it.
 #[derive(Debug)]
 pub struct TreeBuilder<'t> {
@@ -206,18 +207,18 @@ pub struct TreeBuilder<'t> {
 }
 
 impl TreeBuilder<'_> {
-    /// Adds a row, whose key must be greater than all others.
+    /// Adds a row, whose key must be greater than all keys before it.
     ///
     /// # Errors
-    /// As [`Transaction::build_tree`]; after an error the tree can only be undone, and each further row fails
-    /// with [`Error::Usage`].
+    /// Those of [`Transaction::build_tree`]. After an error the tree can only be undone: each further row fails with
+    /// [`Error::Usage`].
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let building = self.building.as_mut().expect("it is there until the end");
         let pushed = self.tx.txn_mut().build_push(building, key, value);
         self.tx.noted(pushed)
     }
 
-    /// The number of rows so far.
+    /// Returns the number of rows so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.building.as_ref().map_or(0, Building::rows)
@@ -227,10 +228,10 @@ impl TreeBuilder<'_> {
         self.building.as_ref().expect("it is there until the end").tree()
     }
 
-    /// Writes the remaining rows. The transaction can then use the tree, and others after its commit.
+    /// Writes the remaining rows. The transaction can then use the tree; others can use it after the commit.
     ///
     /// # Errors
-    /// As [`Transaction::build_tree`].
+    /// Those of [`Transaction::build_tree`].
     pub fn finish(mut self) -> Result<Tree> {
         let building = self.building.take().expect("it is there until the end");
         let finished = self.tx.txn_mut().build_finish(building);

@@ -11,31 +11,31 @@ use std::sync::Arc;
 /// Interrupts a transaction from another thread: [`Transaction::interrupt_handle`].
 ///
 /// An interrupt is pending from [`InterruptHandle::interrupt`] until it is cleared. While it is pending, each
-/// of these calls of the transaction ends with [`Error::Interrupted`](crate::Error::Interrupted), also if it
-/// is already running:
+/// of these calls of the transaction ends with [`Error::Interrupted`](crate::Error::Interrupted), even if the
+/// call is already running:
 ///
 /// - a wait for a lock;
-/// - a change's wait for log space: after the current step of making space;
-/// - a step of a scan, iterator or cursor, also one that skips many deleted rows; `multi_get` and `put_many`
+/// - a change's wait for log space, after the current step of making space;
+/// - a step of a scan, iterator or cursor, even while it skips many deleted rows; `multi_get` and `put_many`,
 ///   at the next leaf.
 ///
 /// Other calls succeed. Commits, rollbacks, rollbacks to a savepoint, and reads of the disk are never
 /// interrupted.
 ///
-/// An interrupted call has failed as with [`Error::LockTimeout`](crate::Error::LockTimeout): its own change
-/// is undone; the transaction's earlier changes and its locks stay. The transaction can be rolled back or
+/// An interrupted call fails like one with [`Error::LockTimeout`](crate::Error::LockTimeout): its own change is
+/// undone; the transaction's earlier changes and its locks stay. The transaction can be rolled back or
 /// committed as it is; before further calls that wait, clear the interrupt. A cursor keeps its position, or
 /// continues from the point where it was interrupted; an iterator has ended.
 #[derive(Debug, Clone)]
 pub struct InterruptHandle(Arc<Interrupt>);
 
 impl InterruptHandle {
-    /// Interrupts the transaction. Does nothing to one that has ended.
+    /// Interrupts the transaction. Does nothing if it has ended.
     pub fn interrupt(&self) {
         self.0.raise();
     }
 
-    /// Whether an interrupt is pending.
+    /// Returns whether an interrupt is pending.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.0.is_pending()
@@ -48,9 +48,9 @@ impl InterruptHandle {
 }
 
 impl Transaction {
-    /// A handle with which other threads interrupt this transaction while it waits or scans. All handles of a
-    /// transaction object share one state, also after a restart: a pending interrupt stays pending until it
-    /// is cleared.
+    /// Returns a handle with which other threads can interrupt this transaction while it waits or scans. All
+    /// handles of a transaction object share one state, which a restart keeps: a pending interrupt stays
+    /// pending until it is cleared.
     ///
     /// ```
     /// use seawall::Error;
@@ -77,17 +77,18 @@ impl Transaction {
         InterruptHandle(self.txn().interrupt().clone())
     }
 
-    /// Replaces the tag of the transaction's [`TxOptions`](crate::TxOptions), also for later restarts.
+    /// Replaces the tag in the transaction's [`TxOptions`](crate::TxOptions). In-place commits and rollbacks
+    /// keep the tag.
     pub fn set_tag(&mut self, tag: u64) {
         self.txn.set_tag(tag);
     }
 
-    /// The latest value of `key`, which is locked until the transaction ends, whether it exists or not: as
-    /// [`Transaction::get_for_update`] and [`Transaction::get_for_share`], with a wait mode for this call.
-    /// The result tells whether the lock is new.
+    /// Locks `key`, whether it exists or not, until the transaction ends, and returns its latest value. Like
+    /// [`Transaction::get_for_update`] and [`Transaction::get_for_share`], with a wait mode for this call. The
+    /// result tells whether the lock is new.
     ///
     /// # Errors
-    /// As [`Transaction::get_for_update`].
+    /// Those of [`Transaction::get_for_update`].
     ///
     /// ```
     /// use seawall::{Isolation, LockMode, LockWait, TxOptions};
@@ -115,13 +116,13 @@ impl Transaction {
         self.noted(self.txn().lock_row_with(&tree.state, key.as_ref(), mode, wait))
     }
 
-    /// Releases the lock on a row that the statement does not need; true if it did. It releases only a lock
-    /// that a locking read ([`Transaction::lock_row`], [`Transaction::get_for_update`], a cursor that locks
-    /// single rows) has newly taken in this statement (since [`Transaction::begin_statement`],
-    /// [`Transaction::end_statement`] or the transaction's beginning), and that no other call has requested
-    /// or needed since. A row that the transaction wrote stays locked, and so do a row that was locked before
-    /// and every row at [`Isolation::Serializable`](crate::Isolation::Serializable). After the release others
-    /// may change the row: discard the value that was read.
+    /// Releases the lock on a row that the statement does not need; returns whether it did. It releases only a
+    /// lock that a locking read ([`Transaction::lock_row`], [`Transaction::get_for_update`], a cursor that
+    /// locks single rows) has newly taken in this statement (since [`Transaction::begin_statement`],
+    /// [`Transaction::end_statement`] or the transaction's beginning), and that no other call has requested or
+    /// needed since. These rows stay locked: rows that the transaction wrote, rows that were locked before, and
+    /// every row at [`Isolation::Serializable`](crate::Isolation::Serializable). After the release other
+    /// transactions may change the row: discard the value that was read.
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) for a tree of another database.
@@ -130,19 +131,20 @@ impl Transaction {
         Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
-    /// As [`Transaction::unlock_row`], at [`Isolation::Serializable`](crate::Isolation::Serializable) too: for a row
-    /// that stands for something else, such as a counter outside the transaction, and whose value the transaction does
-    /// not use.
+    /// Like [`Transaction::unlock_row`], but also at
+    /// [`Isolation::Serializable`](crate::Isolation::Serializable). For a row that stands for something else,
+    /// such as a counter outside the transaction, and whose value the transaction does not use.
     ///
     /// # Errors
-    /// As [`Transaction::unlock_row`].
+    /// Those of [`Transaction::unlock_row`].
     pub fn release_row(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         self.txn().admit(&tree.state)?;
         Ok(self.txn().release_row(&tree.state, key.as_ref()))
     }
 
-    /// Locks a whole tree exclusively until the transaction ends: waits until no other transaction, prepared ones
-    /// included, has locks or unended changes in it, and excludes both. Reads of snapshots go on.
+    /// Locks a whole tree exclusively until the transaction ends. Waits until no other transaction, prepared
+    /// ones included, has locks or unfinished changes in the tree, and excludes both from then on. Snapshot
+    /// reads continue.
     ///
     /// # Errors
     /// Lock errors; [`Error::TreeDropped`](crate::Error::TreeDropped); [`Error::Usage`](crate::Error::Usage) for a tree
@@ -153,15 +155,16 @@ impl Transaction {
         txn.lock_tree(&tree.state)
     }
 
-    /// A semi-consistent read, for a statement at read committed that changes the rows that meet a condition:
-    /// if no other transaction holds the row, it is locked exclusively; otherwise the call returns the
-    /// committed version at once, without a lock. If that version does not meet the condition, there is no
-    /// need to wait for the row; if it does, lock it with [`Transaction::lock_row`], which waits, and check
-    /// again. At the other isolation levels this waits as [`Transaction::get_for_update`] does: there a
-    /// skipped row must be locked, or seen in the snapshot.
+    /// Locks a free row, or returns the committed version of a row that another transaction holds: a
+    /// semi-consistent read. It is for a statement at read committed that changes the rows that meet a
+    /// condition. If no other transaction holds the row, the call locks it exclusively; otherwise it returns
+    /// the committed version at once, without a lock. If that version does not meet the condition, the
+    /// statement need not wait for the row. If it does, lock the row with [`Transaction::lock_row`], which
+    /// waits, and check again. At the other isolation levels the call waits like
+    /// [`Transaction::get_for_update`], because there a skipped row must be locked, or seen in the snapshot.
     ///
     /// # Errors
-    /// As [`Transaction::get_for_update`].
+    /// Those of [`Transaction::get_for_update`].
     ///
     /// ```
     /// use seawall::{Isolation, LockOrCommitted, TxOptions};
@@ -182,8 +185,8 @@ impl Transaction {
 }
 
 impl Database {
-    /// The transactions that write, or hold or request locks, in the order in which they began. A transaction
-    /// that only reads a snapshot is not listed: it blocks no other. Empty in a forked process.
+    /// Returns the transactions that write, or hold or request locks, in the order in which they began. A
+    /// transaction that only reads a snapshot is not listed: it blocks no other. Empty in a forked process.
     #[must_use]
     pub fn transactions(&self) -> Vec<TransactionInfo> {
         if self.here().is_err() {
@@ -195,8 +198,8 @@ impl Database {
         all
     }
 
-    /// The transactions that wait for a lock now, each with the transactions that block it. Empty in a forked
-    /// process.
+    /// Returns the transactions that wait for a lock now, each with the transactions that block it. Empty in a
+    /// forked process.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -213,20 +216,21 @@ impl Database {
         self.inner.engine().locks.lock_waits()
     }
 
-    /// The last deadlock since the database was opened, with all its transactions and their lock requests.
+    /// Returns the last deadlock since the database was opened, with all its transactions and their lock
+    /// requests.
     #[must_use]
     pub fn last_deadlock(&self) -> Option<DeadlockInfo> {
         self.here().ok()?;
         self.inner.engine().locks.last_deadlock()
     }
 
-    /// Registers `told`, which is called whenever a transaction begins to wait for a lock, on the thread that
-    /// is about to wait, with the transactions that block it. It replaces an earlier callback. A program that
-    /// must end transactions in its own order interrupts or rolls back the one that blocks.
+    /// Registers a callback for lock waits; it replaces an earlier one. Whenever a transaction begins to wait
+    /// for a lock, `told` is called on the thread that is about to wait, with the transactions that block it. A
+    /// program that must end transactions in its own order interrupts or rolls back the one that blocks.
     ///
-    /// No latch or mutex is held while it runs. It must be short: the thread does not notice a granted lock
-    /// before it returns. It may use the database and interrupt any transaction, including the waiting one;
-    /// it must not wait for the waiting one.
+    /// No latch or mutex is held while `told` runs. It must be short: the thread notices a granted lock only
+    /// after `told` returns. It may use the database and interrupt any transaction, including the waiting one,
+    /// but it must not wait for the waiting one.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;

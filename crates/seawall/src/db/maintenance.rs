@@ -21,7 +21,7 @@ pub struct TreeSample {
     pub deleted: f64,
 }
 
-/// A leaf of a sample.
+/// A sampled leaf.
 #[derive(Debug)]
 pub struct LeafSample<'a> {
     node: &'a Node<'a>,
@@ -43,40 +43,40 @@ impl<'a> LeafSample<'a> {
         Ok(Self { node, weight, keys, deleted })
     }
 
-    /// How many leaves of the tree it represents: a sum over the tree is estimated by the sum of value times
-    /// weight over the sample.
+    /// Returns how many leaves of the tree this leaf represents. To estimate a sum over the tree, add value
+    /// times weight over the sample.
     #[must_use]
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// The keys of its rows, in order; rows that are marked deleted are omitted, uncommitted rows are
-    /// included.
+    /// Returns the keys of the leaf's rows, in order. Rows that are marked deleted are omitted; uncommitted
+    /// rows are included.
     #[must_use]
     pub fn keys(&self) -> &[Vec<u8>] {
         &self.keys
     }
 
-    /// Its page.
+    /// Returns the leaf's page.
     #[must_use]
     pub fn page(&self) -> PageId {
         self.node.id()
     }
 
-    /// Entries marked deleted.
+    /// Returns the number of entries marked deleted.
     #[must_use]
     pub fn deleted(&self) -> usize {
         self.deleted
     }
 
-    /// Bytes in use by entries, slots and fences.
+    /// Returns the bytes that entries, slots and fences use.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.node.used_bytes()
     }
 
-    /// The number of distinct prefixes of its keys; `prefix` returns the prefix length of a key in bytes. The
-    /// prefix of the leaf's first keys may also occur in the leaf before.
+    /// Counts the distinct prefixes of the leaf's keys. `prefix` returns the length of a key's prefix, bytes.
+    /// The prefix of the leaf's first keys may also occur in the leaf before.
     pub fn distinct(&self, prefix: impl Fn(&[u8]) -> usize) -> usize {
         let cut = |key: &'_ Vec<u8>| key[..prefix(key).min(key.len())].to_vec();
         let mut prefixes: Vec<Vec<u8>> = self.keys.iter().map(cut).collect();
@@ -92,11 +92,11 @@ const LEAVES_A_VIEW: usize = 256;
 impl Database {
     /// Samples about `count` leaves spread evenly over a tree, for statistics: the number of rows, distinct
     /// prefixes of keys (rows per value of an index's first columns), fill. Reads only these leaves and the
-    /// branches above them, or all leaves if the tree has no more. No latch is held while `visit` runs. The
-    /// tree may change meanwhile, and uncommitted rows are counted.
+    /// branches above them, or all leaves if the tree has no more than `count`. No latch is held while `visit`
+    /// runs. The tree may change during the call, and uncommitted rows are counted.
     ///
     /// # Errors
-    /// [`Error::TreeDropped`]; reading errors.
+    /// [`Error::TreeDropped`]; read errors.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -132,15 +132,15 @@ impl Database {
     }
 
     /// Verifies one tree while others read and change it: order in and across its nodes, fences, long values.
-    /// Returns an empty list if it finds no damage, and at most 100 findings. Uses the memory of a few pages,
-    /// whatever the tree's size; reads all of it.
+    /// Returns an empty list if it finds no damage, and at most 100 findings. Reads the whole tree, but uses
+    /// the memory of a few pages, whatever the tree's size.
     ///
-    /// [`Database::check`] finds more: pages that the tree owns and that cannot be reached, and damage on the
-    /// disk of pages that are in memory.
+    /// [`Database::check`] finds more: pages that the tree owns but that cannot be reached, and damage on the
+    /// disk to pages that are in memory.
     ///
     /// # Errors
-    /// [`Error::TreeDropped`], also if it is dropped meanwhile; [`Error::Poisoned`]. Damage is a finding, not
-    /// an error.
+    /// [`Error::TreeDropped`], also if the tree is dropped during the check; [`Error::Poisoned`]. Damage is a
+    /// finding, not an error.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -175,7 +175,7 @@ impl Database {
         Ok(verify.into_findings().0.into_iter().map(finding).collect())
     }
 
-    /// Opens a tree by its id: [`Tree::id`], which stays when the tree is renamed.
+    /// Opens a tree by its id ([`Tree::id`]), which a rename does not change.
     ///
     /// # Errors
     /// [`Error::Unknown`] if there is no such tree, or it is not committed.
@@ -193,7 +193,8 @@ impl Database {
 }
 
 impl Transaction {
-    /// The tree with this id, as this transaction sees it. Scans the names of all trees: keep the handle.
+    /// Opens the tree with this id, as this transaction sees it. Scans the names of all trees, so keep the
+    /// handle.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -204,13 +205,13 @@ impl Transaction {
         self.open_tree(&name)
     }
 
-    /// Prefetches the leaves of keys that will be read soon, and returns without waiting for them. Returns
-    /// the number of leaves that were not in memory. Reads missing branch pages, in parallel. This is a hint: a
-    /// thread that needs a leaf before it arrives waits for it. At most as many leaves are requested as
-    /// `prefetch_depth` and the pool permit, starting with the first keys (in key order).
+    /// Requests the leaves of keys that will be read soon, and returns the number of leaves that were not in
+    /// memory. It does not wait for leaves, but reads missing branch pages, in parallel. This is a hint: a
+    /// thread that needs a leaf before it arrives waits for it. `prefetch_depth` and the pool limit how many
+    /// leaves are requested; the first keys (in key order) come first.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;

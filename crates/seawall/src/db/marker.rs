@@ -5,11 +5,11 @@
 //! 2. A database is complete when its control block has a checkpoint, the last step of its creation. Before
 //!    that no caller has had it open, and it contains no user data.
 //! 3. Files are removed only beside a marker whose lock is held and that names a log directory (so that an earlier
-//!    creation may have made them), if there is no complete control block, and only files with the names of a
-//!    database's files. Segments of the log are removed only from a directory that has a marker of the log with the
-//!    same random token, and no control file: from the one that the marker names or, if that was moved, from those
-//!    given now. The log's marker is locked while the creation runs and durable before the first segment, and no
-//!    creation begins beside another one's segments: so another database's log is never taken for one's own.
+//!    creation may have made them), only if there is no complete control block, and only if they have the names of a
+//!    database's files. Segments of the log are removed only from a directory that has a log marker with the same
+//!    random token and no control file: the directory that the marker names or, if that was moved, one of those given
+//!    now. The log marker is locked while the creation runs, and is durable before the first segment. No creation
+//!    begins beside segments of another one. So the log of another database is never removed.
 //! 4. The names of the database's directory and of the log's directory, and of the directories above them,
 //!    are durable before the database is complete.
 //! 5. A marker beside a complete database is left from a crash between the last two steps; the next opening
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// The file that marks a database under creation.
 const MARKER: &str = "creating";
-/// The file that marks the log's directory of a database under creation: its token.
+/// The file that marks the log's directory of a database under creation. It holds the creation's token.
 const LOG_MARKER: &str = "creating-log";
 /// The longest path of a log directory, bytes.
 const PATH_BYTES_MAX: usize = 4096;
@@ -44,7 +44,7 @@ pub(super) enum Found {
     Unmade,
 }
 
-/// The state of `dir`.
+/// Returns the state of `dir`.
 ///
 /// # Errors
 /// [`Error::NotADatabase`] for data without a control file; [`Error::Locked`].
@@ -60,7 +60,7 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
             Err(Error::NotADatabase { path: dir.into(), why })
         }
         (true, true) if is_whole(disk, dir)? => {
-            // What is left of the log's marker marks nothing: its directory may have been moved since.
+            // What is left of the log marker has no meaning any more: its directory may have been moved since.
             let named = disk.open(&dir.join(MARKER), OpenHow::default()).map_err(Error::Io);
             let log = named.and_then(|marker| LogMarker::of_creation(&**disk, &Named::read(&**disk, &marker)?, &[dir]));
             if let Ok(Some(log)) = log {
@@ -96,7 +96,7 @@ pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
     }
 }
 
-/// Whether the creation is complete, by the control block.
+/// Returns whether the creation is complete, by the control block.
 fn is_whole(disk: &Arc<dyn Disk>, dir: &Path) -> Result<bool> {
     match Control::open(disk.clone(), &dir.join(CONTROL_FILE), &Arc::new(IoStats::new())) {
         Ok(control) if control.current().checkpoint > Lsn::ZERO => {
@@ -132,7 +132,7 @@ impl Named {
     }
 }
 
-/// The marker of the log's directory, locked.
+/// The locked marker of the log's directory.
 #[derive(Debug)]
 struct LogMarker {
     dir: PathBuf,
@@ -140,14 +140,15 @@ struct LogMarker {
 }
 
 impl LogMarker {
-    /// Locks it, makes it if it is missing. `None` if its owner has just removed it.
+    /// Locks the log marker in `dir`, and creates it if it is missing. Returns `None` if its owner has just removed it.
     fn take(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
         let locked = open_locked(disk, dir, LOG_MARKER, Create::IfMissing)?;
         Ok((!is_removed(disk, &locked)).then(|| Self { dir: dir.into(), locked }))
     }
 
-    /// The one that the creation of `named` made for its log: in the directory that it names, or in one of `dirs`, if
-    /// that was moved. `None` if it made none, or another creation has used the directory since.
+    /// Finds and locks the log marker that the creation of `named` made: in the directory that `named` names or, if
+    /// that was moved, in one of `dirs`. Returns `None` if it made none, or another creation has used the directory
+    /// since.
     ///
     /// # Errors
     /// [`Error::Locked`] while another creation uses one of the directories.
@@ -185,11 +186,11 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// Takes it, and removes the files of an interrupted creation. `token` is random. `None` if another process has
-    /// created the database meanwhile: look again.
+    /// Takes the marker, and removes the files of an interrupted creation. `token` is random. Returns `None` if another
+    /// process has created the database meanwhile: look again.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another process creates it, or one with its log in `log_dir`;
+    /// [`Error::Locked`] while another process creates this database, or one with its log in `log_dir`;
     /// [`Error::NotADatabase`] if `dir` or `log_dir` has another database's log.
     pub(super) fn take(
         disk: &Arc<dyn Disk>,
@@ -216,7 +217,7 @@ impl Marker {
         let log = match log {
             Ok(Some(log)) => log,
             refused => {
-                // Without a name it marks nothing. (It may have none in the directory by now.)
+                // An empty marker marks nothing: removes it, unless it is already removed.
                 if named.is_empty() && !is_removed(&**disk, &marker) {
                     disk.remove(&path)?;
                 }
@@ -234,8 +235,8 @@ impl Marker {
         Ok(Some(Self { disk: disk.clone(), dir: dir.into(), _locked: marker, log }))
     }
 
-    /// Removes what an earlier creation left, if the marker names its log directory, and the database is still
-    /// `unmade`; takes the marker of the log's directory. `None`: look again.
+    /// Removes what an earlier creation left, if the marker names its log directory and the database is still `unmade`;
+    /// then takes the log marker. Returns `None` if the caller must look again.
     fn clear_earlier(
         disk: &dyn Disk,
         (dir, log_dir): (&Path, &Path),
@@ -265,16 +266,16 @@ impl Marker {
     /// Makes the names of the directory and of `log_dir` durable, before the database is complete.
     ///
     /// # Errors
-    /// The disk's refusal.
+    /// Disk errors.
     pub(super) fn make_names_durable(&self, log_dir: &Path) -> Result<()> {
         self.disk.make_name_durable(&self.dir)?;
         Ok(self.disk.make_name_durable(log_dir)?)
     }
 
-    /// The database is complete: removes the marker.
+    /// Removes the marker, because the database is complete.
     ///
     /// # Errors
-    /// The disk's error; the database is complete nevertheless.
+    /// Disk errors; the database is complete nevertheless.
     pub(super) fn remove(self) -> Result<()> {
         self.log.remove(&*self.disk)?;
         self.disk.remove(&self.dir.join(MARKER))?;
@@ -308,7 +309,7 @@ fn refuse_foreign(disk: &dyn Disk, dir: &Path, log_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of an interrupted creation from a directory, but for its log.
+/// Removes the files of an interrupted creation from a directory, except its log.
 fn clear(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for file in disk.list(dir)? {
         if [CONTROL_FILE, DATA_FILE, DOUBLEWRITE_FILE].into_iter().any(|name| is_named(&file, name)) {
@@ -318,8 +319,8 @@ fn clear(disk: &dyn Disk, dir: &Path) -> Result<()> {
     Ok(disk.sync_dir(dir)?)
 }
 
-/// Removes the log of an interrupted creation. A directory that has a control file holds another database, and is left
-/// as it is.
+/// Removes the log of an interrupted creation. A directory with a control file holds another database, and is left
+/// unchanged.
 fn clear_log(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let files = disk.list(dir)?;
     if files.iter().any(|file| is_named(file, CONTROL_FILE)) {
@@ -339,7 +340,7 @@ fn open_locked(disk: &dyn Disk, dir: &Path, marker: &str, create: Create) -> Res
     Ok(marker)
 }
 
-/// Whether a file that was opened and then locked has been removed in between.
+/// Returns whether a file that was opened and then locked has been removed in between.
 fn is_removed(disk: &dyn Disk, file: &Handle) -> bool {
     disk.identity(file).is_ok_and(|file| file.names == 0)
 }

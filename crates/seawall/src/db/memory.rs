@@ -25,7 +25,7 @@ pub(super) struct MemoryDisk {
 /// The contents behind each handle.
 type OpenFiles = RwLock<BTreeMap<u64, Contents>>;
 
-/// Closes a file with its last handle: without a name, it is gone then.
+/// Closes a file with its last handle; a file without a name then ceases to exist.
 struct Closing(Arc<OpenFiles>, u64);
 
 impl Drop for Closing {
@@ -208,7 +208,7 @@ mod tests {
     use seawall_io::{Create, Disk as _, OpenHow, SystemClock};
     use std::sync::Arc;
 
-    /// A removed file can be used as long as it is open, and its memory is given back then.
+    /// A removed file stays usable as long as it is open; its last handle frees its memory.
     #[test]
     fn a_removed_file_ends_with_its_last_handle() {
         let disk = MemoryDisk::new();

@@ -6,9 +6,9 @@
 //!   made ──locks, incarnation, log's end, torn pages, redo, undo──> open
 //! ```
 //!
-//! 1. `marker` tells the state of a directory, and which process may create a database there.
-//! 2. Recovery's order is in `recovery`.
-//! 3. `read_only` has the opening that writes nothing.
+//! 1. `marker` determines the state of a directory, and which process may create a database in it.
+//! 2. `recovery` documents the order of recovery.
+//! 3. `read_only` opens a database without writing.
 
 use super::background::{Background, Threads, Work, nanos};
 use super::calibrate;
@@ -42,22 +42,22 @@ use std::time::Duration;
 /// The environment of a database: everything that a deterministic test replaces.
 #[derive(Debug, Clone)]
 pub struct Env {
-    /// Its disk.
+    /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// Its clock.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The seed of all random numbers.
     pub seed: u64,
-    /// How background work is done.
+    /// How background work runs.
     pub background: Background,
 }
 
 impl Env {
-    /// The environment of [`Database::open`]: the operating system's disk with this backend, the system's
-    /// clock, and background threads.
+    /// Returns the environment that [`Database::open`] uses: the operating system's disk with this backend, the
+    /// system clock, and background threads.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the backend does not work here.
+    /// [`Error::InvalidOption`] if the backend does not work on this system.
     ///
     /// ```
     /// use seawall::{Database, Env, Options};
@@ -85,12 +85,12 @@ impl Env {
 }
 
 impl Database {
-    /// Opens the database in directory `path`; creates it if there is none.
+    /// Opens the database in the directory `path`, or creates it if there is none.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process has it open, [`Error::NotADatabase`], [`Error::OtherFormat`],
-    /// [`Error::Corrupt`] with the damage, [`Error::InvalidOption`] for a bad line in its `seawall.toml`,
-    /// [`Error::Io`].
+    /// [`Error::Locked`] if the database is already open, in this process or another; [`Error::NotADatabase`];
+    /// [`Error::OtherFormat`]; [`Error::Corrupt`] with the damage; [`Error::InvalidOption`] for a bad line in
+    /// its `seawall.toml`; [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -106,10 +106,10 @@ impl Database {
         Self::open_with(path, Options::default())
     }
 
-    /// Opens with options, which override the directory's `seawall.toml`.
+    /// Like [`Database::open`], with options, which override the directory's `seawall.toml`.
     ///
     /// # Errors
-    /// As [`Database::open`]; [`Error::InvalidOption`].
+    /// Those of [`Database::open`]; [`Error::InvalidOption`].
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let path = &absolute(path.as_ref())?;
         seawall_io::raise_descriptor_limit();
@@ -135,18 +135,18 @@ impl Database {
         Ok(db)
     }
 
-    /// Opens on a given disk, with a given clock: for tests that control both.
+    /// Opens a database in a given environment, for tests that control its disk and clock.
     ///
     /// # Errors
-    /// As [`Database::open`].
+    /// Those of [`Database::open`].
     pub fn open_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_settled(env, path.as_ref(), options, &MemoryLimit::unknown())
     }
 
-    /// A database in memory, which exists until its last handle is dropped: for tests and scratch data.
+    /// Creates a database in memory, for tests and scratch data. It exists until its last handle is dropped.
     ///
     /// # Errors
-    /// Only errors of too little memory.
+    /// Only if the process runs out of memory or threads.
     pub fn in_memory() -> Result<Self> {
         let env = Env {
             disk: Arc::new(MemoryDisk::new()),
@@ -293,15 +293,15 @@ impl Opening {
         let undo = UndoStore::create(space.clone())?;
         marker.make_names_durable(&options.log_dir_of(path))?;
         pool.flush_all()?;
-        // Into the other slot too, so that either slot may be lost from now on.
+        // Writes the other slot too: from now on the loss of one slot does no harm.
         pool.control().write(&pool.control().current())?;
         marker.remove()?;
         Ok(Self { env, path: path.into(), space, undo, next_txn: TxnId(1), open: Vec::new() })
     }
 
-    /// Whether all log that `block` needs exists. A slot of the control file that could not be read may have
-    /// been the newer one, and the log that the other one needs may have been reused since. This is checked
-    /// before anything is written: in that case only the unreadable slot leads to the data.
+    /// Returns whether all log that `block` needs still exists. An unreadable slot of the control file may be
+    /// the newer one; the log that the readable slot needs may then have been reused. The check runs before
+    /// anything is written, because in that case only the unreadable slot leads to the data.
     fn reaches(disk: &Arc<dyn Disk>, config: &LogConfig, block: &ControlBlock) -> Result<bool> {
         let read = || {
             let mut reader = LogReader::open(disk.clone(), config, block.checkpoint, block.incarnation)?;
@@ -329,7 +329,7 @@ impl Opening {
         let stats = Arc::new(IoStats::new());
         let health = Arc::new(Health::default());
         let control = while_locked(&*env.clock, || Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats))?;
-        // While the control file is locked, no other opening creates any.
+        // No other opening can create such files while this one has the control file locked.
         remove_leftovers(&*disk, leftovers);
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
@@ -446,12 +446,12 @@ pub(super) fn forked_in_use() -> Error {
     Error::Usage(why.into())
 }
 
-/// The system cannot start another thread.
+/// The error for a thread that the system cannot start.
 fn no_thread(path: &Path, error: &std::io::Error) -> Error {
     Error::NoThread { path: path.into(), why: error.to_string() }
 }
 
-/// The number of redo threads: one if everything must happen in one order.
+/// Returns the number of redo threads: 1 if everything must happen in one order.
 fn redo_threads(env: &Env) -> usize {
     match env.background {
         Background::Steps => 1,
@@ -459,7 +459,7 @@ fn redo_threads(env: &Env) -> usize {
     }
 }
 
-/// The path that means the same directory when the process has changed its working directory.
+/// Makes `path` absolute, so that it stays valid if the process changes its working directory.
 pub(super) fn absolute(path: &Path) -> Result<std::path::PathBuf> {
     let failed =
         |e: std::io::Error| seawall_io::IoError::os(seawall_io::Op::Directory, path, e.raw_os_error().unwrap_or(2));
@@ -473,8 +473,8 @@ fn torn(options: &Options) -> Torn {
     }
 }
 
-/// For a write smaller than its physical sector the device rewrites the neighbouring bytes: a power cut can
-/// tear log that was durable.
+/// Refuses log blocks smaller than a physical sector of the device. To write such a block the device rewrites
+/// the neighbouring bytes of the sector, so a power cut could tear durable log.
 fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
     match device.physical_block_bytes {
         Finding::Known(physical) if block_bytes < u64::from(physical) => {
@@ -489,7 +489,7 @@ fn refuse_small_blocks(block_bytes: u64, device: &BlockDevice) -> Result<()> {
     }
 }
 
-/// The requested method, or the one that was measured as fastest in this directory.
+/// Returns the requested flush method, or the one that was measured as the fastest in this directory.
 fn method(choice: FlushChoice, env: &Env, path: &Path) -> FlushMethod {
     match choice.method() {
         Some(method) => method,
@@ -498,7 +498,7 @@ fn method(choice: FlushChoice, env: &Env, path: &Path) -> FlushMethod {
     }
 }
 
-/// A number that no other database has. Not a secret: it distinguishes the logs of different databases.
+/// Derives a unique id from `seed`. It distinguishes the logs of different databases, and is not a secret.
 fn identity(seed: u64) -> [u8; 16] {
     let mut id = [0; 16];
     let (mut a, mut b) = (seed, seed ^ 0x9e37_79b9_7f4a_7c15);
@@ -515,6 +515,6 @@ fn identity(seed: u64) -> [u8; 16] {
 
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    // Keyed from the system's random numbers, once per process; a counter makes calls differ.
+    // Keyed from the system's random numbers once per thread; each call increments the key.
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

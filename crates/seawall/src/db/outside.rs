@@ -14,12 +14,12 @@ use crate::error::Result;
 use crate::format::Lsn;
 
 impl Database {
-    /// Flushes the whole log: makes durable all commits below
+    /// Flushes the whole log. This makes durable all commits below
     /// [`Durability::Flushed`](crate::Durability::Flushed) and by
     /// [`Transaction::commit_ordered`](super::Transaction::commit_ordered). Returns the durable position.
     ///
     /// # Errors
-    /// [`Poisoned`](crate::Error::Poisoned): log that was not durable before may be durable or not.
+    /// [`Poisoned`](crate::Error::Poisoned): log that was not durable before may or may not be durable now.
     pub fn flush_log(&self) -> Result<LogPosition> {
         let _running = self.running()?;
         let log = self.inner.engine().log();
@@ -28,32 +28,34 @@ impl Database {
         Ok(head.into())
     }
 
-    /// Makes the log before `position` durable; returns at once if it is. Concurrent calls share a flush.
+    /// Makes the log before `position` durable; returns at once if it already is. Concurrent calls share a
+    /// flush.
     ///
     /// # Errors
-    /// [`Usage`](crate::Error::Usage) for a position beyond the log; as [`Database::flush_log`].
+    /// [`Usage`](crate::Error::Usage) for a position beyond the log; those of [`Database::flush_log`].
     pub fn flush_log_to(&self, position: LogPosition) -> Result<()> {
         self.here()?;
         self.inner.engine().log().flush_to(Lsn(position.0))
     }
 
-    /// The end of the log now; [`LogPosition::START`] in a forked process.
+    /// Returns the end of the log now; [`LogPosition::START`] in a forked process.
     #[must_use]
     pub fn log_position(&self) -> LogPosition {
         self.here().map_or(LogPosition::START, |()| self.inner.engine().log().head().into())
     }
 
-    /// The position before which all log is durable; [`LogPosition::START`] in a forked process.
+    /// Returns the position before which all log is durable; [`LogPosition::START`] in a forked process.
     #[must_use]
     pub fn durable_position(&self) -> LogPosition {
         self.here().map_or(LogPosition::START, |()| self.inner.engine().log().durable_whole().into())
     }
 
-    /// Calls `call` once when all log before `position` is durable, with the position that is durable then,
-    /// or with the error after which it never will be. A background thread calls it and holds no latch or
-    /// lock meanwhile (with [`Background::Steps`](crate::Background::Steps): [`Task::Log`](crate::Task::Log),
-    /// or closing, calls it). It should be short: other callbacks wait behind it. The registration causes no
-    /// flush; background work flushes within `flush_interval`.
+    /// Registers a callback, called once, for a durable position of the log. When all log before `position` is
+    /// durable, `call` is called with the position that is durable then; if that can no longer happen, with the
+    /// error. A background thread calls it and holds no latch or lock meanwhile. (With
+    /// [`Background::Steps`](crate::Background::Steps), [`Task::Log`](crate::Task::Log) or closing calls it.)
+    /// It should be short: other callbacks wait behind it. The registration causes no flush; background work
+    /// flushes within `flush_interval`.
     ///
     /// # Errors
     /// [`Usage`](crate::Error::Usage) for a position beyond the log; [`NoThread`](crate::Error::NoThread). Then `call`
@@ -84,7 +86,7 @@ impl Database {
         let log = self.inner.engine().log();
         log.on_durable(Lsn(position.0), call)?;
         if self.inner.engine().health().is_read_only() {
-            // No other thread would.
+            // No other thread would call it.
             log.tell();
         }
         Ok(())

@@ -11,9 +11,9 @@ use crate::txn::{OwnedScan, Seek};
 /// transaction, across statements and transactions, and move to another thread. It keeps its memory: a reset
 /// and a seek allocate nothing.
 ///
-/// It sees what the transaction sees, including the transaction's own changes, and keeps its position
-/// whatever the transaction changes. After a restart of the transaction, a seek takes the new view; without a
-/// seek, `next` and `prev` continue from its key in that view.
+/// The cursor sees what the transaction sees, including the transaction's own changes, and keeps its position
+/// whatever the transaction changes. After a restart of the transaction, a seek uses the new view. Without a
+/// seek, `next` and `prev` continue from the cursor's key in that view.
 ///
 /// At read committed a seek sees the data committed at that moment, or the view of the open statement
 /// ([`Transaction::begin_statement`]). The entries that follow come from the same view.
@@ -53,13 +53,13 @@ pub struct OwnedCursor {
 }
 
 impl OwnedCursor {
-    /// A cursor without a tree; [`OwnedCursor::reset`] sets one.
+    /// Creates a cursor without a tree; [`OwnedCursor::reset`] sets one.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes it a cursor over the entries of `range` in `tree`, without a current entry. It never moves
+    /// Makes this a cursor over the entries of `range` in `tree`, without a current entry. It never moves
     /// outside the range, and takes no lock beyond it.
     pub fn reset(&mut self, tree: &Tree, options: CursorOptions, range: impl KeyRange) {
         self.scan.reset(&tree.state, (options.lock, options.wait), (range.lower_bound(), range.upper_bound()));
@@ -73,97 +73,97 @@ impl OwnedCursor {
         }
     }
 
-    /// Drops the current entry until the next seek, and releases the view (otherwise, at read committed, it
-    /// holds its view until the statement or the transaction ends).
+    /// Drops the current entry and releases the view, until the next seek. Without this call, a cursor at read
+    /// committed holds its view until the statement or the transaction ends.
     pub fn release(&mut self) {
         self.scan.release();
     }
 
-    /// Moves to an entry of the range; false if there is none, and the cursor then has no current entry.
+    /// Moves to an entry of the range. Returns false if there is none; the cursor then has no current entry.
     /// [`Seek::First`] and [`Seek::Last`] refer to the range.
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) before the first reset, or if the transaction belongs to another
-    /// database; as [`Transaction::get`]; lock errors if it locks.
+    /// database; those of [`Transaction::get`]; lock errors if it locks.
     pub fn seek(&mut self, tx: &Transaction, to: Seek<'_>) -> Result<bool> {
         self.scan.seek(&tx.txn, to)
     }
 
-    /// Moves to the next entry of the range; false if there is none.
+    /// Moves to the next entry of the range; returns false if there is none.
     ///
     /// # Errors
-    /// As [`OwnedCursor::seek`].
+    /// Those of [`OwnedCursor::seek`].
     pub fn next(&mut self, tx: &Transaction) -> Result<bool> {
         self.scan.step(&tx.txn, true)
     }
 
-    /// Moves to the previous entry of the range; false if there is none.
+    /// Moves to the previous entry of the range; returns false if there is none.
     ///
     /// # Errors
-    /// As [`OwnedCursor::seek`].
+    /// Those of [`OwnedCursor::seek`].
     pub fn prev(&mut self, tx: &Transaction) -> Result<bool> {
         self.scan.step(&tx.txn, false)
     }
 
-    /// Whether it has a current entry.
+    /// Returns whether the cursor has a current entry.
     #[must_use]
     pub fn is_on_entry(&self) -> bool {
         self.scan.is_on_entry()
     }
 
-    /// As [`Cursor::newly_locked`](crate::Cursor::newly_locked).
+    /// See [`Cursor::newly_locked`](crate::Cursor::newly_locked).
     #[must_use]
     pub fn newly_locked(&self) -> bool {
         self.scan.newly_locked()
     }
 
-    /// The key of the current entry, or of the last one it had.
+    /// Returns the key of the current entry, or of the last one that the cursor had.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.scan.key()
     }
 
-    /// The value of the current entry, as it was when the cursor reached it.
+    /// Returns the value of the current entry, as it was when the cursor reached it.
     ///
     /// # Errors
-    /// [`Error::Usage`](crate::Error::Usage) without a current entry, or if the cursor reached the entry in
-    /// another transaction or before a restart, or for a long value that was not read before
-    /// [`Transaction::rollback_to`] undid it. Reading errors for a long value.
+    /// [`Error::Usage`](crate::Error::Usage) without a current entry; if the cursor reached the entry in
+    /// another transaction, or before a restart; or for a long value that was not read before
+    /// [`Transaction::rollback_to`] undid it. Read errors for a long value.
     pub fn value(&mut self, tx: &Transaction) -> Result<&[u8]> {
         Ok(self.entry(tx)?.1)
     }
 
-    /// References to key and value of the current entry.
+    /// Returns the key and the value of the current entry.
     ///
     /// # Errors
-    /// As [`OwnedCursor::value`].
+    /// Those of [`OwnedCursor::value`].
     pub fn entry(&mut self, tx: &Transaction) -> Result<(&[u8], &[u8])> {
         self.scan.entry(&tx.txn)
     }
 
-    /// Deletes the current entry, in one descent; as [`CursorMut::delete`](super::CursorMut::delete). `next`
+    /// Deletes the current entry, in one descent, like [`CursorMut::delete`](super::CursorMut::delete). `next`
     /// and `prev` continue from there.
     ///
     /// # Errors
-    /// [`Error::Usage`](crate::Error::Usage) as [`OwnedCursor::value`]; as [`Transaction::delete`], and the
-    /// cursor keeps its current entry.
+    /// [`Error::Usage`](crate::Error::Usage) as for [`OwnedCursor::value`]; those of [`Transaction::delete`],
+    /// after which the cursor keeps its current entry.
     pub fn delete(&mut self, tx: &mut Transaction) -> Result<bool> {
         let deleted = self.scan.delete(&mut tx.txn);
         tx.noted(deleted)
     }
 
-    /// The current position; `None` before the first reset.
+    /// Returns the current position; `None` before the first reset.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         let of = self.scan.tree()?;
         Some(Position { of, key: self.scan.key().to_vec(), on_entry: self.scan.is_on_entry() })
     }
 
-    /// Returns to a position of this or another cursor over the tree: true if that entry still exists;
+    /// Moves to a position of this or another cursor over the tree. Returns true if its entry still exists;
     /// otherwise the cursor moves to the first entry after it, if any.
     ///
     /// # Errors
-    /// As [`OwnedCursor::seek`]; [`Error::Usage`](crate::Error::Usage) for a position in another tree or of
+    /// Those of [`OwnedCursor::seek`]; [`Error::Usage`](crate::Error::Usage) for a position in another tree or of
     /// another database.
     pub fn restore(&mut self, tx: &Transaction, position: &Position) -> Result<bool> {
         if let Some(here) = self.scan.tree() {

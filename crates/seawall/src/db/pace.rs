@@ -2,7 +2,7 @@
 //!
 //! 1. The writers' rate is measured while the work runs and while it pauses. A pause is long enough for the
 //!    mean rate to reach the requested share of the rate in a pause.
-//! 2. Pauses change the time only: the work does the same without them. Without changes by writers there are
+//! 2. Pauses change only the timing: the result is the same without them. Without changes by writers there are
 //!    no pauses.
 //! 3. The work takes no latch and no lock for a pause.
 //! 4. A pause is bounded: the work runs for at least a tenth of the time. Where it catches up with the
@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// Steps between two readings of the clock.
 const STEPS: u32 = 256;
-/// The working time between two pauses, and the shortest pause. In a shorter pause the disk still works for what
-/// was prefetched before it, and the writers do not yet have the rate that they have alone.
+/// The least working time between two pauses, and the least length of a pause that measures the writers' rate.
+/// In a shorter pause the disk still works on earlier prefetches, and the writers do not yet have the rate that
+/// they have alone.
 const SLICE: Duration = Duration::from_millis(10);
 /// The longest pause, as a multiple of the work before it.
 const PAUSE_FACTOR: f64 = 9.0;
@@ -42,8 +43,8 @@ pub(super) struct Pace<'p> {
     slices: u32,
 }
 
-/// The length of the pause after `worked` seconds, s; `working` and `pausing` are the writers' rates during
-/// work and during a pause.
+/// Returns the length of the pause after `worked` seconds of work, in seconds; `working` and `pausing` are the
+/// writers' rates during work and during a pause.
 fn pause_for(worked: f64, working: f64, pausing: f64, keep: f64) -> f64 {
     let due = worked * (keep * pausing - working) / (pausing * (1.0 - keep)).max(1e-9);
     due.clamp(0.0, PAUSE_FACTOR * worked)

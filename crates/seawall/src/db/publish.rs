@@ -33,9 +33,9 @@ const EIO: i32 = 5;
 pub struct Published {
     /// The version of this format.
     pub version: u32,
-    /// The process.
+    /// The id of the process.
     pub pid: u32,
-    /// When, in milliseconds since 1970.
+    /// The time of the publication, milliseconds since 1970.
     pub at_unix_ms: u64,
     /// Whether the database was open then; otherwise these are the last numbers of a clean shutdown.
     pub open: bool,
@@ -66,7 +66,7 @@ impl Published {
     /// Reads the last publication for the database in `dir`; `None` if there was none.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::OtherFormat`]; [`Error::Corrupt`] if it is something else.
+    /// [`Error::Io`]; [`Error::OtherFormat`]; [`Error::Corrupt`] if the file holds something else.
     #[cfg(feature = "serde")]
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(STATS_FILE);
@@ -83,13 +83,13 @@ impl Published {
         }
     }
 
-    /// Its age, by the machine's clock.
+    /// Returns the age of this publication, by the machine's clock.
     #[must_use]
     pub fn age(&self) -> Duration {
         Duration::from_millis(unix_ms().saturating_sub(self.at_unix_ms))
     }
 
-    /// Whether the database still seems to be open: it was open a moment ago.
+    /// Returns whether the database still seems to be open: it was open a moment ago.
     #[must_use]
     pub fn is_live(&self) -> bool {
         let late = Duration::from_millis(self.every_ms.saturating_mul(2).saturating_add(3000));
@@ -97,7 +97,7 @@ impl Published {
     }
 }
 
-/// The fixed interval before it became an option, ms.
+/// The interval before it became an option, ms.
 #[cfg(feature = "serde")]
 fn second() -> u64 {
     1000

@@ -18,20 +18,20 @@ use std::ops::{Bound, RangeBounds};
 
 impl Transaction {
     /// Estimates the size of a range: rows (including deleted rows that are not yet purged) and pages. Reads
-    /// branch pages, and a few leaves if the range has few or almost none is in memory. The aim is an error
-    /// below a factor of two.
+    /// branch pages, and a few leaves if the range has few leaves or almost none of them is in memory. The aim
+    /// is an error below a factor of two.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn estimate_range<K: AsRef<[u8]>>(&self, tree: &Tree, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         estimate(self, tree, &(own(range.start_bound()), own(range.end_bound())))
     }
 
-    /// The entries of many ranges, each with the number of its range in `ranges`. Pages that are not in
-    /// memory are read in parallel: while one range is scanned, the leaves of the next ranges are prefetched.
-    /// All entries of a range come, from first to last, before another range begins. At read committed each range
-    /// is a read of its own; [`Transaction::begin_statement`] gives all of them one view.
+    /// Iterates over the entries of many ranges; each comes with the index of its range in `ranges`. Pages that
+    /// are not in memory are read in parallel: while one range is scanned, the leaves of the next ranges are
+    /// prefetched. All entries of a range come, from first to last, before another range begins. At read
+    /// committed each range is a separate read; [`Transaction::begin_statement`] gives all of them one view.
     pub fn scan_ranges<'t, K: AsRef<[u8]>, R: RangeBounds<K>>(
         &'t self,
         tree: &Tree,
@@ -43,11 +43,11 @@ impl Transaction {
         MultiRangeIter::new(self, tree, ranges, order)
     }
 
-    /// Deletes the entries in `range`; returns their number. At read committed without an open statement, entries
-    /// that others commit meanwhile may be deleted too.
+    /// Deletes the entries in `range`; returns their number. At read committed without an open statement,
+    /// entries that other transactions commit during the call may be deleted too.
     ///
     /// # Errors
-    /// As [`Transaction::put`]. Entries deleted before the error are deleted in this transaction: use a
+    /// Those of [`Transaction::put`]. Entries deleted before the error are deleted in this transaction: use a
     /// savepoint to undo that.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, tree: &Tree, range: impl RangeBounds<K>) -> Result<u64> {
         let own = |bound: std::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
@@ -89,7 +89,7 @@ pub enum RangeOrder {
 pub struct RangeEstimate {
     /// Rows, including deleted rows that are not yet purged.
     pub rows: u64,
-    /// Pages that a scan of it reads; long values are not counted.
+    /// Pages that a scan of the range reads; long values are not counted.
     pub pages: u64,
 }
 
@@ -129,7 +129,7 @@ pub struct MultiRangeIter<'t> {
     order: RangeOrder,
     coming: VecDeque<Coming>,
     current: Option<(usize, RangeIter<'t>)>,
-    /// By key: goes from range to range.
+    /// By key: one read-ahead for all ranges.
     ahead: ReadAhead,
     /// By arrival: the first leaves.
     first_leaves: Prefetcher,
@@ -196,7 +196,7 @@ impl<'t> MultiRangeIter<'t> {
         let arrived = self.first_leaves.arrived(pool);
         let at = arrived.and_then(|leaf| self.coming.iter().position(|range| range.first_leaf == leaf)).unwrap_or(0);
         let chosen = self.coming.remove(at)?;
-        // MultiRangeIter that begin in the same leaf are next, while the leaf is in memory.
+        // Ranges that begin in the same leaf are next, while the leaf is in memory.
         if self.coming.get(at).is_none_or(|next| next.first_leaf != chosen.first_leaf) {
             self.first_leaves.took(chosen.first_leaf);
         }

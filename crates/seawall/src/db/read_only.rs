@@ -1,14 +1,13 @@
 //! Opening a closed database read-only.
 //!
-//! 1. *Nothing is written.* All files are accessed through a [`ReadOnlyDisk`]: it opens for reading, and
-//!    refuses every operation that changes a file, a name or durability. So it works without write permission
-//!    on files and directories, and on read-only file systems. No background work runs.
+//! 1. *Nothing is written.* All files are accessed through a [`ReadOnlyDisk`], which opens files for reading
+//!    and refuses every operation that changes a file, a name or durability. So it works without write
+//!    permission on files and directories, and on read-only file systems. No background work runs.
 //! 2. *There is nothing to recover.* The control block says that the database was closed: each page is in the
-//!    data file, whole and flushed, and no log lies behind the checkpoint. The log and the doublewrite file
-//!    are not opened. Otherwise the opening is refused, because recovery writes.
-//! 3. *Locks are shared.* The control file and the data file are locked against a writer, and not against
-//!    others that read. A writer locks the control file first, so of a concurrent reader and writer one is
-//!    refused.
+//!    data file, whole and flushed, and there is no log after the checkpoint. The log and the doublewrite file
+//!    are not opened. If the database was not closed, the opening is refused, because recovery writes.
+//! 3. *Locks are shared.* The control file and the data file are locked against a writer, but not against other
+//!    readers. A writer locks the control file first, so of a concurrent reader and writer one is refused.
 //! 4. *Every change is refused* with [`Error::ReadOnly`]: [`Health`] admits no mini-transaction. Locking
 //!    reads take locks in memory, against other transactions of this process.
 //! 5. Transactions that had not ended when the database was closed (prepared ones, and losers whose rollback
@@ -35,11 +34,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Database {
-    /// Opens the closed database in directory `path` read-only. It writes no file and no name, so it needs no
-    /// write permission and works on a read-only file system. Several processes can have it open in this way
-    /// at the same time; meanwhile none can open it for writing.
+    /// Opens the closed database in the directory `path` read-only. It writes no file and no name, so it needs
+    /// no write permission and works on a read-only file system. Several processes can have the database open
+    /// in this way at the same time; meanwhile none can open it for writing.
     ///
-    /// Reads, cursors, snapshots, [`Database::check`], [`Database::dump`] and [`Database::stats`] work; each
+    /// Reads, cursors, snapshots, [`Database::check`], [`Database::dump`] and [`Database::stats`] work; every
     /// change fails with [`Error::ReadOnly`].
     ///
     /// # Errors
@@ -68,11 +67,11 @@ impl Database {
         Self::open_read_only_with(path, Options::default())
     }
 
-    /// As [`Database::open_read_only`], with options, which override the directory's `seawall.toml`. Options
-    /// of writing and of the log have no effect.
+    /// Like [`Database::open_read_only`], with options, which override the directory's `seawall.toml`. Options
+    /// for writing and for the log have no effect.
     ///
     /// # Errors
-    /// As [`Database::open_read_only`]; [`Error::InvalidOption`].
+    /// Those of [`Database::open_read_only`]; [`Error::InvalidOption`].
     pub fn open_read_only_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let path = &super::open::absolute(path.as_ref())?;
         seawall_io::raise_descriptor_limit();
@@ -81,10 +80,10 @@ impl Database {
         Self::open_reading(env, path, options, &MemoryLimit::read())
     }
 
-    /// As [`Database::open_read_only`], on a given disk, with a given clock: for tests that control both.
+    /// Like [`Database::open_read_only`], in a given environment, for tests that control its disk and clock.
     ///
     /// # Errors
-    /// As [`Database::open_read_only`].
+    /// Those of [`Database::open_read_only`].
     pub fn open_read_only_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_reading(env, path.as_ref(), options, &MemoryLimit::unknown())
     }

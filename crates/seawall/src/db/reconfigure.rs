@@ -15,7 +15,7 @@ const GROW_STEP_BYTES: u64 = 1 << 30;
 const GROW_UNIT_BYTES: u64 = 1 << 20;
 
 impl Database {
-    /// The options in use.
+    /// Returns the options in use.
     #[must_use]
     pub fn options(&self) -> Options {
         match self.here() {
@@ -25,12 +25,12 @@ impl Database {
         }
     }
 
-    /// Changes an option while the database is open. It is in effect at once and lost when the database is
-    /// closed: use `seawall.toml` for permanent settings.
+    /// Changes an option while the database is open. The change is in effect at once and lost when the database
+    /// is closed: use `seawall.toml` for permanent settings.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is no such option, its value is not allowed, or it cannot be changed
-    /// now; [`Error::Poisoned`] if the pool should shrink and its pages cannot be written. After an error
+    /// now; [`Error::Poisoned`] if the pool cannot shrink because its pages cannot be written. After an error
     /// nothing has changed.
     ///
     /// ```
@@ -83,12 +83,12 @@ impl Database {
         Ok(())
     }
 
-    /// Makes the data file at least `bytes` long, durably, so that it need not grow under load. Returns its
-    /// size. Existing space costs nothing; transactions run meanwhile.
+    /// Grows the data file, durably, to at least `bytes`, so that it need not grow under load. Returns its
+    /// size. Costs nothing if the file is already that large. Transactions run meanwhile.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] at once if the disk has too little space, or later if it fills up meanwhile: the
-    /// space made so far stays. [`Error::Usage`] if no data file can be that large. [`Error::Poisoned`],
+    /// [`Error::NoSpace`] at once if the disk has too little space, or later if it fills up during the call:
+    /// the space made so far stays. [`Error::Usage`] if no data file can be that large. [`Error::Poisoned`],
     /// [`Error::ReadOnly`].
     pub fn grow(&self, bytes: u64) -> Result<u64> {
         self.here()?;

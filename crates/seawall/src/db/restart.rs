@@ -5,17 +5,17 @@ use crate::error::Result;
 use crate::log::Durability;
 use crate::txn::{Isolation, LockWait, TxOptions, Txn};
 
-/// Reuse of a transaction object, as in a server with one per connection. After each of these calls the
-/// object is a new transaction: it has no snapshot, id, lock or savepoint, and costs nothing until it is
-/// used.
+/// Reuse of a transaction object, as in a server with one per connection. After `commit_in_place`,
+/// `rollback_in_place` and `restart` the object is a new transaction. It has no snapshot, id, lock or
+/// savepoint, and costs nothing until it is used.
 impl Transaction {
     /// Commits with the transaction's durability, and begins a new transaction with the same options.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::NoSpace`](crate::Error::NoSpace): it is not
-    /// committed and stays open; roll it back, or try again.
-    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown): the next opening tells whether it is
-    /// committed; this object is a new transaction without the earlier changes.
+    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::NoSpace`](crate::Error::NoSpace): the transaction
+    /// is not committed and stays open; roll it back, or try again.
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown): the next opening shows whether it is committed;
+    /// this object is a new transaction without the earlier changes.
     ///
     /// ```
     /// use seawall::{Isolation, TxOptions};
@@ -42,8 +42,8 @@ impl Transaction {
     /// Undoes all changes, and begins a new transaction with the same options.
     ///
     /// # Errors
-    /// The error that stopped it; the next opening completes the rollback. This object is a new transaction
-    /// nevertheless.
+    /// The error that stopped the rollback; background work, or the next opening, completes it. This object is
+    /// a new transaction nevertheless.
     pub fn rollback_in_place(&mut self) -> Result<()> {
         self.txn.here()?;
         self.number = 0;
@@ -53,7 +53,7 @@ impl Transaction {
     /// Rolls back uncommitted changes, and begins a new transaction with these options.
     ///
     /// # Errors
-    /// As [`Transaction::rollback_in_place`].
+    /// Those of [`Transaction::rollback_in_place`].
     pub fn restart(&mut self, options: TxOptions) -> Result<()> {
         self.txn.here()?;
         self.number = 0;
@@ -61,26 +61,26 @@ impl Transaction {
         self.txn.restart(options)
     }
 
-    /// The options it runs with.
+    /// Returns the transaction's options.
     #[must_use]
     pub fn options(&self) -> TxOptions {
         TxOptions { durability: Some(self.durability), ..self.txn.options() }
     }
 
-    /// Sets the isolation level from the next statement on. A new level drops the snapshot and keeps all
-    /// locks; earlier reads at a weaker level are not protected afterwards. A transaction that was read
-    /// committed for one statement keeps a lock for each row to its end, and can fail with
+    /// Sets the isolation level from the next statement on. A new level drops the snapshot and keeps all locks.
+    /// Earlier reads at a weaker level stay unprotected. Once a transaction has been read committed, even for
+    /// one statement, it keeps a separate lock for each row to its end, and can fail with
     /// [`Error::TooManyLocks`](crate::Error::TooManyLocks).
     pub fn set_isolation(&mut self, isolation: Isolation) {
         self.txn.set_isolation(isolation);
     }
 
-    /// Sets what it does on a lock conflict, from the next statement on.
+    /// Sets what the transaction does on a lock conflict, from the next statement on.
     pub fn set_lock_wait(&mut self, wait: LockWait) {
         self.txn.set_wait(wait);
     }
 
-    /// Sets what its commit waits for; `None` uses the database's option.
+    /// Sets what the commit waits for; `None` uses the database's option.
     pub fn set_durability(&mut self, durability: Option<Durability>) {
         self.durability = durability.unwrap_or_else(|| self.inner.work.durability());
     }

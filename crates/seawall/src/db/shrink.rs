@@ -5,13 +5,13 @@
 //!     ─► the free end is cut off, checkpointed, truncated
 //! ```
 //!
-//! 1. Each step is bounded and crash-safe by itself: moved pages stay moved, and the file is never shorter
-//!    than the header says (`space/shrink.rs`). Between two steps it holds no latch, no lock and no view.
+//! 1. Each step is bounded and crash-safe by itself: moved pages stay moved, and the file is never shorter than
+//!    the header says (`space/shrink.rs`). Between two steps a shrink holds no latch, no lock and no view.
 //! 2. Nodes are moved under the rules of a compaction (`db/compact.rs`, 2). Roots and the pages of the undo
-//!    directory stay: the file is no shorter than the highest of them.
-//! 3. A long value is read without its leaf, so it cannot be moved under its readers: a separate transaction
-//!    writes its row again. If another transaction holds the row, this one gives up. Purge frees the old
-//!    value when no view needs it.
+//!    directory stay, so the file does not become shorter than the highest of them.
+//! 3. A long value is read without its leaf, so it cannot be moved under its readers. Instead, a separate
+//!    transaction writes its row again; that transaction gives up if another one holds the row. Purge frees the
+//!    old value when no view needs it.
 
 use super::background::Task;
 use super::database::Database;
@@ -27,11 +27,11 @@ use std::ops::ControlFlow;
 
 /// Rows whose long values are examined in one step.
 const ROWS_A_STEP: usize = 256;
-/// The limit of purge steps in one step of the shrink.
+/// The most purge steps in one step of the shrink.
 const PURGE_STEPS: usize = 64;
 /// Attempts to make a checkpoint after the cut: a running mini-transaction can hold the checkpoint back.
 const CHECKPOINTS: usize = 4;
-/// Passes over the pages that are still above the fence.
+/// The most passes over the pages that are still above the fence.
 const PASSES: usize = 3;
 
 /// The progress of a shrink.
@@ -52,21 +52,22 @@ pub struct Shrunk {
     pub after_bytes: u64,
     /// What was done.
     pub done: ShrinkProgress,
-    /// Whether it was stopped early.
+    /// Whether the shrink was stopped early.
     pub broken_off: bool,
 }
 
 impl Database {
-    /// Moves pages from the end of the data file to free pages before it, and returns the end to the file
-    /// system, while others read and write. Pages that cannot be moved now (a root page, a row that another
-    /// transaction holds, versions that a snapshot needs) stay, and so does the file up to them. Compact
-    /// trees first: half-empty leaves are moved as they are. A row whose long value is near the end is
-    /// written again by a separate transaction: a transaction with an older snapshot that changes the row
-    /// afterwards gets [`Error::WriteConflict`], unless it runs with
+    /// Shrinks the data file while others read and write: moves pages from its end to free pages before it, and
+    /// returns the end to the file system. Pages that cannot be moved now (a root page, a row that another
+    /// transaction holds, versions that a snapshot needs) stay, and the file keeps its length up to them.
+    /// Compact trees first: half-empty leaves are moved as they are.
+    ///
+    /// A row whose long value is near the end is written again by a separate transaction. A transaction with an
+    /// older snapshot that changes the row afterwards gets [`Error::WriteConflict`], unless it runs with
     /// [`OnConflict::Latest`](crate::OnConflict::Latest).
     ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::Io`], reading errors. Finished steps stay.
+    /// [`Error::Poisoned`], [`Error::Io`], read errors. Finished steps stay.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -81,10 +82,10 @@ impl Database {
         self.shrink_with(|_| ControlFlow::Continue(()))
     }
 
-    /// As [`Database::shrink`]; `go_on` is called between steps, and `Break` ends the shrink.
+    /// Like [`Database::shrink`]. `go_on` is called between steps; `Break` ends the shrink.
     ///
     /// # Errors
-    /// As [`Database::shrink`].
+    /// Those of [`Database::shrink`].
     pub fn shrink_with(&self, mut go_on: impl FnMut(&ShrinkProgress) -> ControlFlow<()>) -> Result<Shrunk> {
         let _running = self.running()?;
         let engine = &**self.inner.engine();
@@ -128,7 +129,7 @@ impl Shrinking<'_> {
         self.cut(least.min(PageId(space.pages_needed())))
     }
 
-    /// Moves the pages of `owners` above the fence; true if any moved.
+    /// Moves the pages of `owners` above the fence; returns true if any moved.
     fn pass(&mut self, fence: &Fence<'_>, owners: &[TreeId], is_broken: Broken<'_>) -> Result<bool> {
         let before = self.done;
         let mut undo_moved = 0;

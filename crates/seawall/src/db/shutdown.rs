@@ -34,17 +34,17 @@ impl Database {
         Ok(running)
     }
 
-    /// Closes the database although other handles exist. No new transaction begins, the call waits for open
-    /// transactions, all dirty pages are written, and every later call on any handle fails with
-    /// [`Error::ShutDown`]. The next opening has nothing to recover. Prepared transactions whose objects are
-    /// gone stay prepared. The files stay locked until the last handle is dropped.
+    /// Closes the database although other handles exist. No new transaction begins. The call waits for open
+    /// transactions and writes all dirty pages; every later call on any handle fails with [`Error::ShutDown`].
+    /// The next opening has nothing to recover. Prepared transactions whose objects are gone stay prepared. The
+    /// files stay locked until the last handle is dropped.
     ///
     /// Waits as long as a transaction is open; see [`Database::shutdown_within`]. Does nothing if the
     /// database is already shut down.
     ///
     /// # Errors
-    /// The error that stopped closing: the database is shut down, no committed change is lost, and the next
-    /// opening recovers.
+    /// The error that stopped closing. The database is shut down nevertheless; no committed change is lost, and
+    /// the next opening recovers.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -57,11 +57,11 @@ impl Database {
         self.shutdown_within(Duration::MAX)
     }
 
-    /// As [`Database::shutdown`], but waits at most `patience` for open transactions.
+    /// Like [`Database::shutdown`], but waits at most `patience` for open transactions.
     ///
     /// # Errors
-    /// [`Error::StillRunning`]: no new transaction begins, open transactions go on, and it can be called
-    /// again. As [`Database::shutdown`].
+    /// [`Error::StillRunning`]: no new transaction begins, open transactions go on, and the call can be
+    /// repeated; those of [`Database::shutdown`].
     pub fn shutdown_within(&self, patience: Duration) -> Result<()> {
         let engine = self.inner.engine();
         if engine.instance.is_here() && engine.instance.is_shut() {

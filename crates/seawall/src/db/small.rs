@@ -10,11 +10,11 @@ use crate::txn::Seek;
 
 /// Counts, first and last entries, and deletion by a condition.
 impl Transaction {
-    /// The number of entries in `range`. Reads no values; [`Transaction::estimate_range`] estimates the
-    /// number without a scan.
+    /// Counts the entries in `range`. Reads no values; [`Transaction::estimate_range`] estimates the number
+    /// without a scan.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -40,18 +40,18 @@ impl Transaction {
         Ok(rows)
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn first(&self, tree: &Tree) -> Result<Option<KeyValue>> {
         self.at_end(tree, Seek::First)
     }
 
-    /// The last entry.
+    /// Returns the last entry.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn last(&self, tree: &Tree) -> Result<Option<KeyValue>> {
         self.at_end(tree, Seek::Last)
     }
@@ -66,20 +66,20 @@ impl Transaction {
         Ok(Some((key.to_vec(), value.to_vec())))
     }
 
-    /// Deletes the first entry and returns it. Locks the entry before it reads it and, except at read
-    /// committed, also the interval before it. With [`LockWait::SkipLocked`](crate::LockWait::SkipLocked) it
-    /// takes the first entry that no other transaction holds.
+    /// Deletes the first entry and returns it. Locks the entry before reading it and, except at read committed,
+    /// also the interval before it. With [`LockWait::SkipLocked`](crate::LockWait::SkipLocked) it takes the
+    /// first entry that no other transaction has locked.
     ///
     /// # Errors
-    /// As [`Transaction::get_for_update`] and [`Transaction::delete`].
+    /// Those of [`Transaction::get_for_update`] and [`Transaction::delete`].
     pub fn pop_first(&mut self, tree: &Tree) -> Result<Option<KeyValue>> {
         self.pop(tree, Seek::First)
     }
 
-    /// Deletes the last entry and returns it; as [`Transaction::pop_first`].
+    /// Deletes the last entry and returns it, like [`Transaction::pop_first`].
     ///
     /// # Errors
-    /// As [`Transaction::pop_first`].
+    /// Those of [`Transaction::pop_first`].
     pub fn pop_last(&mut self, tree: &Tree) -> Result<Option<KeyValue>> {
         self.pop(tree, Seek::Last)
     }
@@ -98,11 +98,11 @@ impl Transaction {
         Ok(Some(popped))
     }
 
-    /// Deletes the entries of `range` for which `keep` returns false; returns their number. Each is locked
-    /// before the call of `keep`.
+    /// Deletes the entries of `range` for which `keep` returns false; returns their number. Each entry is
+    /// locked before `keep` is called with it.
     ///
     /// # Errors
-    /// As [`Transaction::pop_first`]. Entries deleted before the error are deleted in this transaction: use a
+    /// Those of [`Transaction::pop_first`]. Entries deleted before the error are deleted in this transaction: use a
     /// savepoint to undo that.
     pub fn retain(
         &mut self,

@@ -7,7 +7,7 @@ use super::tree::Tree;
 use seawall_io::IoSnapshot;
 
 impl Database {
-    /// The current statistics; empty in a forked process. Cheap enough to call once a second.
+    /// Returns the current statistics; empty in a forked process. Cheap enough to call once a second.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -22,7 +22,8 @@ impl Database {
         if self.here().is_ok() { self.inner.counts.gather() } else { Stats::default() }
     }
 
-    /// I/O by class of files, operation and cause since the database was opened; empty in a forked process.
+    /// Returns the I/O by file class, operation and cause since the database was opened; empty in a forked
+    /// process.
     #[must_use]
     pub fn io(&self) -> IoSnapshot {
         if self.here().is_err() {
@@ -31,20 +32,21 @@ impl Database {
         self.inner.engine().pool().config().stats.snapshot()
     }
 
-    /// The size of a page, bytes.
+    /// Returns the size of a page, bytes.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
         self.inner.engine().pool().page_bytes() as u64
     }
 
-    /// The longest key that the database takes, bytes: it depends on the page size.
+    /// Returns the length of the longest key that the database takes, bytes. It depends on the page size.
     #[must_use]
     pub fn key_bytes_max(&self) -> usize {
         crate::btree::key_bytes_max(self.inner.engine().pool().page_bytes())
     }
 
-    /// Space that a tree owns, bytes, as far as the space maps have been read (`space.unread_bytes`); 0 for a
-    /// tree of another database or opening, and in a forked process. Reads no page.
+    /// Returns the space that a tree owns, bytes, as far as the space maps have been read
+    /// (`space.unread_bytes`); 0 for a tree of another database or opening, and in a forked process. Reads no
+    /// page.
     #[must_use]
     pub fn tree_bytes(&self, tree: &Tree) -> u64 {
         if self.inner.engine().admit(&tree.state).is_err() {

@@ -1,17 +1,16 @@
 //! Temporary trees, for intermediate results and temporary tables: volatile, without a log, gone at close.
 //!
-//! 1. *Owner.* The handle is the tree: it has no name and no second handle, so only the owner of the handle can use it:
-//!    a transaction, a connection or a thread, one after the other. It stays across the owner's transactions, and ends
-//!    when the handle is dropped. Hence it needs no locks, no versions and no snapshots: the owner sees each change at
-//!    once.
+//! 1. *Owner.* A temporary tree has no name and only one handle, so only the owner of the handle can use it: a
+//!    transaction, a connection or a thread, one at a time. The tree outlives the owner's transactions, and ends when
+//!    the handle is dropped. Hence it needs no locks, no versions and no snapshots: the owner sees each change at once.
 //! 2. *Isolation from the database.* It is in no catalogue, checkpoint, log, backup or dump, and its pages are not in
-//!    the data file ([`crate::buffer::Spill`]). So `check`, `compact` and `shrink` never meet it, no commit and no
+//!    the data file ([`crate::buffer::Spill`]). So `check`, `compact` and `shrink` never see it, no commit and no
 //!    checkpoint waits for it, and a crash leaves nothing of it. A failed write of its file is an error of the call and
 //!    does not poison the database.
-//! 3. A transaction's rollback does not undo its changes. The owner can undo them: to a savepoint of the tree, taken
-//!    where the transaction began or took its own savepoint.
-//! 4. It does not keep the database open: when the database is closed or shut down, each call is [`Error::ShutDown`];
-//!    in a forked process, [`Error::Usage`]. The file's blocks are freed with the handle.
+//! 3. A transaction's rollback does not undo changes of the tree. The owner can undo them by a rollback to a savepoint
+//!    of the tree, set when the transaction began or set its own savepoint.
+//! 4. It does not keep the database open. When the database is closed or shut down, each call fails with
+//!    [`Error::ShutDown`]; in a forked process, with [`Error::Usage`]. The file's blocks are freed with the handle.
 //! 5. Calls with `&self` can load and evict pages, so a mutex serialises them. It is held for one call: only threads
 //!    that share the handle wait for each other, at most for one read or some writes of pages, never for a flush.
 
@@ -33,8 +32,8 @@ use std::sync::atomic::Ordering;
 /// The options of a temporary tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemporaryOptions {
-    /// Memory for its pages, bytes; at least 32 pages. It is allocated on demand. Pages that do not fit are
-    /// in a file in the database's directory; the file has no name and ends with the tree.
+    /// Memory for the tree's pages, bytes; at least 32 pages. It is allocated on demand. Pages that do not fit are in a
+    /// file in the database's directory; the file has no name and ends with the tree.
     pub memory_bytes: u64,
 }
 
@@ -60,15 +59,15 @@ pub struct TemporarySavepoint {
 }
 
 impl Database {
-    /// Makes a temporary tree: an ordered map that belongs to the owner of the handle. It is not logged, not durable
-    /// and not locked, can be larger than memory, and is gone when the handle is dropped, the database is closed, or
+    /// Creates a temporary tree: an ordered map that belongs to the owner of the handle. It is not logged, not durable
+    /// and not locked, and can be larger than memory. It ends when the handle is dropped, the database is closed, or
     /// the process ends.
     ///
-    /// It is independent of transactions, and stays across those of its owner; it can be rolled back to
-    /// savepoints of its own.
+    /// It is independent of transactions, and outlives those of its owner. It can be rolled back to savepoints of its
+    /// own.
     ///
     /// # Errors
-    /// [`Error::ShutDown`]; [`Error::ReadOnly`]: a database that was opened read-only cannot create its file.
+    /// [`Error::ShutDown`]; [`Error::ReadOnly`] if the database was opened read-only and cannot create the tree's file.
     ///
     /// ```
     /// use seawall::TemporaryOptions;
@@ -118,13 +117,13 @@ impl TemporaryTree {
         look(&mut self.tree.lock())
     }
 
-    /// Its id, which no other existing tree has. For messages.
+    /// Returns the tree's id, for messages. No other existing tree has this id.
     #[must_use]
     pub fn id(&self) -> TreeId {
         self.look(|tree| Ok(tree.id())).unwrap_or(TreeId::FREE)
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -132,7 +131,7 @@ impl TemporaryTree {
         self.look(|tree| Ok(tree.rows()))
     }
 
-    /// Whether it has no rows.
+    /// Returns whether the tree has no rows.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -140,7 +139,7 @@ impl TemporaryTree {
         Ok(self.len()? == 0)
     }
 
-    /// The bytes that it uses in memory and in its file.
+    /// Returns the bytes that the tree uses in memory and in its file.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -148,7 +147,7 @@ impl TemporaryTree {
         self.look(|tree| Ok((tree.pages().memory_bytes(), tree.pages().file_bytes())))
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
     /// [`Error::ShutDown`]; [`Error::Io`] and [`Error::Corrupt`] when its file cannot be read.
@@ -159,15 +158,15 @@ impl TemporaryTree {
         })
     }
 
-    /// Whether `key` exists.
+    /// Returns whether `key` exists.
     ///
     /// # Errors
-    /// As [`TemporaryTree::get`].
+    /// Those of [`TemporaryTree::get`].
     pub fn contains(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         self.look(|tree| Ok(tree.get(key.as_ref())?.is_some()))
     }
 
-    /// Inserts or overwrites; true if `key` existed.
+    /// Inserts or overwrites a row; returns true if `key` existed.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::NoSpace`] for its file, [`Error::Io`],
@@ -183,7 +182,7 @@ impl TemporaryTree {
     /// Inserts a row.
     ///
     /// # Errors
-    /// [`Error::KeyExists`]; as [`TemporaryTree::put`].
+    /// [`Error::KeyExists`]; those of [`TemporaryTree::put`].
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         let tree = self.here()?;
         if tree.get(key.as_ref())?.is_some() {
@@ -192,18 +191,18 @@ impl TemporaryTree {
         self.put(key, value).map(drop)
     }
 
-    /// Deletes a row; true if it existed.
+    /// Deletes a row; returns true if it existed.
     ///
     /// # Errors
-    /// As [`TemporaryTree::get`]: the row is unchanged.
+    /// Those of [`TemporaryTree::get`]: the row is unchanged.
     pub fn delete(&mut self, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         self.here()?.delete(key.as_ref())
     }
 
-    /// Deletes all rows: at once without a savepoint, otherwise one by one.
+    /// Deletes all rows: at once if there is no savepoint, otherwise one by one.
     ///
     /// # Errors
-    /// As [`TemporaryTree::delete`]: rows that were not deleted are unchanged.
+    /// Those of [`TemporaryTree::delete`]: rows that were not deleted are unchanged.
     pub fn clear(&mut self) -> Result<()> {
         self.here()?.clear()
     }
@@ -224,24 +223,24 @@ impl TemporaryTree {
         })
     }
 
-    /// The row with the smallest key.
+    /// Returns the row with the smallest key.
     ///
     /// # Errors
-    /// As [`TemporaryTree::get`].
+    /// Those of [`TemporaryTree::get`].
     pub fn first(&self) -> Result<Option<KeyValue>> {
         self.range(..)?.next().transpose()
     }
 
-    /// The row with the largest key.
+    /// Returns the row with the largest key.
     ///
     /// # Errors
-    /// As [`TemporaryTree::get`].
+    /// Those of [`TemporaryTree::get`].
     pub fn last(&self) -> Result<Option<KeyValue>> {
         self.range(..)?.next_back().transpose()
     }
 
-    /// Takes a savepoint. While one exists, the old data of each change is kept in memory: the key, and the
-    /// value unless it is long.
+    /// Sets a savepoint. While one exists, the old data of each change is kept in memory: the key, and the value unless
+    /// it is long.
     ///
     /// # Errors
     /// [`Error::ShutDown`].
@@ -260,8 +259,8 @@ impl TemporaryTree {
     /// Undoes the changes made after the savepoint. The savepoint stays valid; later ones become invalid.
     ///
     /// # Errors
-    /// [`Error::Unknown`] if it is invalid; [`Error::Usage`] if it belongs to another tree. [`Error::Io`]: a
-    /// part is undone; another call undoes the rest.
+    /// [`Error::Unknown`] if the savepoint is invalid; [`Error::Usage`] if it belongs to another tree. After
+    /// [`Error::Io`] a part is undone; another call undoes the rest.
     pub fn rollback_to(&mut self, savepoint: &TemporarySavepoint) -> Result<()> {
         let number = self.number(savepoint)?;
         self.here()?.rollback_to(number)
@@ -270,23 +269,23 @@ impl TemporaryTree {
     /// Discards the savepoint and later ones; the changes stay. Without a savepoint no old data is kept.
     ///
     /// # Errors
-    /// [`Error::Unknown`], [`Error::Usage`], as [`TemporaryTree::rollback_to`].
+    /// [`Error::Unknown`] and [`Error::Usage`], as for [`TemporaryTree::rollback_to`].
     pub fn release(&mut self, savepoint: TemporarySavepoint) -> Result<()> {
         let number = self.number(&savepoint)?;
         self.here()?.release(number)
     }
 
-    /// Verifies the consistency of the whole tree. Returns the damage found: none, unless memory or its file
-    /// was damaged.
+    /// Verifies the consistency of the whole tree. Returns the damage found, which is none unless memory or the tree's
+    /// file was damaged.
     ///
     /// # Errors
-    /// As [`TemporaryTree::get`].
+    /// Those of [`TemporaryTree::get`].
     pub fn check(&self) -> Result<Vec<String>> {
         self.look(Temporary::check)
     }
 }
 
-/// The rows of a range of a [`TemporaryTree`]. It ends at the first error.
+/// An iterator over the rows of a range of a [`TemporaryTree`]. It ends at the first error.
 #[derive(Debug)]
 pub struct TemporaryRangeIter<'t> {
     tree: &'t TemporaryTree,
@@ -314,7 +313,7 @@ impl TemporaryRangeIter<'_> {
         above && below
     }
 
-    /// Whether the remaining range is empty.
+    /// Returns whether the remaining range is empty.
     fn is_passed(&self) -> bool {
         match (&self.lower, &self.upper) {
             (Bound::Included(lower), Bound::Included(upper)) => lower > upper,

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A transaction. A drop without [`Transaction::commit`] rolls it back.
+/// A transaction. Dropping it without [`Transaction::commit`] rolls it back.
 ///
-/// Reads take `&self`, changes `&mut self`; a transaction can move between threads, but only one thread uses
-/// it at a time.
+/// Reads take `&self`, changes take `&mut self`. A transaction can move between threads, but only one thread
+/// can use it at a time.
 ///
 /// ```
 /// # let db = seawall::Database::in_memory()?;
@@ -47,8 +47,8 @@ pub struct Savepoint {
     at: SavepointAt,
 }
 
-/// A number that no other transaction of this process has. The only state that threads share for it is a
-/// counter of threads.
+/// Returns a number that no other transaction of this process has. The only state that threads share for it is
+/// a counter of threads.
 fn next_number() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -60,14 +60,14 @@ fn next_number() -> u64 {
     })
 }
 
-/// A submitted commit; see [`Transaction::commit_start`]. A drop waits for it.
+/// A submitted commit; see [`Transaction::commit_start`]. Dropping it waits for the commit.
 #[derive(Debug)]
 pub struct Commit {
     // Before `inner`, as in [`Transaction`].
     committing: Committing,
     inner: Arc<Inner>,
-    /// When it began, by the database's clock; `None` if the transaction wrote nothing, or the commit is
-    /// already counted.
+    /// When the commit began, by the database's clock; `None` if the transaction wrote nothing, or the commit
+    /// is already counted.
     begun: Option<Duration>,
 }
 
@@ -98,31 +98,31 @@ impl Transaction {
         &mut self.txn
     }
 
-    /// Its id; `None` before its first change.
+    /// Returns the transaction's id; `None` before its first change.
     #[must_use]
     pub fn id(&self) -> Option<TxnId> {
         Some(self.txn.id()).filter(|&id| id != TxnId::NONE)
     }
 
-    /// Takes the snapshot now, not at the first read without a lock. All later reads without a lock see the
-    /// data committed at this moment. With [`OnConflict::Fail`](crate::OnConflict::Fail), changing a row that
-    /// was committed later is a conflict. Does nothing if the snapshot exists, and at the other isolation
-    /// levels, which have none.
+    /// Takes the snapshot now, instead of at the first read without a lock. All later reads without a lock see
+    /// the data committed at this moment. With [`OnConflict::Fail`](crate::OnConflict::Fail), a change to a row
+    /// whose latest version was committed later is a conflict. Does nothing if the snapshot exists, or at an
+    /// isolation level other than repeatable read.
     ///
     /// # Errors
-    /// None at present; the `Result` allows for future limits.
+    /// [`Error::Usage`] in a forked process; [`Error::ShutDown`].
     pub fn take_snapshot(&self) -> Result<()> {
         self.txn.here()?;
         self.txn.take_snapshot();
         Ok(())
     }
 
-    /// The value of `key`. A key is a reference to bytes: `b"ada"`, `"ada"`, `&vec`, `&7u32.to_be_bytes()`,
-    /// `&(7u32, "ada").encode()` ([`keys`](crate::keys)).
+    /// Returns the value of `key`. A key is a reference to bytes: `b"ada"`, `"ada"`, `&vec`,
+    /// `&7u32.to_be_bytes()`, `&(7u32, "ada").encode()` ([`keys`](crate::keys)).
     ///
     /// # Errors
     /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] if a page cannot be read; lock errors at
-    /// serializable.
+    /// the serializable level.
     pub fn get(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
         self.txn.get(&tree.state, key.as_ref())
@@ -132,7 +132,7 @@ impl Transaction {
     /// short, and every database call inside it fails with [`Error::Usage`].
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn get_with<T>(
         &self,
         tree: &Tree,
@@ -143,40 +143,40 @@ impl Transaction {
         self.txn.get_with(&tree.state, key.as_ref(), f)
     }
 
-    /// Whether `key` exists.
+    /// Returns whether `key` exists.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn contains(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         Ok(self.get_with(tree, key, |_| ())?.is_some())
     }
 
-    /// The values of many keys, in the order of `keys`. Pages that are not in memory are read in parallel,
-    /// each once.
+    /// Returns the values of many keys, in the order of `keys`. Pages that are not in memory are read in
+    /// parallel, each once.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
         self.txn.admit(&tree.state)?;
         self.txn.get_many(&tree.state, keys)
     }
 
-    /// The latest value of `key`, locked exclusively until the transaction ends: locking reads and changes of
-    /// others wait. Locks a missing key too.
+    /// Returns the latest value of `key`, and locks the key exclusively until the transaction ends. Changes and
+    /// locking reads by other transactions wait. A missing key is locked too.
     ///
     /// # Errors
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read
-    /// committed, and as [`Transaction::get`].
+    /// committed, and those of [`Transaction::get`].
     pub fn get_for_update(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Exclusive))
     }
 
-    /// The latest value of `key`, locked for share until the transaction ends: changes by others wait. Locks
-    /// a missing key too.
+    /// Returns the latest value of `key`, and locks the key for share until the transaction ends. Changes by
+    /// other transactions wait. A missing key is locked too.
     ///
     /// # Errors
-    /// As [`Transaction::get_for_update`].
+    /// Those of [`Transaction::get_for_update`].
     pub fn get_for_share(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Shared))
@@ -187,17 +187,18 @@ impl Transaction {
     /// # Errors
     /// [`Error::KeyExists`]; the errors of every change: [`Error::ReadOnly`], [`Error::KeyTooLong`],
     /// [`Error::ValueTooLong`], [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`],
-    /// [`Error::NoSpace`], [`Error::Poisoned`]. After any of them the transaction is unchanged and can go on.
+    /// [`Error::NoSpace`], [`Error::Poisoned`]. After any of them the transaction is unchanged and can
+    /// continue.
     pub fn insert(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         self.change(tree, key.as_ref(), value, Change::Insert).map(|_| ())
     }
 
-    /// Inserts unless another live key begins with the first `prefix_bytes` bytes of `key`: for a unique
-    /// index whose entries end with a unique suffix. (In SQL, NULLs never collide: use
+    /// Inserts an entry, unless a live key begins with the same first `prefix_bytes` bytes as `key`. This is
+    /// for unique indexes whose entries end with a unique suffix. (In SQL, NULLs never collide: use
     /// [`Transaction::insert`] for a key whose prefix contains one.)
     ///
     /// # Errors
-    /// [`Error::KeyExists`], and as [`Transaction::insert`].
+    /// [`Error::KeyExists`], and those of [`Transaction::insert`].
     pub fn insert_unique_prefix(
         &mut self,
         tree: &Tree,
@@ -214,19 +215,19 @@ impl Transaction {
         self.noted(inserted)
     }
 
-    /// Inserts or overwrites.
+    /// Inserts an entry, or overwrites its value.
     ///
     /// # Errors
-    /// As [`Transaction::insert`], except [`Error::KeyExists`].
+    /// Those of [`Transaction::insert`], except [`Error::KeyExists`].
     pub fn put(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         self.change(tree, key.as_ref(), value, Change::Put).map(|_| ())
     }
 
-    /// Inserts or overwrites many rows, in key order; of two rows with the same key the later one counts.
-    /// Reads the needed pages in parallel: much faster than single puts if the tree is larger than the pool.
+    /// Inserts or overwrites many rows, in key order. Of two rows with the same key, the later one wins. Reads
+    /// the needed pages in parallel: much faster than single puts if the tree is larger than the pool.
     ///
     /// # Errors
-    /// As [`Transaction::put`]. The rows before the one that failed, in key order, are changed in this
+    /// Those of [`Transaction::put`]. The rows before the one that failed, in key order, are changed in this
     /// transaction: use a savepoint to undo them.
     ///
     /// ```
@@ -242,28 +243,28 @@ impl Transaction {
         self.noted(put)
     }
 
-    /// Overwrites the value of an existing key; false, with no effect, if the key does not exist.
+    /// Overwrites the value of an existing key. Returns false, without effect, if the key does not exist.
     ///
     /// # Errors
-    /// As [`Transaction::put`].
+    /// Those of [`Transaction::put`].
     pub fn update(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<bool> {
         self.change(tree, key.as_ref(), value, Change::Update { indexed: true })
     }
 
-    /// As [`Transaction::update`], for a change that leaves the row's entries as they are in each index that is being
-    /// built over the tree ([`crate::Database::index_builder`]): the build does not read the row again. If an entry
-    /// does change, the index will be wrong.
+    /// Like [`Transaction::update`], for a change that alters none of the row's entries in the indexes that are
+    /// being built over the tree ([`crate::Database::index_builder`]): the build then does not read the row
+    /// again. If an entry does change, the index will be wrong.
     ///
     /// # Errors
-    /// As [`Transaction::put`].
+    /// Those of [`Transaction::put`].
     pub fn update_unindexed(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<bool> {
         self.change(tree, key.as_ref(), value, Change::Update { indexed: false })
     }
 
-    /// Deletes an entry; false if the key does not exist.
+    /// Deletes an entry; returns false if the key does not exist.
     ///
     /// # Errors
-    /// As [`Transaction::put`].
+    /// Those of [`Transaction::put`].
     pub fn delete(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
         self.change(tree, key.as_ref(), &[], Change::Delete)
     }
@@ -271,13 +272,13 @@ impl Transaction {
     /// Creates a tree.
     ///
     /// # Errors
-    /// [`Error::TreeExists`], and as [`Transaction::insert`].
+    /// [`Error::TreeExists`], and those of [`Transaction::insert`].
     pub fn create_tree(&mut self, name: &str) -> Result<Tree> {
         self.txn.here()?;
         Ok(Tree::new(self.txn.create_tree(name)?, name))
     }
 
-    /// The tree of that name, as this transaction sees it.
+    /// Opens the tree of that name, as this transaction sees it.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`].
@@ -296,7 +297,7 @@ impl Transaction {
         self.txn.drop_tree(name)
     }
 
-    /// Renames a tree. Handles stay valid.
+    /// Renames a tree. Its handles stay valid.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`], [`Error::TreeExists`].
@@ -305,16 +306,16 @@ impl Transaction {
         self.txn.rename_tree(from, to)
     }
 
-    /// The names of all trees, in order.
+    /// Returns the names of all trees, in order.
     ///
     /// # Errors
-    /// As [`Transaction::get`].
+    /// Those of [`Transaction::get`].
     pub fn trees(&self) -> Result<Vec<String>> {
         self.txn.here()?;
         Ok(self.txn.trees()?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Makes a savepoint, to roll back to.
+    /// Sets a savepoint, for [`Transaction::rollback_to`].
     pub fn savepoint(&mut self) -> Savepoint {
         if self.number == 0 {
             self.number = next_number();
@@ -322,11 +323,12 @@ impl Transaction {
         Savepoint { of: self.number, at: self.txn.savepoint() }
     }
 
-    /// Undoes the changes made after the savepoint. The savepoint and all locks stay.
+    /// Undoes the changes made after the savepoint. The savepoint stays valid. All locks stay, except that at
+    /// read committed the lock on a row may go with the undone change.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the savepoint belongs to another transaction, or is invalid because the
-    /// transaction has been rolled back to an earlier one. Reading errors, [`Error::Poisoned`].
+    /// [`Error::Usage`] if the savepoint belongs to another transaction, or is invalid because the transaction
+    /// was rolled back to an earlier one; read errors; [`Error::Poisoned`].
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         self.txn.here()?;
         if savepoint.of != self.number {
@@ -335,13 +337,13 @@ impl Transaction {
         self.txn.roll_back_to(savepoint.at)
     }
 
-    /// Begins a statement: [`Transaction::unlock_row`] releases no lock taken before it. At read committed
-    /// all its reads see the data committed now.
+    /// Begins a statement: [`Transaction::unlock_row`] will release no lock taken before it. At read committed,
+    /// all reads of the statement see the data committed now.
     pub fn begin_statement(&mut self) {
         self.txn.begin_statement();
     }
 
-    /// Ends the statement. At read committed each later read sees the data committed when it is made.
+    /// Ends the statement. At read committed, each later read sees the data committed at the time of that read.
     pub fn end_statement(&mut self) {
         self.txn.end_statement();
     }
@@ -349,8 +351,8 @@ impl Transaction {
     /// Commits with the transaction's durability.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: it is not committed. [`Error::OutcomeUnknown`]: the next opening tells whether it
-    /// is.
+    /// [`Error::Poisoned`], [`Error::NoSpace`]: the transaction is not committed. [`Error::OutcomeUnknown`]:
+    /// the next opening shows whether it is committed.
     pub fn commit(mut self) -> Result<()> {
         self.commit_counted(Txn::commit)
     }
@@ -369,17 +371,17 @@ impl Transaction {
     /// Commits with this durability.
     ///
     /// # Errors
-    /// As [`Transaction::commit`].
+    /// Those of [`Transaction::commit`].
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
         self.durability = durability;
         self.commit()
     }
 
-    /// Submits the commit and returns at once. Others see the changes once [`Commit::poll`] or
-    /// [`Commit::wait`] has reported that it is done.
+    /// Submits the commit without waiting for it. Other transactions see the changes once [`Commit::poll`] or
+    /// [`Commit::wait`] has reported that the commit is done.
     ///
     /// # Errors
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`], [`Error::NoSpace`]: the transaction is not committed.
     pub fn commit_start(self) -> Result<Commit> {
         let Self { inner, txn, durability, .. } = self;
         txn.here()?;
@@ -387,17 +389,18 @@ impl Transaction {
         Ok(Commit { committing: txn.commit_start(durability)?, begun, inner })
     }
 
-    /// Undoes all changes.
+    /// Rolls the transaction back: undoes all its changes.
     ///
     /// # Errors
-    /// The error that stopped it; the next opening completes the rollback.
+    /// The error that stopped the rollback; background work, or the next opening, completes it.
     pub fn rollback(self) -> Result<()> {
         self.txn.here()?;
         self.txn.rollback()
     }
 
-    /// First phase of two-phase commit: makes the transaction survive any crash under `xid`, flushed, until
-    /// [`super::Database::commit_prepared`] or [`super::Database::rollback_prepared`].
+    /// First phase of two-phase commit: records the transaction in the log under the name `xid`, flushed. It
+    /// survives any crash until [`super::Database::commit_prepared`] or [`super::Database::rollback_prepared`]
+    /// ends it.
     ///
     /// # Errors
     /// [`Error::Usage`] if the name is taken or too long, [`Error::Poisoned`], [`Error::OutcomeUnknown`].
@@ -412,20 +415,22 @@ impl Transaction {
 }
 
 impl Transaction {
-    /// First phase of two-phase commit, for a transaction that an outside log decides. The transaction
-    /// survives under `xid` at the given level and stays open for [`Transaction::commit_ordered`]. It
-    /// accepts no more changes and drops its snapshot; [`Transaction::commit`] and
-    /// [`Transaction::rollback`] also end it. If it is dropped, it stays prepared, and
-    /// [`super::Database::prepared`] lists it. Returns the log position where the preparation ends. Below
-    /// [`Durability::Flushed`], flush up to there ([`super::Database::flush_log_to`]) before the outside
-    /// log records the commit.
+    /// First phase of two-phase commit, for a transaction whose outcome an outside log decides. The transaction
+    /// survives a crash under the name `xid`, at the given level of durability, and stays open for
+    /// [`Transaction::commit_ordered`]; [`Transaction::commit`] and [`Transaction::rollback`] also end it. It
+    /// accepts no more changes and drops its snapshot. If the object is dropped, the transaction stays
+    /// prepared, and [`super::Database::prepared`] lists it.
     ///
-    /// From here on it holds what the commit needs: log space, and one page of the pool. So at most an eighth
-    /// as many transactions as the pool has pages, and at most 4096, can be prepared in place at one time.
+    /// Returns the log position where the preparation ends. Below [`Durability::Flushed`], flush the log up to
+    /// that position ([`super::Database::flush_log_to`]) before the outside log records the commit.
+    ///
+    /// From now on the transaction holds what its commit needs: log space, and one page of the pool. So the
+    /// number of transactions that are prepared in place at one time is at most an eighth of the pool's pages,
+    /// and at most 4096.
     ///
     /// # Errors
     /// [`Error::Usage`] if the name is taken or too long, or the transaction is already prepared;
-    /// [`Error::TooManyPrepared`], [`Error::NoSpace`]: it is unchanged. [`Error::Poisoned`];
+    /// [`Error::TooManyPrepared`], [`Error::NoSpace`]: the transaction is unchanged. [`Error::Poisoned`];
     /// [`Error::OutcomeUnknown`]: the next opening finds it prepared, or not at all.
     pub fn prepare_in_place(&mut self, xid: &Xid, durability: Durability) -> Result<LogPosition> {
         self.txn.here()?;
@@ -434,21 +439,21 @@ impl Transaction {
         self.noted(prepared)
     }
 
-    /// Second phase: commits a transaction that was prepared in place, and makes it visible to others at
-    /// once. Call it in the order of the outside log, after the transaction is durable there; any thread
-    /// may call it. It puts the commit into the log's buffer, leaves the active set and releases the
-    /// locks, with no flush, no other I/O, and no wait for log space. No snapshot sees a later commit of this
-    /// kind without the earlier ones.
+    /// Second phase: commits a transaction that was prepared in place, and makes it visible to others at once.
+    /// Call it in the order of the outside log, after the transaction is durable there; any thread may call it.
+    /// The call puts the commit into the log buffer, removes the transaction from the active set and releases
+    /// its locks. It does no I/O and does not wait for log space. A snapshot that sees one such commit also
+    /// sees all earlier ones.
     ///
     /// Returns the log position where the commit ends. The commit is durable when
-    /// [`super::Database::flush_log_to`] that position has returned, or [`super::Database::on_durable`] has
+    /// [`super::Database::flush_log_to`] for that position has returned, or [`super::Database::on_durable`] has
     /// called its callback. A crash before that leaves the transaction prepared; the outside log then decides
     /// that it must be committed (docs/transactions.md, "Beside an outside log").
     ///
     /// Afterwards this object is a new transaction with the same options.
     ///
     /// # Errors
-    /// [`Error::Usage`] if it is not prepared in place; [`Error::Poisoned`]: it stays prepared and invisible.
+    /// [`Error::Usage`] if it is not prepared in place. [`Error::Poisoned`]: it stays prepared and invisible.
     ///
     /// ```
     /// # use seawall::{Durability, Xid};
@@ -473,7 +478,7 @@ impl Transaction {
 }
 
 impl Commit {
-    /// The result of the commit; `None` while it is not done.
+    /// Returns the result of the commit; `None` while the commit is not done.
     pub fn poll(&mut self) -> Option<Result<()>> {
         if let Err(error) = self.inner.engine().instance.here() {
             return Some(Err(error));
@@ -486,7 +491,7 @@ impl Commit {
         done
     }
 
-    /// Waits until it is done.
+    /// Waits until the commit is done.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`].
@@ -544,7 +549,7 @@ mod tests {
         assert_eq!(tx.iter(&tree).count(), 0);
     }
 
-    /// A savepoint is valid as long as everything that existed when it was made.
+    /// A savepoint stays valid as long as all changes that existed when it was made.
     #[test]
     fn a_savepoint_is_gone_exactly_when_the_transaction_went_back_beyond_it() {
         for seed in 0..60 {

@@ -16,13 +16,13 @@ impl Tree {
         Self { state, name: name.into() }
     }
 
-    /// Its name when this handle was made.
+    /// Returns the tree's name at the time this handle was made.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its id; never reused.
+    /// Returns the tree's id, which is never reused.
     #[must_use]
     pub fn id(&self) -> TreeId {
         self.state.at.id

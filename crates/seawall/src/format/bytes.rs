@@ -23,19 +23,19 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// What is left.
+    /// Returns the bytes that are left.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     ///
     /// # Errors
     /// When fewer are left.
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
     /// When nothing is left.
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     ///
     /// # Errors
     /// When fewer are left.
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     ///
     /// # Errors
     /// When fewer are left.
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Six bytes.
+    /// Reads six bytes.
     ///
     /// # Errors
     /// When fewer are left.
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(all))
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     ///
     /// # Errors
     /// When fewer are left.
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A number of one to ten bytes, seven bits each, low first.
+    /// Reads a number of one to ten bytes, seven bits each, low bits first.
     ///
     /// # Errors
     /// When it does not end, or is larger than a `u64`.
@@ -117,10 +117,10 @@ impl<'a> Reader<'a> {
         Err(Malformed("number too long"))
     }
 
-    /// Bytes preceded by their length.
+    /// Reads bytes preceded by their length.
     ///
     /// # Errors
-    /// When fewer are left than that.
+    /// When fewer are left.
     pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.varint()?;
         self.take(usize::try_from(len).unwrap_or(usize::MAX))

@@ -1,11 +1,11 @@
-//! The control block: what must be known before anything else can be read.
+//! The control block: what an opening must know before it can read anything else.
 //!
-//! 1. It is kept in two slots, [`SLOT_STRIDE`] bytes apart so that no device tears both with one write. The
-//!    valid slot with the higher epoch counts.
-//! 2. A slot is one block of [`SLOT_BYTES`]. Its CRC covers all of it but itself. Magic, CRC, version and
-//!    size stay where they are in every later format, so that an older program can always tell a newer file
-//!    from a damaged one.
-//! 3. Bytes not named here are zero.
+//! 1. It is kept in two slots, [`SLOT_STRIDE`] bytes apart so that no device tears both with one write. The valid slot
+//!    with the higher epoch is current.
+//! 2. A slot is one block of [`SLOT_BYTES`]. Its CRC covers everything else in the slot. Magic, CRC, version and size
+//!    stay where they are in every later format, so that an older program can always tell a newer file from a damaged
+//!    one.
+//! 3. Bytes that are not named here are zero.
 
 use super::page::{PAGE_BYTES_MAX, PAGE_BYTES_MIN, set_u32, set_u64, u32_at, u64_at};
 use super::{FORMAT_VERSION, FORMAT_VERSION_MIN, Lsn, TxnId};
@@ -14,11 +14,11 @@ use super::{FORMAT_VERSION, FORMAT_VERSION_MIN, Lsn, TxnId};
 pub const MAGIC: [u8; 8] = *b"SEAWALL\n";
 /// Bytes of a slot: a multiple of every sector size.
 pub const SLOT_BYTES: usize = 4096;
-/// Bytes from the beginning of one slot to that of the next.
+/// Bytes from the beginning of one slot to the beginning of the next.
 pub const SLOT_STRIDE: u64 = 16 << 10;
-/// Slots.
+/// The number of slots.
 pub const SLOTS: u64 = 2;
-/// No log buffer is larger, bytes.
+/// The largest log buffer, bytes.
 const LOG_BUFFER_MAX: u64 = 1 << 40;
 
 const CRC: usize = 8;
@@ -43,16 +43,16 @@ const _: () = assert!(CRC == MAGIC.len() && VERSION == CRC + 4 && DATABASE + 16 
 const _: () = assert!(END <= 512, "the part in use fits the smallest sector");
 const _: () = assert!(SLOT_BYTES as u64 <= SLOT_STRIDE);
 
-/// Protection of pages against writes that a crash cuts in two.
+/// Protection of pages against writes that a crash tears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u8)]
 pub enum Torn {
-    /// Every page is written to the doublewrite area and flushed there before it is written home.
+    /// Every page is written to the doublewrite area and flushed there before it is written to the data file.
     #[default]
     Doublewrite = 1,
-    /// None: the device is known to write pages whole. A torn page is detected and reported, but cannot be
+    /// No protection: the device is known to write pages whole. A torn page is detected and reported, but cannot be
     /// repaired.
     Off = 2,
 }
@@ -74,7 +74,7 @@ pub struct ControlBlock {
     pub block_bytes: u32,
     /// Bytes of a log segment; a multiple of `block_bytes`.
     pub segment_bytes: u64,
-    /// The number of this opening; 0 before the first.
+    /// The number of the current or last opening; 0 before the first.
     pub incarnation: u32,
     /// The protection against torn pages.
     pub torn: Torn,
@@ -90,19 +90,19 @@ pub struct ControlBlock {
     pub next_txn: TxnId,
     /// No entry of the log from the checkpoint on was written by an earlier opening than this one.
     pub log_incarnation: u32,
-    /// The largest log buffer, bytes, through which entries from the checkpoint on may have been written: it
-    /// bounds how far beyond the end of the log recovery searches for entries.
+    /// The largest log buffer through which entries from the checkpoint on may have been written, bytes: it bounds how
+    /// far beyond the end of the log recovery searches for entries.
     pub log_buffer: u64,
 }
 
 /// Why a slot holds no control block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadSlot {
-    /// It does not begin as one.
+    /// The slot does not begin like a control block.
     NoMagic,
-    /// The file ends before it.
+    /// The file ends before the slot.
     Missing,
-    /// The disk could not read it, for this reason.
+    /// The disk could not read the slot, for this reason.
     Unreadable(String),
     /// Its checksum does not match.
     Checksum {
@@ -159,10 +159,10 @@ impl ControlBlock {
         set_u32(slot, CRC, crc);
     }
 
-    /// Reads a slot of [`SLOT_BYTES`]: its epoch and the block.
+    /// Reads a slot of [`SLOT_BYTES`]. Returns its epoch and the block.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the slot.
     pub fn decode(slot: &[u8]) -> Result<(u64, Self), BadSlot> {
         if slot.len() != SLOT_BYTES || slot[..CRC] != MAGIC {
             return Err(BadSlot::NoMagic);
@@ -212,7 +212,7 @@ impl ControlBlock {
     }
 }
 
-/// Whether a database can have pages of this size, bytes.
+/// Returns whether a database can have pages of this size, bytes.
 #[must_use]
 pub fn page_bytes_are_valid(page_bytes: usize) -> bool {
     page_bytes.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes)

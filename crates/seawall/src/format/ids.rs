@@ -17,20 +17,20 @@ macro_rules! id {
 }
 
 id!(
-    /// A page of the data file, by number. Page 0 is the header page and so never a child, an undo page or a
-    /// value: 0 is "none".
+    /// A page of the data file, by number. Page 0 is the header page and never a child, an undo page or a value, so 0
+    /// means "none".
     PageId(u32), ""
 );
 id!(
-    /// A position in the endless log, bytes. 0 is "never".
+    /// A position in the endless log, bytes. 0 means "never".
     Lsn(u64), "lsn "
 );
 id!(
-    /// A transaction that has written. 0 is "none". 48 bits on disk.
+    /// A transaction that has written. 0 means "none". 48 bits on disk.
     TxnId(u64), "txn "
 );
 id!(
-    /// A tree; never reused.
+    /// A tree. Ids are never reused.
     TreeId(u32), ""
 );
 
@@ -58,11 +58,11 @@ impl TreeId {
     pub const UNDO: Self = Self(2);
     /// The tree that holds the names of all trees.
     pub const CATALOG: Self = Self(3);
-    /// The first tree of a user.
+    /// The first user tree.
     pub const FIRST_USER: Self = Self(16);
 }
 
-/// Where an undo record begins: page number (32 bits) and offset in it (16 bits). 0 is "none".
+/// Where an undo record begins: page number (32 bits) and offset in the page (16 bits). 0 means "none".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UndoPtr(pub u64);
 
@@ -70,19 +70,19 @@ impl UndoPtr {
     /// No record.
     pub const NONE: Self = Self(0);
 
-    /// The record at `offset` of `page`.
+    /// Returns the pointer to the record at `offset` of `page`.
     #[must_use]
     pub fn new(page: PageId, offset: u16) -> Self {
         Self(u64::from(page.0) << 16 | u64::from(offset))
     }
 
-    /// Its page.
+    /// Returns the record's page.
     #[must_use]
     pub fn page(self) -> PageId {
         PageId((self.0 >> 16) as u32)
     }
 
-    /// Its offset in the page, bytes.
+    /// Returns the record's offset in the page, bytes.
     #[must_use]
     pub fn offset(self) -> u16 {
         self.0 as u16

@@ -1,4 +1,4 @@
-//! What is on disk, and nothing that reads or writes it.
+//! The formats of what is on disk. Nothing here does I/O.
 //!
 //! Integers are little-endian. A format is written once, as offsets beside the code that uses them; FORMAT.md
 //! links here.
@@ -12,10 +12,10 @@ pub mod tag;
 pub use bytes::{Malformed, Reader, put_bytes, put_u48, put_varint};
 pub use ids::{Lsn, PageId, TreeId, TxnId, UndoPtr};
 
-/// The version of all formats together. A newer program opens an older file or says exactly what to do.
+/// The version of all formats together. A newer program opens an older file, or says exactly what to do.
 pub const FORMAT_VERSION: u32 = 4;
 
-/// The oldest version that is opened. Files of version 3 have nothing that version 4 added: long values of
-/// one page, entries of more than a quarter of a page, keys of more than a fifth. So nothing is rewritten;
-/// the first control block that an opening writes says version 4, before anything else is written.
+/// The oldest version that can be opened. Version 4 only added to version 3: long values of one page, entries of more
+/// than a quarter of a page, keys of more than a fifth. So an opening rewrites nothing: it first writes a control block
+/// with version 4, before anything else.
 pub const FORMAT_VERSION_MIN: u32 = 3;

@@ -1,9 +1,9 @@
 //! The first 32 bytes of every page, and its checksum.
 //!
-//! 1. The checksum covers the page number the page belongs at and everything after the checksum itself: a
-//!    page written to the wrong place never passes at that place.
+//! 1. The checksum covers the page number of the place in the file, and everything after the checksum itself: a page
+//!    that was written to the wrong place never passes there.
 //! 2. It is computed on the copy that is written ([`seal`]) and checked on every read from disk ([`verify`]).
-//! 3. A page of nothing but zeroes was never written; it passes no check.
+//! 3. A page of zeroes was never written, and does not pass the check.
 
 use super::{Lsn, PageId, TreeId};
 use crate::error::Corruption;
@@ -21,7 +21,7 @@ pub const TREE: usize = 16;
 pub const KIND: usize = 20;
 /// Offset of the level above the leaves, `u8`.
 pub const LEVEL: usize = 21;
-/// Bytes before what the page's kind defines.
+/// Bytes before the part that the page's kind defines.
 pub const HEADER_BYTES: usize = 32;
 /// Smallest page, bytes.
 pub const PAGE_BYTES_MIN: usize = 4 << 10;
@@ -34,7 +34,7 @@ pub const PAGE_BYTES_MAX: usize = 32 << 10;
 pub enum PageKind {
     /// Page 0.
     Header = 1,
-    /// Owners of a group's pages.
+    /// The owners of a group's pages.
     SpaceMap = 2,
     /// An inner node of a tree.
     Branch = 3,
@@ -46,12 +46,12 @@ pub enum PageKind {
     UndoDirectory = 6,
     /// A piece of an undo log.
     Undo = 7,
-    /// Was part of something that no longer exists.
+    /// A page that belonged to something that no longer exists.
     Freed = 8,
 }
 
 impl PageKind {
-    /// The kind with this number.
+    /// Returns the kind with this number.
     #[must_use]
     pub fn from_u8(byte: u8) -> Option<Self> {
         use PageKind::{Branch, Freed, Header, Leaf, Overflow, SpaceMap, Undo, UndoDirectory};
@@ -59,17 +59,17 @@ impl PageKind {
     }
 }
 
-/// The `u16` at `at`.
+/// Returns the `u16` at `at`.
 #[must_use]
 pub fn u16_at(page: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([page[at], page[at + 1]])
 }
-/// The `u32` at `at`.
+/// Returns the `u32` at `at`.
 #[must_use]
 pub fn u32_at(page: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"))
 }
-/// The `u64` at `at`.
+/// Returns the `u64` at `at`.
 #[must_use]
 pub fn u64_at(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"))
@@ -87,27 +87,27 @@ pub fn set_u64(page: &mut [u8], at: usize, value: u64) {
     page[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The page's own number.
+/// Returns the page's own number.
 #[must_use]
 pub fn number(page: &[u8]) -> PageId {
     PageId(u32_at(page, NUMBER))
 }
-/// The end of the last mini-transaction that changed it.
+/// Returns the end of the last mini-transaction that changed the page.
 #[must_use]
 pub fn lsn(page: &[u8]) -> Lsn {
     Lsn(u64_at(page, LSN))
 }
-/// The tree that owns it.
+/// Returns the tree that owns the page.
 #[must_use]
 pub fn tree(page: &[u8]) -> TreeId {
     TreeId(u32_at(page, TREE))
 }
-/// Its kind; `None` when the number is no kind.
+/// Returns the page's kind; `None` when the number is not a kind.
 #[must_use]
 pub fn kind(page: &[u8]) -> Option<PageKind> {
     PageKind::from_u8(page[KIND])
 }
-/// Levels above the leaves.
+/// Returns the page's level above the leaves.
 #[must_use]
 pub fn level(page: &[u8]) -> u8 {
     page[LEVEL]
@@ -122,10 +122,10 @@ pub fn init(page: &mut [u8], number: PageId, tree: TreeId, kind: PageKind, level
     page[LEVEL] = level;
 }
 
-/// What a page holds after its header in a debug build, before the record that initialises it.
+/// In a debug build, the bytes after a page's header before the record that initialises the page.
 const NOTHING: u8 = 0xa5;
 
-/// Zeroes the header of a page whose next record sets every byte ([`init`]). The rest need not be zeroes.
+/// Zeroes the header of a page whose next record sets every byte ([`init`]). The rest of the page need not be zeroes.
 pub fn clear_header(page: &mut [u8]) {
     let (header, rest) = page.split_at_mut(HEADER_BYTES);
     header.fill(0);
@@ -148,7 +148,7 @@ pub fn seal(page: &mut [u8], number: PageId) {
 /// Checks the bytes read from `path` as page `number`.
 ///
 /// # Errors
-/// [`Corruption::Misdirected`] when another page's intact contents are there, else
+/// [`Corruption::Misdirected`] when another page's intact contents are there, otherwise
 /// [`Corruption::ChecksumMismatch`].
 pub fn verify(page: &[u8], number: PageId, path: &Path) -> Result<(), Corruption> {
     let found = u32_at(page, CRC);

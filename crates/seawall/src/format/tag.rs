@@ -1,12 +1,12 @@
-//! The tags of redo records: which layer replays which body. `recovery` dispatches by the range.
+//! The tags of redo records: which layer replays which body. `recovery` dispatches by their ranges.
 //!
-//! A tag with [`INITIALISES`] set makes the whole page from its body: replaying it does not read the page
+//! A record whose tag has [`INITIALISES`] set makes the whole page from its body: replaying it does not read the page
 //! from disk.
 
 /// Set in the tags of records that initialise their page.
 pub const INITIALISES: u8 = 0x80;
 
-/// Whether a record with this tag initialises its page.
+/// Returns whether a record with this tag initialises its page.
 #[must_use]
 pub fn initialises(tag: u8) -> bool {
     tag & INITIALISES != 0
@@ -23,7 +23,7 @@ pub enum Layer {
     Txn,
 }
 
-/// Which layer replays `tag`; `None` when no layer does.
+/// Returns the layer that replays `tag`; `None` when no layer does.
 #[must_use]
 pub fn layer(tag: u8) -> Option<Layer> {
     match tag & !INITIALISES {

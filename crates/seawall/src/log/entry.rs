@@ -1,18 +1,18 @@
 //! The entry: one mini-transaction in the log's stream of bytes.
 //!
-//! 1. An entry is its header and its body, nothing between two entries, at any byte of the stream.
-//! 2. The CRC covers the database's identity and the entry's LSN beside header and body: bytes of another
-//!    database, of another place or of an older pass through the segments are never taken for an entry.
-//! 3. Every entry carries the incarnation that wrote it, at least 1: a stretch of zeroes is no entry.
-//! 4. A header carries a mark of its own, bound to its position. After the end of a log every byte is checked
-//!    as the start of an entry, and in what older passes left every few bytes look like a length and an
-//!    incarnation. Only one in 4096 of them also bears the mark, and has its body checked.
+//! 1. An entry is a header and a body. It begins at any byte of the stream; nothing lies between two entries.
+//! 2. The CRC covers the database's identity, the entry's LSN, the header and the body: bytes of another database, of
+//!    another position or of an older pass through the segments are never taken for an entry.
+//! 3. Every entry carries the incarnation that wrote it, at least 1, so a run of zeroes is not an entry.
+//! 4. A header carries its own mark, bound to its position. Recovery checks every byte after the end of the log as the
+//!    start of an entry, and in the remains of older passes every few bytes look like a length and an incarnation. Only
+//!    one in 4096 of them also bears the mark, and only then the body is checked.
 //! 5. `behind` is the distance from the entry's LSN back to what was durable when it was made.
 //!    [`BEHIND_UNKNOWN`] proves nothing.
 
 use super::MTR_BYTES_MAX;
 
-/// Offsets in the header, bytes. Little-endian. The length has the header's mark in its high bits.
+/// Offsets in the header, bytes. Little-endian. The length field has the header's mark in its high bits.
 const LEN: usize = 0;
 const _: () = assert!(LEN == 0, "a header begins with its length: `Header::entry_bytes_of`");
 const CRC: usize = 4;
@@ -42,7 +42,7 @@ impl Seal {
         Self(crc32c::crc32c(database))
     }
 
-    /// The checksum over all but the body.
+    /// Returns the checksum of everything but the body.
     fn header_crc(self, lsn: u64, header: &Header) -> u32 {
         let mut fixed = [0; 20];
         fixed[..8].copy_from_slice(&lsn.to_le_bytes());
@@ -52,7 +52,7 @@ impl Seal {
         crc32c::crc32c_append(self.0, &fixed)
     }
 
-    /// The header of an entry at `lsn`.
+    /// Returns the header of an entry at `lsn`.
     pub(super) fn encode(self, lsn: u64, incarnation: u32, durable: u64, body: &[u8]) -> [u8; HEADER_BYTES] {
         debug_assert!(body.len() <= MTR_BYTES_MAX && incarnation > 0 && durable <= lsn);
         let behind = u32::try_from(lsn - durable).unwrap_or(BEHIND_UNKNOWN);
@@ -67,12 +67,12 @@ impl Seal {
         out
     }
 
-    /// Whether `header` bears the mark of a header at `lsn` of this database.
+    /// Returns whether `header` bears the mark of a header at `lsn` of this database.
     pub(super) fn marked(self, lsn: u64, header: &Header) -> bool {
         mark(self.header_crc(lsn, header)) == header.mark
     }
 
-    /// Whether `header` and `body` are an entry at `lsn` of this database.
+    /// Returns whether `header` and `body` are an entry at `lsn` of this database.
     pub(super) fn holds(self, lsn: u64, header: &Header, body: &[u8]) -> bool {
         let of_header = self.header_crc(lsn, header);
         header.len as usize == body.len()
@@ -81,7 +81,7 @@ impl Seal {
     }
 }
 
-/// The mark of a header with this checksum.
+/// Returns the mark of a header with this checksum.
 fn mark(of_header: u32) -> u32 {
     of_header >> LEN_BITS
 }
@@ -99,7 +99,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Decodes the fields; `None` for what no entry has: a body that is too long, an incarnation outside
+    /// Decodes the fields. Returns `None` for values that no entry has: a body that is too long, an incarnation outside
     /// `incarnations`.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES], incarnations: &std::ops::RangeInclusive<u32>) -> Option<Self> {
         let field = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -114,8 +114,8 @@ impl Header {
         plausible.then_some(header)
     }
 
-    /// Bytes of the whole entry whose header begins with `first`. Only for entries of this process: nothing
-    /// is checked.
+    /// Returns the bytes of the whole entry whose header begins with `first`. Checks nothing: only for entries that are
+    /// known to be intact.
     pub(super) fn entry_bytes_of(first: [u8; 4]) -> u64 {
         HEADER_BYTES as u64 + u64::from(u32::from_le_bytes(first) & ((1 << LEN_BITS) - 1))
     }
@@ -125,8 +125,7 @@ impl Header {
         HEADER_BYTES as u64 + u64::from(self.len)
     }
 
-    /// The position before which everything was durable when the entry at `lsn` was made, if the entry says
-    /// so.
+    /// Returns the position before which everything was durable when the entry at `lsn` was made, if the entry says so.
     pub(super) fn durable_then(&self, lsn: u64) -> Option<u64> {
         (self.behind != BEHIND_UNKNOWN).then(|| lsn.saturating_sub(u64::from(self.behind)))
     }

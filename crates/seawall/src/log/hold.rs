@@ -1,12 +1,12 @@
 //! Log that a backup still needs: files before the checkpoint that are not recycled.
 //!
-//! 1. The bytes read from a segment are those of that segment only if the hold was unbroken *after* the read:
-//!    a broken hold releases its files, which are then renamed and overwritten.
+//! 1. The bytes read from a segment file belong to that segment only if the hold is still unbroken *after* the read: a
+//!    broken hold releases its files, which are then renamed and overwritten.
 //! 2. A hold never makes a writer wait: it has a bound, and exceeding the bound breaks the hold and does not
 //!    stop the writers (`segments.rs`, 8).
-//! 3. An end that is decided outside (`Log::fix_hold_end`) is the end of whole entries, durable, and not before
-//!    what the copier has copied: the copier reads [`Log::durable_whole`] first and asks for the end afterwards,
-//!    and the end is read from the same counter under the mutex that the copier's question takes.
+//! 3. An end that is decided outside the backup (`Log::fix_hold_end`) is the end of a whole entry, durable, and not
+//!    before what is already copied: the copier reads [`Log::durable_whole`] before it asks for the end, and
+//!    `fix_hold_end` reads the same counter under the mutex that [`LogHold::end`] takes.
 
 use super::Log;
 use super::segments::{Broken, HoldEnd};
@@ -15,7 +15,7 @@ use crate::format::Lsn;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Keeps the log from a position on as long as it lives. One at a time.
+/// Keeps the log from a position on until it is dropped. There is at most one.
 #[derive(Debug)]
 pub struct LogHold {
     log: Arc<Log>,
@@ -23,16 +23,16 @@ pub struct LogHold {
 }
 
 impl Log {
-    /// Keeps the log from the last checkpoint on. If more than `max_bytes` before later checkpoints would be
-    /// kept, the hold is broken. `None` while there is another hold.
+    /// Keeps the log from the last checkpoint on. If more than `max_bytes` before later checkpoints would be kept, the
+    /// hold is broken. Returns `None` while there is another hold.
     #[must_use]
     pub fn hold(self: &Arc<Self>, max_bytes: u64) -> Option<LogHold> {
         self.segments.hold(max_bytes)?;
         Some(LogHold { log: self.clone(), max_bytes })
     }
 
-    /// Decides the end of the held log, if the copier waits for that: a durable position behind everything that
-    /// is published when this is called. `None` if it does not wait.
+    /// Decides the end of the held log, if the copier waits for the decision: a durable position behind everything that
+    /// is published when this is called. Returns `None` if the copier does not wait.
     ///
     /// # Errors
     /// As [`Log::flush_to`].
@@ -55,12 +55,12 @@ impl Log {
 }
 
 impl LogHold {
-    /// The end of the copy is not decided by the backup but by [`Log::fix_hold_end`].
+    /// Makes [`Log::fix_hold_end`], and not the backup, decide the end of the copy.
     pub fn ends_outside(&self) {
         self.log.segments.hold_end(|end| *end = HoldEnd::Outside);
     }
 
-    /// All pages are copied: the end may be decided.
+    /// Notes that all pages are copied, so that the end may be decided.
     pub fn pages_are_copied(&self) {
         self.log.segments.hold_end(|end| {
             if *end == HoldEnd::Outside {
@@ -69,7 +69,7 @@ impl LogHold {
         });
     }
 
-    /// The end, if it was decided outside.
+    /// Returns the end, if it was decided outside.
     #[must_use]
     pub fn end(&self) -> Option<Lsn> {
         match self.log.segments.hold_end(|_| {}) {
@@ -94,7 +94,7 @@ impl LogHold {
         }
     }
 
-    /// Checks that everything was held up to now.
+    /// Checks that the hold was not broken.
     ///
     /// # Errors
     /// [`Error::BackupTooSlow`] when the hold was broken.
@@ -102,7 +102,7 @@ impl LogHold {
         self.release_before(Lsn::ZERO)
     }
 
-    /// The path of the segment that `lsn` lies in.
+    /// Returns the path of the segment that `lsn` lies in.
     #[must_use]
     pub fn path_at(&self, lsn: Lsn) -> PathBuf {
         self.log.segments.path_at(lsn.0)

@@ -1,35 +1,33 @@
 //! The log: an endless stream of entries, made durable in groups. See DESIGN.md, "Log".
 //!
-//! 1. *Admit, reserve, publish, wait.* Room is promised before any latch is taken ([`Log::try_admit`]); a
-//!    position is taken while all pages are latched ([`Log::reserve`]); the publishing thread copies the
-//!    bytes and computes the CRC ([`Reservation::publish`]); a commit waits for durability with no latch held
-//!    ([`Log::wait`]).
-//! 2. `durable_whole <= durable <= written <= oldest_unpublished <= head`, each only growing. Reads of the
-//!    files see the log up to `written`; `durable` is what was written and then flushed by a call that
-//!    succeeded; `durable_whole` is the end of the last entry before it.
+//! 1. *Admit, reserve, publish, wait.* [`Log::try_admit`] promises space before any latch is taken; [`Log::reserve`]
+//!    takes a position while all pages are latched; [`Reservation::publish`] copies the bytes and computes the CRC; a
+//!    commit waits for durability with no latch held ([`Log::wait`]).
+//! 2. `durable_whole <= durable <= written <= oldest_unpublished <= head`, and each only grows. Reads of the files see
+//!    the log up to `written`; a successful flush covers everything before `durable`; `durable_whole` is the end of the
+//!    last entry before it.
 //! 3. The first failed write or flush poisons the database; nothing is written after it, and every waiter
 //!    gets that error.
-//! 4. Log acknowledged below `Flushed` is durable, or became part of the log less than the flush interval
-//!    ago: [`Log::fresh_since_ns`](Log) bounds the age of the oldest byte that is not durable from above, and
-//!    commits wait when it reaches the interval.
-//! 5. An opening of the database begins with an empty entry of its own incarnation, durable before anything
-//!    else is done: from then on no entry that an earlier opening left after the end can be taken for the
-//!    next one (trap 1).
+//! 4. Log acknowledged below `Flushed` is durable, or younger than the flush interval: `Led::fresh_since_ns` is an
+//!    upper bound for the age of the oldest byte that is not durable, and commits wait when this age reaches the
+//!    interval.
+//! 5. An opening of the database first makes an empty entry of its own incarnation durable. From then on, no entry that
+//!    an earlier opening left after the end can be taken for the next one (trap 1).
 //!
 //! | file | holds |
 //! |---|---|
 //! | `entry`, `record` | the format |
-//! | `slots` | which mini-transaction owns which bytes (lock-free), and up to where all is published |
+//! | `slots` | which mini-transaction owns which bytes (lock-free), and up to where everything is published |
 //! | `ring` | the bytes in memory |
-//! | `ring_file` | that memory in a file, which outlives the process |
+//! | `ring_file` | the ring in a file, which outlives the process |
 //! | `waiters` | the group-commit leader and the threads that wait |
 //! | `watch` | callbacks for a durable position |
 //! | `writer` | a group: one write, one flush |
-//! | `segments` | the files: which there are, and making them |
-//! | `segment_file` | one of them: its name, and how it is opened |
-//! | `shelf` | which of them are open |
-//! | `hold` | which of them a backup still needs |
-//! | `reader` | reading it back |
+//! | `segments` | the files: which exist, and making them |
+//! | `segment_file` | one file: its name, and how it is opened |
+//! | `shelf` | which files are open |
+//! | `hold` | which files a backup still needs |
+//! | `reader` | reading the log back |
 
 mod entry;
 mod hold;
@@ -85,8 +83,7 @@ use writer::{Blank, LeaderState, Need, Wanted};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Durability {
-    /// 0: only that the oldest unflushed commit is younger than the flush interval. Loses at most the
-    /// interval.
+    /// 0: the oldest unflushed commit is younger than the flush interval. A crash loses at most that interval.
     Deferred,
     /// 2: the log is written, or in a ring that outlives the process (option `log_ring_dir`). Survives a crash of the
     /// process; loses at most the flush interval on power loss.
@@ -101,13 +98,13 @@ pub enum Durability {
 pub struct LogConfig {
     /// The directory of the segments.
     pub dir: PathBuf,
-    /// SegmentOptions it is flushed.
+    /// How the log is flushed.
     pub method: FlushMethod,
     /// Unit of writing, bytes; at least the physical sector. A power of two from 512 to 64 KiB.
     pub block_bytes: usize,
     /// Size of a segment, bytes; a multiple of `block_bytes` and of 4096. Fixed when the database is made.
     pub segment_bytes: u64,
-    /// Most log kept, bytes; at least three segments, and at least one segment and 4 x [`MTR_BYTES_MAX`].
+    /// The most log kept, bytes; at least three segments, and at least one segment and 4 x [`MTR_BYTES_MAX`].
     pub capacity_bytes: u64,
     /// Free space on the log's file system that additional segments must leave, bytes.
     pub reserve_bytes: u64,
@@ -212,7 +209,7 @@ pub struct Log {
     watch: Watch,
 }
 
-/// What a leader writes with each group; one thread after the other, so together on its cache lines.
+/// What the leader writes with each group. Only one thread at a time writes it, so the fields share cache lines.
 #[derive(Debug)]
 #[repr(C)]
 struct Led {
@@ -226,30 +223,30 @@ struct Led {
     counters: Counters,
 }
 
-/// Room in the log for one mini-transaction. Given back when dropped, or when the mini-transaction is
-/// published.
+/// Space in the log for one mini-transaction. Dropping it gives the space back; [`Log::reserve`] gives back what the
+/// mini-transaction does not need.
 #[derive(Debug)]
 pub struct Credit<'l> {
     log: &'l Log,
     promise: Promise<'l>,
 }
 
-/// Room in the log for one mini-transaction that is logged later: a [`Credit`] without its borrow. Give it
-/// back by [`Log::credit`].
+/// Space in the log for one mini-transaction that is logged later: a [`Credit`] that does not borrow the log.
+/// [`Log::credit`] turns it back into a credit.
 #[derive(Debug)]
 #[must_use = "room that is not given back is lost until the database is opened again"]
 pub struct KeptRoom(u64);
 
 impl Credit<'_> {
-    /// Keeps the room beyond the borrow of the log.
+    /// Keeps the space beyond the borrow of the log.
     pub fn keep(self) -> KeptRoom {
         KeptRoom(self.promise.keep())
     }
 }
 
-/// A position in the log that belongs to one mini-transaction. It blocks everything after it until published.
+/// A position in the log that belongs to one mini-transaction. Nothing after it can be written until it is published.
 ///
-/// Dropped unpublished it poisons the database: the log can never be written past it.
+/// Dropping it unpublished poisons the database: the log can never be written past it.
 #[derive(Debug)]
 pub struct Reservation<'l> {
     /// Where its entry begins.
@@ -264,11 +261,11 @@ impl Reservation<'_> {
     /// Copies the body into the buffer and publishes it.
     ///
     /// # Panics
-    /// When `body` is not as long as was reserved: pages carry the LSN already.
+    /// When `body` does not have the reserved length: pages carry the LSN already.
     pub fn publish(mut self, body: &[u8]) {
         let log = self.log;
-        // The page may be one that another mini-transaction broke before it poisoned the database. A leader that
-        // began before that would write this entry, and the next opening finds in a ring what is published: the log
+        // Another mini-transaction may have damaged the page before it poisoned the database. A leader that began
+        // before that would write this entry, and the next opening finds everything published in the ring: so the log
         // ends here.
         if log.health.check().is_err() {
             return;
@@ -303,7 +300,7 @@ pub enum NoRoom {
 }
 
 impl Log {
-    /// Makes the log of a new database, at its first LSN, with as few segments as it can begin with.
+    /// Creates the log of a new database at its first LSN, with as few segments as possible.
     ///
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::NotADatabase`] when there are segments already; [`Error::NoSpace`];
@@ -326,8 +323,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Removes the log in `dir`. Only if its database is known to have never come into being: an interrupted
-    /// creation.
+    /// Removes the log in `dir`. Only for an interrupted creation, when the database is known to have never existed.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -335,10 +331,10 @@ impl Log {
         segment_file::discard(disk, dir)
     }
 
-    /// Continues the log of an existing database where `tail` ends, in a new incarnation, which must be
-    /// durable in the control block before. Makes everything before `tail.end` durable; assumes that the log
-    /// before the `from` of `tail` is not needed. [`Log::head`] is then a little beyond `tail.end`: the
-    /// opening has an entry of its own, without records.
+    /// Continues the log of an existing database where `tail` ends, in a new incarnation, which must already be durable
+    /// in the control block. Makes everything before `tail.end` durable; assumes that the log before `tail.from` is not
+    /// needed. Afterwards [`Log::head`] is a little beyond `tail.end`: the opening logs an entry of its own, without
+    /// records.
     ///
     /// # Errors
     /// [`Error::InvalidOption`], [`Error::Usage`] when `config.incarnation` is not above every one in the
@@ -354,15 +350,15 @@ impl Log {
         }
         let LogTail { from, end, last_incarnation: _, durable, prefix, ghosts_end, shelf, numbers } = tail;
         segment_file::remove_unfinished(&*disk, &config.dir)?;
-        // A killed process may have renamed a segment without having made that durable.
+        // A killed process may have renamed a segment without syncing the directory.
         disk.sync_dir(&config.dir)?;
         let log = Self::start(disk, config, health, from.0, end.0, &prefix, (shelf, numbers), None)?;
         log.begin_incarnation(durable, if ghosts { 0 } else { ghosts_end })?;
         Ok(log)
     }
 
-    /// The log of a database that is opened read-only and was closed at `end`: opens no file, and `health`
-    /// admits nothing.
+    /// Returns the log of a database that is opened read-only and was closed at `end`. It opens no file, and `health`
+    /// refuses every admission.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
@@ -420,7 +416,7 @@ impl Log {
         self.erase(end, ghosts_end)?;
         let bytes = HEADER_BYTES as u64;
         self.segments.make_up_to(end + bytes, &self.led.0.counters)?;
-        // Beyond the limit of admissions if need be: one segment of the capacity is reserved.
+        // This may exceed the limit for admissions, which keeps one segment of the capacity in reserve.
         let unlimited = AtomicU64::new(u64::MAX);
         let promise = self.ring.promise_exactly(bytes, &unlimited).expect("an empty buffer has room for a header");
         let reservation = self.reserve(Credit { log: self, promise }, 0);
@@ -429,8 +425,9 @@ impl Log {
         self.flush_to(end)
     }
 
-    /// Room for a mini-transaction of at most `bytes` of body. Does not wait for other threads; may make a
-    /// segment if background work did not keep ahead. No latch may be held.
+    /// Promises space for a mini-transaction with a body of at most `bytes`. Waits for no write and no checkpoint;
+    /// makes a segment, or waits until another thread has made it, if background work did not keep ahead. No latch may
+    /// be held.
     ///
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::NoSpace`] when the log can neither grow nor reuse the files it has;
@@ -460,20 +457,20 @@ impl Log {
         }
     }
 
-    /// Turns kept room into a credit. Dropped, the credit gives the room back.
+    /// Turns kept space into a credit. Dropping the credit gives the space back.
     pub fn credit(&self, KeptRoom(bytes): KeptRoom) -> Credit<'_> {
         Credit { log: self, promise: self.ring.kept(bytes) }
     }
 
-    /// Room that is promised and not used yet, bytes.
+    /// Returns the space that is promised and not used yet, bytes.
     #[cfg(test)]
     pub(crate) fn promised_and_not_logged(&self) -> u64 {
         self.ring.give_back_shares();
         self.ring.promised() - self.ring.head()
     }
 
-    /// Refuses admissions from now on, if no mini-transaction is admitted now; returns whether it does. A
-    /// thread that asks for room then waits until the database is poisoned.
+    /// Refuses admissions from now on, unless a mini-transaction is admitted now; returns whether it refuses them. A
+    /// thread that asks for space then waits until the database is poisoned.
     pub fn seal(&self) -> bool {
         self.ring.seal()
     }
@@ -485,8 +482,7 @@ impl Log {
     /// When `bytes` is more than was admitted.
     pub fn reserve<'l>(&'l self, credit: Credit<'l>, bytes: usize) -> Reservation<'l> {
         debug_assert!(std::ptr::eq(self, credit.log), "a credit is of one log");
-        // The first entry after everything was durable: nothing that is not durable is older than this
-        // moment.
+        // If this is the first entry after everything was durable, nothing that is not durable is older than `now`.
         let head = self.ring.head();
         let now = (self.led.0.durable.load(Ordering::Relaxed) == head).then(|| self.now_ns());
         let place = self.ring.place(credit.promise, (HEADER_BYTES + bytes) as u64);
@@ -496,34 +492,34 @@ impl Log {
         Reservation { start: Lsn(place.start()), end: Lsn(place.end()), log: self, place: Some(place) }
     }
 
-    /// Where the next mini-transaction will begin.
+    /// Returns where the next mini-transaction will begin.
     pub fn head(&self) -> Lsn {
         Lsn(self.ring.head())
     }
 
-    /// No mini-transaction that begins before this is unpublished.
+    /// Returns a position before which no unpublished mini-transaction begins.
     pub fn oldest_unpublished(&self) -> Lsn {
         Lsn(self.ring.oldest_unpublished())
     }
 
-    /// Everything before this is written.
+    /// Returns the position before which everything is written.
     pub fn written(&self) -> Lsn {
         Lsn(self.ring.written())
     }
 
-    /// Everything before this is durable.
+    /// Returns the position before which everything is durable.
     pub fn durable(&self) -> Lsn {
         Lsn(self.led.0.durable.load(Ordering::Acquire))
     }
 
-    /// The end of the last mini-transaction that is durable as a whole. [`Log::durable`] can lie inside the
+    /// Returns the end of the last mini-transaction that is durable as a whole. [`Log::durable`] can lie inside the
     /// next one, where a segment ends; recovery never ends inside an entry.
     pub fn durable_whole(&self) -> Lsn {
         Lsn(self.led.0.durable_whole.load(Ordering::Acquire))
     }
 
-    /// Whether a commit whose mini-transaction ends at `lsn` is done at `level`, now. Never true in a
-    /// poisoned database for a position that is not durable.
+    /// Returns whether a commit whose mini-transaction ends at `lsn` is complete at `level`. In a poisoned database,
+    /// returns `false` for a position that is not durable.
     pub fn reached(&self, lsn: Lsn, level: Durability) -> bool {
         self.is_done(Wanted::of(lsn, level))
     }
@@ -553,10 +549,10 @@ impl Log {
         self.wait(lsn, Durability::Flushed)
     }
 
-    /// Makes room in the buffer for a mini-transaction of `bytes`, or waits for some: for a thread that was
-    /// refused with [`NoRoom::Buffer`], which asks again afterwards. Writes what is published. If all of that
-    /// is written, others have been promised the room, and this sleeps until one of them gives some back. No
-    /// latch may be held.
+    /// Makes space in the buffer for a mini-transaction of `bytes`, or waits for space, after an admission was refused
+    /// with [`NoRoom::Buffer`]; the caller then asks again. Writes what is published. If all of that is written
+    /// already, the space is promised to other mini-transactions, and the call sleeps until one of them gives some
+    /// back. No latch may be held.
     ///
     /// # Errors
     /// As [`Log::wait`].
@@ -585,9 +581,8 @@ impl Log {
         Ok(())
     }
 
-    /// Makes those of the least number of files that the log can go round in that are missing: for a caller
-    /// that is about to take space on the same file system, and could never give it back without a log. No
-    /// latch may be held.
+    /// Makes files until the log has the fewest among which it can rotate. For a caller that is about to take space on
+    /// the same file system, and could never give it back without a log. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
@@ -600,12 +595,12 @@ impl Log {
         self.segments.set_reserve(bytes);
     }
 
-    /// So much log is kept at most, bytes.
+    /// Returns how much log is kept at most, bytes.
     pub fn capacity(&self) -> u64 {
         self.segments.capacity()
     }
 
-    /// The log has ended, durable: the next opening needs nothing of the ring.
+    /// Removes the ring's file: the log has ended and is durable, so the next opening does not need the ring.
     pub fn forget_ring(&self) {
         if let Some(ring) = &self.ring_file {
             ring.remove(&self.config);
@@ -615,15 +610,15 @@ impl Log {
     /// Changes how the log is flushed, while it is in use. Commits wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when earlier writes cannot be made durable. With [`Error::Io`] nothing is lost, and segments
-    /// are flushed as before; an open one that could not be changed back is flushed the new way, which is safe: each
-    /// file knows what its own writes need.
+    /// [`Error::Poisoned`] when earlier writes cannot be made durable. After [`Error::Io`] nothing is lost, and
+    /// segments are flushed as before. An open segment that could not be changed back is flushed the new way, which is
+    /// safe: each file knows what its own writes need.
     pub fn set_method(&self, method: FlushMethod) -> Result<()> {
         self.health.check()?;
         self.while_no_thread_writes(|| self.segments.set_method(method))
     }
 
-    /// The mode in effect for the segment being written, beside the requested one.
+    /// Returns the flush mode in effect for the segment being written, and the requested one.
     pub fn mode(&self) -> EffectiveMode {
         let unknown = || EffectiveMode {
             requested: self.config.method,
@@ -638,9 +633,9 @@ impl Log {
             .unwrap_or_else(unknown)
     }
 
-    /// One step of background work: flush what is older than the interval, write what fills the buffer, fill
-    /// or recycle a segment, shrink. Returns whether there is more to do now. Call it at least four times an
-    /// interval.
+    /// Does one step of background work: flushes log before its age reaches the interval, writes log before it fills
+    /// the buffer, fills or recycles a segment, or removes some. Returns whether there is more to do now. Call it at
+    /// least four times per interval.
     ///
     /// # Errors
     /// [`Error::Poisoned`] when writing failed. Any other error ([`Error::NoSpace`], [`Error::Io`]) concerns
@@ -649,18 +644,18 @@ impl Log {
         if self.tend_writing()? {
             return Ok(true);
         }
-        // Shares of threads that no longer write must not hold room back.
+        // Shares of threads that no longer write must not keep space from others.
         self.ring.give_back_shares();
         self.segments.tend(self.ring.promised(), &self.led.0.counters)
     }
 
-    /// Removes files that are not needed, also those that a backup holds, because the disk is full; false if there
-    /// are none.
+    /// Removes files that are not needed, including those that a backup holds, because the disk is full. Returns
+    /// `false` if there are none.
     pub fn give_way(&self) -> bool {
         self.segments.give_way(self.ring.promised(), &self.led.0.counters)
     }
 
-    /// Counters since the opening.
+    /// Returns the counters since the opening.
     pub fn stats(&self) -> LogStats {
         self.led.0.counters.snapshot(self.ring.published())
     }
@@ -675,7 +670,8 @@ impl Log {
         Duration::from_nanos(self.flush_interval_ns.load(Ordering::Relaxed))
     }
 
-    /// The options it was opened with. Capacity, flush method and flush interval may have changed since.
+    /// Returns the options that the log was opened with. Capacity, flush method and flush interval may have changed
+    /// since.
     pub fn config(&self) -> &LogConfig {
         &self.config
     }
@@ -685,7 +681,7 @@ impl Log {
     }
 }
 
-/// The name of segment `number`.
+/// Returns the name of segment `number`.
 #[must_use]
 pub fn segment_name(number: u64) -> PathBuf {
     segment_file::path_of(Path::new(""), number)

@@ -1,7 +1,7 @@
 //! The two protocols between threads, compiled a second time on a checked scheduler (loom) that tries every
 //! interleaving and every value a load may return.
 //!
-//! `slots.rs` and `waiters.rs` are the very files of the product: only `super::sync` is replaced here.
+//! `slots.rs` and `waiters.rs` are the product's own files: only `super::sync` is replaced here.
 
 mod sync {
     pub(super) use loom::sync::Arc;
@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use waiters::{Entered, Waiter, Waiters};
 
-/// With this bound, a model still covers every bug that needs few preemptions, which is nearly all.
+/// Explores the interleavings with at most `preemptions` preemptions: nearly all bugs need only a few.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -1,12 +1,11 @@
 //! Reads the log in order and ahead of need, so that recovery keeps the disk and the processor busy at the
 //! same time.
 //!
-//! 1. Reads are of whole chunks between multiples of the chunk's size; the first of a sequence may be
-//!    shorter. No read crosses a segment's end.
-//! 2. A read at any other than the next position begins a new sequence. Reads ahead of the old one are
-//!    dropped.
-//! 3. No read outlives this: one in flight keeps its segment open, and so locked, even if the database was
-//!    open only briefly.
+//! 1. Each read is a whole chunk between multiples of the chunk's size; the first of a sequence may be shorter. No read
+//!    crosses a segment's end.
+//! 2. A read at any other than the next position begins a new sequence. The reads in flight of the old one are dropped.
+//! 3. No read outlives its [`ReadAhead`]: a read in flight would keep its segment open, and so locked, even after the
+//!    database is closed.
 
 use super::shelf::Shelf;
 use crate::error::Result;
@@ -46,7 +45,7 @@ pub(super) struct LogSegments<'a> {
 }
 
 impl LogSegments<'_> {
-    /// Length of a read at `at`.
+    /// Returns the length of a read at `at`.
     pub(super) fn len_at(&self, at: u64) -> usize {
         let chunk = self.chunk.min(self.segment_bytes);
         (chunk - at % chunk).min(self.end.saturating_sub(at)) as usize
@@ -57,7 +56,7 @@ impl ReadAhead {
     /// Reads the bytes from `at` on, [`LogSegments::len_at`] of them, into the front of `into`.
     ///
     /// # Errors
-    /// The disk's refusal.
+    /// The I/O error.
     pub(super) fn read(&mut self, segments: LogSegments<'_>, at: u64, into: &mut [u8]) -> Result<usize> {
         if self.queue.front().is_none_or(|ahead| ahead.at != at) {
             self.forget();

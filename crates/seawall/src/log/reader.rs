@@ -3,20 +3,20 @@
 //! 1. An entry is accepted if its CRC holds at its LSN and its incarnation is not below its predecessor's nor
 //!    above the control block's. The first refused entry ends the log: log that was never acknowledged may be
 //!    torn or missing in any way.
-//! 2. Except if it was durable: a whole entry beyond the break that says that the refused entry was durable
-//!    to its end proves that flushed log is damaged (writer.rs, 5 bounds how far to search). That is an error
-//!    with its place, never an end.
-//! 3. Whole entries beyond the break that prove nothing are *ghosts*: parts of groups of which something
-//!    before them did not persist. They are reported, for the next opening to erase.
-//! 4. What was read may not be durable: it may be in a cache that a failed flush has given up. Only what a
-//!    later entry says was flushed is known to be durable; the rest is written again at the next opening.
-//! 5. Each segment is locked for a moment before anything is read: a killed process's last writes have
-//!    completed, and none comes later (trap 7).
-//! 6. What the disk cannot read is taken for zeroes, and remembered. If the log ends in an entry with such a
-//!    piece, the disk's error is returned: that entry may have been acknowledged. Beyond that entry the piece
-//!    is stale, from an older pass through the segments or from a write that a crash cut (trap 26).
-//! 7. A missing segment after the last one is how a log ends. One that is missing before, or has another
-//!    length, is an error that names it.
+//! 2. Unless the refused entry was durable: if a whole entry beyond it says that the refused entry was durable to its
+//!    end, flushed log is damaged (writer.rs, 5 bounds how far to search). Then reading fails with the position of the
+//!    damage.
+//! 3. Whole entries beyond the refused one that prove nothing are *ghosts*: parts of groups whose earlier bytes did not
+//!    persist. The reader reports them, and `Log::open` erases them.
+//! 4. Log that was read may not be durable: it may be in a cache after a failed flush. Only what a later entry says was
+//!    flushed is known to be durable; `Log::open` writes the rest again.
+//! 5. Each segment is locked briefly before anything is read: then a killed process's last writes have completed, and
+//!    none can follow (trap 7).
+//! 6. A piece that the disk cannot read counts as zeroes, and its error is remembered. If the log ends in an entry with
+//!    such a piece, the error is returned: that entry may have been acknowledged. Beyond that entry the piece is stale,
+//!    from an older pass through the segments or from a write that a crash tore (trap 26).
+//! 7. A log can end with its last segment. A segment that is missing before that one, or has another length, is an
+//!    error that names the segment.
 
 use super::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{LogSegments, ReadAhead};
@@ -52,7 +52,7 @@ pub struct LogEntry<'a> {
     pub body: &'a [u8],
 }
 
-/// The end of the log, and all that is needed to continue it. Holds the segments' locks.
+/// The end of the log, and everything that is needed to continue it. Holds the segments' locks.
 #[derive(Debug)]
 pub struct LogTail {
     /// Where reading began: the checkpoint.
@@ -97,9 +97,9 @@ pub struct LogReader {
     closed_at: Option<u64>,
     tail: Option<Tail>,
     planted: Planted,
-    /// Pieces of the stream that the disk could not read, with its error.
+    /// Pieces of the stream that the disk could not read, with the error.
     unreadable: Vec<(u64, IoError)>,
-    /// Of the opening that died; looked at once, where the segments end.
+    /// The ring of the opening that died; used once, where the segments end.
     ring: Option<OldRing>,
 }
 
@@ -119,8 +119,8 @@ struct Window {
 }
 
 impl LogReader {
-    /// Reads from `from` on (the checkpoint). Accepts no entry of an incarnation above `incarnation_max` (the
-    /// control block's).
+    /// Opens the log for reading from `from` on (the checkpoint). Accepts no entry of an incarnation above
+    /// `incarnation_max` (the control block's).
     ///
     /// # Errors
     /// [`Corruption::File`] for a segment that is missing or has another length; [`crate::Error::Locked`]
@@ -130,7 +130,7 @@ impl LogReader {
         config.check()?;
         let numbers: BTreeSet<u64> = segment_file::list(&*disk, &config.dir)?.into_keys().collect();
         let shelf = Arc::new(Shelf::new(disk, &config.dir, SegmentOptions::of(config)));
-        // The last first: another database would have that one open.
+        // The last segment first: a running database has that one open.
         for number in numbers.iter().rev() {
             while_locked(&*config.clock, || shelf.get(*number))?;
         }
@@ -140,7 +140,7 @@ impl LogReader {
             let why = format!("this segment of the log is missing: {why}. Restore it from a backup");
             Err(Corruption::File { path, why }.into())
         };
-        // A checkpoint at the very end of the last segment: the next one was never needed.
+        // The checkpoint may lie at the very end of the last segment, if the next one was never needed.
         let at_the_end = from.0 % config.segment_bytes == 0 && first > 0 && numbers.contains(&(first - 1));
         if !numbers.contains(&first) && !at_the_end {
             return missing(first, &format!("the checkpoint at {from} lies in it"));
@@ -175,8 +175,8 @@ impl LogReader {
         })
     }
 
-    /// Takes up what the last opening had in its ring when it died, behind the end of the segments
-    /// (`log/ring_file.rs`, 2). Only if it did not close.
+    /// Also reads what the last opening had in its ring when it died, behind the end of the segments
+    /// (`log/ring_file.rs`, 2). Only for an opening that did not close.
     ///
     /// # Errors
     /// [`crate::Error::Locked`]; [`crate::Error::Io`].
@@ -185,15 +185,14 @@ impl LogReader {
         Ok(())
     }
 
-    /// What the control block says of the log from the checkpoint on: no entry has an earlier incarnation
-    /// than `incarnation`, and none was written through a larger buffer than `buffer_bytes`, or than this
-    /// opening's own.
+    /// Sets what the control block says of the log from the checkpoint on: no entry has an earlier incarnation than
+    /// `incarnation`, and none was written through a larger buffer than `buffer_bytes`, or than this opening's own.
     pub fn written_by(&mut self, incarnation: u32, buffer_bytes: u64) {
         self.incarnation_min = incarnation.max(1);
         self.search_bytes = self.search_bytes.max(search_bytes(buffer_bytes));
     }
 
-    /// Another reader of the same files from the same position; the files can be locked only once.
+    /// Returns another reader of the same open files, from the same position; the files can be locked only once.
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
@@ -215,19 +214,19 @@ impl LogReader {
         }
     }
 
-    /// The control block says that the database was closed cleanly with its log ending, durable, at `end`,
-    /// and nothing was begun since: then an earlier end is damage, and nothing beyond it has to be searched.
+    /// Notes that the database was closed cleanly with its durable log ending at `end`, and that nothing was begun
+    /// since, as the control block says. Then an earlier end is damage, and nothing beyond `end` has to be searched.
     pub fn closed_at(&mut self, end: Lsn) {
         self.closed_at = Some(end.0);
     }
 
-    /// Where the next mini-transaction begins.
+    /// Returns where the next mini-transaction begins.
     #[must_use]
     pub fn at(&self) -> Lsn {
         Lsn(self.at)
     }
 
-    /// The next mini-transaction; `None` at the end.
+    /// Reads the next mini-transaction. Returns `None` at the end.
     ///
     /// # Errors
     /// [`Corruption::Log`] when flushed log is damaged; [`crate::Error::Io`].
@@ -283,8 +282,8 @@ impl LogReader {
         })
     }
 
-    /// Writes the entries that the ring has behind the end of the segments to the segments, flushed. `false` when it
-    /// has none.
+    /// Writes the ring's entries behind the end of the segments to the segments, and flushes them. Returns `false` when
+    /// the ring has none.
     fn take_up_ring(&mut self) -> Result<bool> {
         let Some(ring) = self.ring.take() else { return Ok(false) };
         if self.planted.has(Mutant::RingForgotten) {
@@ -312,7 +311,8 @@ impl LogReader {
         let block = self.block_bytes.max(BUFFER_ALIGN);
         let (floor, blocks_end) = (start & !(block as u64 - 1), end.next_multiple_of(block as u64));
         let mut bytes = AlignedBuf::zeroed((blocks_end - floor) as usize);
-        // Before them lies log that was read, or from before the checkpoint; behind them nothing that counts.
+        // The bytes before the entries are log that was read, or log from before the checkpoint; the bytes behind do
+        // not count.
         for at in [floor, blocks_end - block as u64] {
             self.window.seek(at);
             self.load(at + block as u64)?;
@@ -333,7 +333,7 @@ impl LogReader {
             file.write_durable_at(at % self.segment_bytes, part, Cause::Recovery)?;
             at = next;
         }
-        // All of it is read again, from the segments, as any other log.
+        // All of it is read again from the segments, like any other log.
         self.window.len = 0;
         self.window.seek(floor);
         self.ahead = ReadAhead::default();
@@ -341,8 +341,8 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The bytes of the entries from `at` on that the ring has, the first perhaps only from a segment's end on: what is
-    /// before that is written, and its place in the ring used again (`ring_file.rs`, 2 and 3).
+    /// Returns the bytes of the ring's entries from `self.at` on. The ring may have the first entry only from a
+    /// segment's end on: the part before is written, and its place in the ring is used again (`ring_file.rs`, 2 and 3).
     fn entries_of(&mut self, ring: &OldRing) -> Result<Vec<u8>> {
         let first_end = (self.at / self.segment_bytes + 1) * self.segment_bytes;
         let upto = self.files_end.min(self.at + ENTRY_BYTES_MAX as u64);
@@ -352,7 +352,8 @@ impl LogReader {
         Ok(tried.find(|taken| !taken.is_empty()).unwrap_or_default())
     }
 
-    /// The bytes of the entries from `at` on; those before `cut` are in the window, the others in the ring.
+    /// Returns the bytes of the entries from `self.at` on: those before `cut` from the window, the others from the
+    /// ring.
     fn entries_from(&self, cut: u64, ring: &OldRing) -> Vec<u8> {
         let copy_to = |lsn: u64, into: &mut [u8]| {
             let (written, other) = into.split_at_mut(into.len().min(cut.saturating_sub(lsn) as usize));
@@ -362,11 +363,11 @@ impl LogReader {
             ring.copy_to(lsn + written.len() as u64, other);
         };
         let mut incarnations = match self.last_incarnation {
-            // The checkpoint is the segments' end.
+            // No entry was read: the checkpoint is the segments' end.
             0 => self.incarnation_min..=self.incarnation_max,
             last => last..=last,
         };
-        // What lies further was overwritten; admitted log has its segment.
+        // The ring holds no more than its length, and admitted log has its segment.
         let limit = (cut + ring.len()).min(self.files_end);
         let mut taken = Vec::new();
         loop {
@@ -386,8 +387,8 @@ impl LogReader {
         taken
     }
 
-    /// The header of the entry at `lsn`, if there is a whole one of an incarnation from `least` on. Its bytes
-    /// are then in the window.
+    /// Returns the header of the entry at `lsn`, if there is a whole one of an incarnation from `least` on. The entry's
+    /// bytes are then in the window.
     fn entry_at(&mut self, lsn: u64, least: u32) -> Result<Option<Header>> {
         let body_at = lsn + HEADER_BYTES as u64;
         if !self.load_from(lsn, body_at)? {
@@ -403,15 +404,16 @@ impl LogReader {
         Ok(self.seal.holds(lsn, &header, body).then_some(header))
     }
 
-    /// The end of the refused entry at `lsn` as its header says, if that bears its mark. A flush can end
-    /// inside an entry, where a segment ends; such a flush proves nothing about the entry as a whole.
+    /// Returns the end of the refused entry at `lsn` as its header says, or the end of the header if that does not bear
+    /// its mark. A flush can end inside an entry, where a segment ends, and then proves nothing about the entry as a
+    /// whole.
     fn refused_end(&mut self, lsn: u64) -> Result<u64> {
         let header = self.header_at(lsn)?;
         Ok(lsn + header.map_or(HEADER_BYTES as u64, |header| header.entry_bytes()))
     }
 
-    /// The header of the entry at `lsn`, whole or not, if it bears its mark. The header's bytes are then in
-    /// the window.
+    /// Returns the header of the entry at `lsn`, whole or not, if the header bears its mark. The header's bytes are
+    /// then in the window.
     fn header_at(&mut self, lsn: u64) -> Result<Option<Header>> {
         if !self.load_from(lsn, lsn + HEADER_BYTES as u64)? {
             return Ok(None);
@@ -470,7 +472,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Brings `keep..upto` into the window. `false` if the files end before.
+    /// Loads `keep..upto` into the window. Returns `false` if the files end before `upto`.
     fn load_from(&mut self, keep: u64, upto: u64) -> Result<bool> {
         if upto > self.files_end {
             return Ok(false);
@@ -507,13 +509,13 @@ impl LogReader {
     }
 }
 
-/// So far beyond the end a buffer of this size can have written something: half a buffer
-/// unflushed, a buffer not yet written, an entry (writer.rs, 5) and a block.
+/// Returns how far beyond the end a log with a buffer of this size can have written something: half a buffer unflushed,
+/// a buffer not yet written, an entry (writer.rs, 5) and a block.
 fn search_bytes(buffer_bytes: u64) -> u64 {
     buffer_bytes / 2 + buffer_bytes + ENTRY_BYTES_MAX as u64 + BLOCK_BYTES_MAX
 }
 
-/// Fills `into` from `offset` of `file`, where the stream is at `lsn`; unreadable pieces become zeroes (6).
+/// Fills `into` from `offset` of `file`, which is `lsn` in the stream; unreadable pieces become zeroes (6).
 fn read_in_pieces(
     file: &File,
     lsn: u64,
@@ -545,7 +547,7 @@ impl Window {
         &self.buf[offset..offset + len]
     }
 
-    /// Drops what lies before `keep`.
+    /// Drops the bytes before `keep`.
     fn seek(&mut self, keep: u64) {
         let base = keep & !(BUFFER_ALIGN as u64 - 1);
         if (self.base..=self.end()).contains(&base) {
@@ -558,14 +560,14 @@ impl Window {
         self.base = base;
     }
 
-    /// The next position from `lsn` on where a header may begin; if the window has none, the position to
-    /// continue at.
+    /// Returns the next position from `lsn` on where a header may begin. `Err` has the position to continue at, if the
+    /// window has none.
     fn header_from(&self, lsn: u64, incarnations: &RangeInclusive<u32>, seal: Seal) -> Result<u64, u64> {
         let mut offset = (lsn - self.base) as usize;
         let buf = &self.buf[..self.len];
         while let Some(bytes) = buf.get(offset..offset + HEADER_BYTES) {
-            // Most of what was never written is zeroes, possibly megabytes: no header has its incarnation
-            // within them.
+            // Most space that was never written is zeroes, possibly megabytes: no header has its incarnation within
+            // them.
             let stride = &buf[offset..buf.len().min(offset + ZEROES_STRIDE)];
             if stride.iter().all(|&b| b == 0) {
                 offset += stride.len() - INCARNATION_END + 1;

@@ -17,7 +17,7 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// Bytes left for a record's length before it is known.
+/// Bytes reserved for a record's length before it is known.
 const SHORT: usize = 1;
 
 /// Appends a record; `body` appends its bytes.
@@ -34,7 +34,8 @@ const SHORT: usize = 1;
 pub fn push_record(out: &mut Vec<u8>, tag: u8, page: PageId, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
     out.extend_from_slice(&page.0.to_le_bytes());
-    // Most bodies are shorter than 128 bytes: one byte for the length, and the few longer ones are moved up.
+    // Most bodies are shorter than 128 bytes, so one byte is reserved for the length; the few longer bodies are moved
+    // up.
     let len_at = out.len();
     out.push(0);
     body(out);
@@ -48,7 +49,7 @@ pub fn push_record(out: &mut Vec<u8>, tag: u8, page: PageId, body: impl FnOnce(&
     let wide = out.len() - end;
     let mut number = [0; 10];
     number[..wide].copy_from_slice(&out[end..]);
-    // The varint lengthened the vector by `wide`, one more than is needed beside the byte already there.
+    // The varint lengthened the vector by `wide` bytes, one more than needed because one byte was reserved.
     out.copy_within(len_at + SHORT..end, len_at + wide);
     out[len_at..len_at + wide].copy_from_slice(&number[..wide]);
     out.truncate(end + wide - SHORT);

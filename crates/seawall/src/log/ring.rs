@@ -6,31 +6,31 @@
 //!        |     prefix     |  to be written |  owners, published  |  not placed  |      free      |
 //! ```
 //!
-//! 1. `head + everything promised and not yet placed <= promised <= floor(written) + bytes`, where `floor`
-//!    rounds down to a block: a [`EntrySlot`] never overlaps bytes that are still to be written, nor the
-//!    beginning of the block that the next group writes again.
-//! 2. A byte at or beyond `head` has no owner. Between `written` and `head`, its one [`EntrySlot`] owns it
-//!    until that is published, and the one [`GroupReader`] from then on. From `floor(written)` to `written`,
-//!    the `GroupReader` owns it.
+//! 1. `head + everything promised and not yet placed <= promised <= floor(written) + bytes`, where `floor` rounds down
+//!    to a block: an [`EntrySlot`] never overlaps bytes that are still to be written, nor the beginning of the block
+//!    that the next group writes again.
+//! 2. A byte at or beyond `head` has no owner. Between `written` and `head`, its [`EntrySlot`] owns it until the entry
+//!    is published; from then on the [`GroupReader`] owns it. From `floor(written)` to `written`, the `GroupReader`
+//!    owns it.
 //! 3. A ring has one [`GroupReader`], made with it. A [`Group`] borrows it, so `written` cannot move while a
 //!    group is being written.
-//! 4. The rest of a block that is written before it is full is zeroes, in a copy: other threads may be
-//!    filling those bytes in the ring.
+//! 4. A block that is not full is written from a copy, filled up with zeroes: other threads may be filling those bytes
+//!    in the ring.
 //!
-//! Happens-before: the group's write is over before `written` is stored (releases). A thread that promises
-//! bytes of the freed room has loaded it (acquires). If another thread claims a place that needs that room,
-//! then the promising thread has claimed earlier (otherwise the place would lie lower), and a claim's
-//! `fetch_add` on `head` acquires from those before it.
+//! Happens-before: the group's write ends before `written` is stored (release). A thread that promises bytes of the
+//! freed space has loaded `written` (acquire). If another thread claims a place that needs that space, then the
+//! promising thread has claimed earlier (otherwise the place would lie lower), and a claim's `fetch_add` on `head`
+//! acquires from earlier claims.
 //!
-//! Most promises come out of a thread's *share*: room that was promised to its stripe, a batch at a time, and
-//! not yet to a mini-transaction. A mini-transaction's unused room goes there. Shares count as promised;
-//! before a thread is refused, all of them are given back. A thread that takes from a share has acquired from
-//! all that put something there, and so from the thread that loaded the `written` on which it rests.
+//! Most promises are taken from a thread's *share*: space that is promised to the thread's stripe, a batch at a time,
+//! and not yet to a mini-transaction. A mini-transaction returns its unused space to the share. Shares count as
+//! promised; before a thread is refused, all of them are given back. A thread that takes from a share acquires from all
+//! threads that put space there, and so from the thread that loaded the `written` that allows it.
 //!
-//! A thread that waits for room sleeps. It increments `waiting` before it checks once more; a thread that
-//! frees room does that first and then reads `waiting`, all of it sequentially consistent, so one of the two
-//! sees the other. Publishing also makes room, because it lets the waiting thread write a group: for that it
-//! wakes by itself after [`ROOM_PATIENCE`].
+//! A thread that waits for space increments `waiting`, checks once more, and sleeps. A thread that frees space does so
+//! before it reads `waiting`. All of this is sequentially consistent, so one of the two sees the other. Publishing also
+//! makes space, because it lets the waiting thread write a group, but wakes no thread: the waiting thread wakes by
+//! itself after [`ROOM_PATIENCE`].
 //!
 //! This is one of the modules in which `unsafe` is allowed.
 #![allow(unsafe_code)]
@@ -45,16 +45,16 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The longest sleep of a thread that waits for room before it checks again.
+/// The longest time that a thread that waits for space sleeps before it checks again.
 const ROOM_PATIENCE: Duration = Duration::from_millis(1);
 
 /// More than any limit.
 const SEALED: u64 = 1 << 62;
 
-/// The threads that wait for room.
+/// The threads that wait for space.
 #[derive(Debug, Default)]
 struct Room {
-    /// How many wait: only they write it.
+    /// The number of waiting threads; only they write it.
     waiting: Padded<AtomicU32>,
     mutex: Mutex<()>,
     freed: Condvar,
@@ -65,11 +65,11 @@ struct Room {
 pub(super) enum RingMemory {
     /// In memory of this process.
     Own(AlignedBuf),
-    /// In a file (`ring_file.rs`), and behind it a page that says up to where the segments have it.
+    /// In a file (`ring_file.rs`), followed by a page with the position up to which the segments have the log.
     Shared(SharedMemory),
 }
 
-/// That page, bytes; it begins with the position, little-endian.
+/// Bytes of that page; it begins with the position, little-endian.
 pub(super) const MARK_BYTES: usize = 4096;
 
 impl RingMemory {
@@ -80,10 +80,10 @@ impl RingMemory {
 
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// The ring's bytes, inside `_owner`, of which nothing else is used again: all access is through this pointer.
+    /// The ring's bytes, inside `_owner`. All access is through this pointer; `_owner` itself is not used again.
     memory: NonNull<u8>,
     _owner: RingMemory,
-    /// Whether [`MARK_BYTES`] are behind them.
+    /// Whether a page of [`MARK_BYTES`] follows them.
     has_mark: bool,
     /// A power of two.
     bytes: u64,
@@ -93,21 +93,21 @@ pub(super) struct Ring {
     promised: Padded<AtomicU64>,
     /// The part of `promised` that no mini-transaction has, by stripe.
     shares: Box<[Padded<AtomicU64>]>,
-    /// What a share takes at a time; above twice this it gives the excess back.
+    /// Bytes that a share takes at a time; above twice this, it gives the excess back.
     batch: u64,
     written: Padded<AtomicU64>,
     room: Room,
 }
 
-/// How many shares there are.
+/// The number of shares.
 const SHARES: usize = 16;
-/// The most that one takes at a time, bytes.
+/// The most that a share takes at a time, bytes.
 const BATCH_MAX: u64 = 64 << 10;
 
 // SAFETY: the ring owns the memory behind the pointer; the module's rules 1 to 4 decide which thread may
 // touch which byte when.
 unsafe impl Send for Ring {}
-// SAFETY: as above: through a shared ring, only its owner reaches a byte according to these rules.
+// SAFETY: as above: by these rules, only a byte's owner accesses it through a shared ring.
 unsafe impl Sync for Ring {}
 
 /// The right to place this many bytes, given back when dropped.
@@ -133,7 +133,7 @@ pub(super) struct EntrySlot<'r> {
     claim: Claim,
 }
 
-/// The last block of a group that does not fill it.
+/// A copy of a group's last block, which the group does not fill.
 #[derive(Debug)]
 struct Tail {
     bytes: AlignedBuf,
@@ -149,7 +149,7 @@ const TAILS: usize = 16;
 pub(super) struct GroupReader {
     /// Identifies its ring by the address of the ring's memory.
     ring: NonNull<u8>,
-    /// By the stripe of the writing thread, so that no leader takes the cache lines of another's copy.
+    /// By the stripe of the writing thread, so that no leader takes the cache lines of another leader's copy.
     tails: Box<[Option<Tail>]>,
     /// Published and handed out up to here.
     taken: u64,
@@ -172,12 +172,12 @@ pub(super) struct Group<'s> {
     pub(super) from: u64,
     /// Where the group's bytes end; zeroes from there to the end of the last block.
     pub(super) end: u64,
-    /// All blocks, in order; some parts are empty.
+    /// All blocks, in order; some parts may be empty.
     pub(super) parts: [&'s [u8]; 3],
 }
 
 impl Ring {
-    /// A ring whose stream continues at `at`, in a block that begins with `prefix`.
+    /// Makes a ring whose stream continues at `at`, in a block that begins with `prefix`.
     ///
     /// # Panics
     /// When the sizes are not powers of two that fit each other, or `prefix` is not as long as `at` requires.
@@ -212,7 +212,7 @@ impl Ring {
         (ring, reader)
     }
 
-    /// Notes behind a ring in a file that the segments have everything before `written`.
+    /// Records, behind a ring in a file, that the segments have everything before `written`.
     fn mark(&self, written: u64) {
         if self.has_mark {
             // SAFETY: behind the ring's bytes `MARK_BYTES` are mapped as long as `_owner` lives.
@@ -254,7 +254,7 @@ impl Ring {
         Ok(Promise { ring: self, bytes })
     }
 
-    /// The same without leaving anything in a share, for a caller with its own limit.
+    /// Like [`Ring::promise`], but leaves nothing in a share: for a caller with its own limit.
     pub(super) fn promise_exactly(&self, bytes: u64, limit: &AtomicU64) -> Result<Promise<'_>, Full> {
         self.raise(bytes, limit).map(|()| Promise { ring: self, bytes })
     }
@@ -277,7 +277,7 @@ impl Ring {
         }
     }
 
-    /// A promise that was kept ([`Promise::keep`]): the same bytes, once.
+    /// Restores a promise that [`Promise::keep`] kept; each may be restored once.
     pub(super) fn kept(&self, bytes: u64) -> Promise<'_> {
         Promise { ring: self, bytes }
     }
@@ -314,8 +314,8 @@ impl Ring {
         }
     }
 
-    /// Returns at once if there is room for `bytes` or something to write. Otherwise sleeps until room is
-    /// given back, at most [`ROOM_PATIENCE`].
+    /// Returns at once if there is space for `bytes` or something to write. Otherwise sleeps until space is given back,
+    /// at most [`ROOM_PATIENCE`].
     pub(super) fn wait_for_room(&self, bytes: u64) {
         self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.mutex.lock();
@@ -328,7 +328,7 @@ impl Ring {
         self.room.waiting.0.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes threads that wait for room, after room was freed.
+    /// Wakes the threads that wait for space, after space was freed.
     #[inline]
     fn wake_waiting(&self) {
         if self.room.waiting.0.load(Ordering::SeqCst) > 0 {
@@ -338,7 +338,7 @@ impl Ring {
         }
     }
 
-    /// The place of an entry of `bytes`.
+    /// Assigns the place of an entry of `bytes`.
     ///
     /// # Panics
     /// When `bytes` is more than was promised: the ring would overflow.
@@ -364,7 +364,7 @@ impl Ring {
         self.slots.published()
     }
 
-    /// Nothing is placed beyond this unless more is promised. Includes the shares.
+    /// Returns the position beyond which nothing is placed unless more is promised. Includes the shares.
     pub(super) fn promised(&self) -> u64 {
         self.promised.0.load(Ordering::Acquire)
     }
@@ -394,7 +394,7 @@ impl Ring {
         unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), self.memory.as_ptr(), rest.len()) };
     }
 
-    /// Bytes of the stream that do not wrap around the ring's end.
+    /// Returns bytes of the stream that do not wrap around the ring's end.
     ///
     /// # Safety
     /// They belong to the reader (rule 2), for as long as the result lives.
@@ -408,11 +408,11 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(start, len as usize) }
     }
 
-    /// Everything published and not yet written, up to `cut` (a multiple of the block), from the beginning of
-    /// the tail block. `None` when there is nothing.
+    /// Returns everything published and not yet written, up to `cut` (a multiple of the block), from the beginning of
+    /// the tail block. Returns `None` when there is nothing to write.
     ///
     /// # Panics
-    /// When the reader came with another ring.
+    /// When the reader belongs to another ring.
     pub(super) fn group<'s>(&'s self, reader: &'s mut GroupReader, cut: u64) -> Option<Group<'s>> {
         assert_eq!(reader.ring, self.memory, "a reader belongs to one ring");
         debug_assert_eq!(cut % self.block, 0);
@@ -424,7 +424,7 @@ impl Ring {
         }
         reader.taken = end;
         if end == published {
-            // No place begins before it and ends after it (slots.rs, 3).
+            // No place begins before `published` and ends after it (slots.rs, 3).
             (reader.whole, reader.next) = (end, end);
         } else {
             while reader.next <= end {
@@ -434,13 +434,13 @@ impl Ring {
         }
         let from = self.floor(written);
         let whole_end = self.floor(end);
-        // The tail block, if the group does not fill it: a copy, because other threads own the rest of it.
+        // The tail block is copied if the group does not fill it, because other threads own the rest of it.
         let rest = (end - whole_end) as usize;
         let block = self.block as usize;
         let tail = reader.tails[thread_number() % TAILS]
             .get_or_insert_with(|| Tail { bytes: AlignedBuf::zeroed(block), filled: 0 });
         if rest > 0 {
-            // SAFETY: everything up to `end` is published and so the reader's, and a block never wraps around
+            // SAFETY: everything up to `end` is published and so belongs to the reader, and a block never wraps around
             // the ring's end.
             let bytes = unsafe { self.get(whole_end, rest as u64) };
             tail.bytes[..rest].copy_from_slice(bytes);
@@ -460,19 +460,19 @@ impl Ring {
         Some(Group { from, end, parts: [one, two, three] })
     }
 
-    /// Bytes of the entry that begins at `lsn`, which is published and not released.
+    /// Returns the bytes of the entry that begins at `lsn`, which must be published and not released.
     fn entry_bytes_at(&self, lsn: u64) -> u64 {
         debug_assert!((self.written()..self.oldest_unpublished()).contains(&lsn));
-        // SAFETY: published and not released, so it belongs to the reader, for which this is called; one byte
-        // never wraps around the ring's end.
+        // SAFETY: the entry is published and not released, so it belongs to the reader, for which this is called; one
+        // byte never wraps around the ring's end.
         let first = std::array::from_fn(|i| unsafe { self.get(lsn + i as u64, 1) }[0]);
         Header::entry_bytes_of(first)
     }
 
-    /// The last group is written: its room can be reused.
+    /// Notes that the last group is written, so that its space can be reused.
     pub(super) fn advance(&self, reader: &mut GroupReader) {
         assert_eq!(reader.ring, self.memory, "a reader belongs to one ring");
-        // Before the room can be used again.
+        // Before the space can be used again.
         self.mark(reader.taken);
         self.written.0.store(reader.taken, Ordering::SeqCst);
         self.wake_waiting();
@@ -487,7 +487,7 @@ impl GroupReader {
 }
 
 impl Promise<'_> {
-    /// Keeps it beyond its borrow of the ring: its bytes, for [`Ring::kept`].
+    /// Keeps the promise beyond its borrow of the ring. Returns its bytes, for [`Ring::kept`].
     pub(super) fn keep(self) -> u64 {
         std::mem::ManuallyDrop::new(self).bytes
     }
@@ -515,7 +515,7 @@ impl EntrySlot<'_> {
     pub(super) fn publish(self, header: &[u8; HEADER_BYTES], body: &[u8]) {
         let start = self.claim.start;
         assert_eq!((HEADER_BYTES + body.len()) as u64, self.claim.end - start, "an entry fills its place");
-        // SAFETY: the place belongs to this alone until it is published (rule 2), it is as long as both parts
+        // SAFETY: this slot alone owns the place until it is published (rule 2); the place is as long as both parts
         // (asserted), and shorter than the ring (rule 1).
         unsafe { self.ring.put(start, header) };
         // SAFETY: as above.
@@ -523,7 +523,7 @@ impl EntrySlot<'_> {
         self.ring.slots.publish(&self.claim);
     }
 
-    /// Gives the place up: the log ends before it.
+    /// Abandons the place: the log ends before it.
     pub(super) fn abandon(self) {
         self.ring.slots.abandon(&self.claim);
     }
@@ -541,8 +541,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain vector: everything placed comes out in order, in whole blocks, around the end many
-        /// times.
+        /// Compares with a plain vector: everything placed comes out in order and in whole blocks, while the ring wraps
+        /// many times.
         #[test]
         fn groups_are_the_stream(
             steps in proptest::collection::vec((16usize..700, any::<bool>()), 1..120), at in 0u64..100_000,

@@ -8,26 +8,25 @@
 //! 1. The byte of the stream at `lsn` is the file's byte `lsn % length`. The file has no header: an entry proves
 //!    itself.
 //! 2. *Killed.* The kernel keeps the pages. The segments hold everything before [`Log::written`](super::Log::written),
-//!    the ring everything from there on (`ring.rs`, 1); of an entry across a segment's end, the segment may have the
-//!    first part alone. The next opening takes the entries behind the segments' end, one after the other, and writes
-//!    them to the segments, flushed, before it does anything else: a crash meanwhile finds them here or there.
-//! 3. *Power cut.* The file's bytes are of any age. An entry is taken only at its own place, whole, and if the opening
-//!    that made the last entry in the segments made it. An opening's first entry is durable in the segments before
-//!    anything else is logged, so no entry that an earlier opening left here is ever taken.
-//! 4. A clean shutdown needs nothing of it, and removes it.
-//! 5. The file [`POINTER`] in the log's directory says where it is: an opening with other options finds it. It also
-//!    holds the ring's inode, because another file may have that name by now, and its own device and inode, because it
-//!    may be a copy. A copy of the directory takes what it finds there, which proves itself, but leaves it to the
-//!    database that it was copied from: it neither removes it nor waits for its lock. A ring within the log's directory
-//!    was copied too.
-//! 6. Each opening makes a file of its own under a name that no file has, before it points there, and fills it after
-//!    that: every byte is written before it is mapped, so that a store never needs space. It is locked while it is
-//!    mapped.
+//!    the ring everything from there on (`ring.rs`, 1); the first part of an entry across a segment's end may be in the
+//!    segment alone. Before it does anything else, the next opening copies the entries behind the segments' end to the
+//!    segments, in order, and flushes them: after a crash meanwhile they are still here or there.
+//! 3. *Power cut.* The file's bytes are of any age. An entry is taken only if it is whole, at its own place, and made
+//!    by the opening that made the last entry in the segments. An opening's first entry is durable in the segments
+//!    before anything else is logged, so no entry that an earlier opening left here is ever taken.
+//! 4. A clean shutdown removes the file: nothing in it is needed.
+//! 5. The file [`POINTER`] in the log's directory says where the ring's file is, so that an opening with other options
+//!    finds it. The pointer also holds the ring's inode, because another file may have that name by now, and its own
+//!    device and inode, because the pointer may be a copy. A database in a copy of the directory takes the entries in
+//!    the ring, which prove themselves, but leaves the ring to the database that it was copied from: it neither removes
+//!    the ring nor waits for its lock. A ring within the log's directory was copied too.
+//! 6. Each opening makes its own file under a name that no file has, then points to it, then fills it. Every byte is
+//!    written before the file is mapped, so that a store never needs disk space. The file is locked while it is mapped.
 //! 7. Behind the ring the file has a page with [`Log::written`](super::Log::written) ([`MARK_BYTES`]). Segments that
-//!    end before it, but for an entry across that position, have lost what they had: they were put back from an older
-//!    copy, or the power was cut. The ring is not theirs then, and nothing is taken from it.
-//! 8. A file that was removed while it is mapped ends with the process: from then on commits at `Written` wait for a
-//!    write ([`RingFile::look`]).
+//!    end before that position, except within an entry across it, have lost log: they were restored from an older copy,
+//!    or the power was cut. Then the ring does not belong to them, and nothing is taken from it.
+//! 8. A file that is removed while it is mapped does not outlive the process: from then on commits at `Written` wait
+//!    for a write ([`RingFile::look`]).
 
 use super::ring::MARK_BYTES;
 use super::{LogConfig, MTR_BYTES_MAX, segment_file};
@@ -41,9 +40,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The file that holds the path of the ring's file.
 pub(super) const POINTER: &str = "ring";
-/// While it is written.
+/// The name of that file while it is written.
 const POINTER_NEW: &str = "ring.new";
-/// Its numbers and the longest path, bytes.
+/// Bytes of its numbers and the longest path.
 const POINTER_MAX: u64 = 4096 + 64;
 /// Bytes of one write.
 const CHUNK: usize = 1 << 20;
@@ -54,29 +53,30 @@ const EBADF: i32 = 9;
 const EEXIST: i32 = 17;
 const EOPNOTSUPP: i32 = 95;
 
-/// The file of the ring in use. Mapped as long as the ring's memory exists, locked as long as this does.
+/// The file of the ring in use. It is mapped as long as the ring's memory exists, and locked as long as this value
+/// exists.
 #[derive(Debug)]
 pub(super) struct RingFile {
     disk: Arc<dyn Disk>,
     file: File,
     is_there: AtomicBool,
-    /// When it was last looked for.
+    /// When the file was last looked for.
     looked_ns: AtomicU64,
 }
 
-/// A ring that an opening left which did not close.
+/// A ring that was left by an opening that did not close.
 #[derive(Debug)]
 pub(super) struct OldRing {
     bytes: Vec<u8>,
-    /// What the segments had (7).
+    /// The position up to which the segments had the log (7).
     pub(super) written: u64,
 }
 
-/// What [`POINTER`] says.
+/// The contents of [`POINTER`].
 #[derive(Debug)]
 struct Pointer {
     path: PathBuf,
-    /// The ring's; `None` within the log's directory, where a copy has another.
+    /// The ring's inode; `None` for a ring within the log's directory, where a copy has another inode.
     inode: Option<u64>,
     /// `false` in a copy of the directory, or after a move to another device.
     is_own: bool,
@@ -87,12 +87,12 @@ fn open(disk: &Arc<dyn Disk>, path: &Path, create: Create, config: &LogConfig) -
     File::open(disk.clone(), path, options)
 }
 
-/// The device and inode of a pointer, as it holds them itself.
+/// Returns the device and inode of a pointer, in the form in which the pointer holds them.
 fn numbers_of(pointer: FileIdentity) -> String {
     format!("{:x}:{:x}", pointer.device, pointer.inode)
 }
 
-/// Where the last opening had its ring; `None` if that had none, or a power cut left nothing of it.
+/// Returns where the last opening had its ring; `None` if it had none, or a power cut left no valid pointer.
 fn pointed(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<Pointer>> {
     let file = match open(disk, &config.dir.join(POINTER), Create::No, config) {
         Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
@@ -105,7 +105,7 @@ fn pointed(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<Pointer>> 
 }
 
 impl Pointer {
-    /// Of the pointer with these numbers in `dir`; `None` if it is none.
+    /// Parses the pointer in `dir` that has the numbers `is`. Returns `None` if it is not a pointer.
     fn parse(bytes: &[u8], is: &str, dir: &Path) -> Option<Self> {
         let mut parts = bytes.splitn(3, |byte| *byte == b' ');
         let numbers = parts.next()?;
@@ -123,7 +123,7 @@ impl Pointer {
         })
     }
 
-    /// The ring; `None` when it is gone, or another file has its name.
+    /// Opens the ring. Returns `None` when it is gone, or another file has its name.
     fn open(&self, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<File>> {
         let file = match open(disk, &self.path, Create::No, config) {
             Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
@@ -135,7 +135,7 @@ impl Pointer {
 }
 
 impl OldRing {
-    /// The ring of the last opening, which did not close.
+    /// Reads the ring of the last opening, which did not close.
     ///
     /// # Errors
     /// [`Error::Locked`]; [`Error::Io`].
@@ -160,9 +160,9 @@ impl OldRing {
             }
             locked => locked?,
         }
-        // A death while it was made can leave any length.
+        // A crash while the file was made can leave any length.
         let all = file.len() as usize;
-        // One of an earlier version has no mark: what it has is taken as it is.
+        // A file of an earlier version has no mark: its contents are taken as they are.
         let len = if all.is_power_of_two() { all } else { all.saturating_sub(MARK_BYTES) };
         if !len.is_power_of_two() || len < 4 * MTR_BYTES_MAX {
             return Ok(None);
@@ -180,12 +180,12 @@ impl OldRing {
         Ok(Some(Self { bytes, written }))
     }
 
-    /// Bytes.
+    /// Returns the length of the ring, bytes.
     pub(super) fn len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// The bytes of the stream from `lsn` on.
+    /// Copies the bytes of the stream from `lsn` on.
     pub(super) fn copy_to(&self, lsn: u64, into: &mut [u8]) {
         let at = (lsn % self.len()) as usize;
         let first = into.len().min(self.bytes.len() - at);
@@ -196,9 +196,9 @@ impl OldRing {
 }
 
 impl RingFile {
-    /// Makes the file in `config.ring_dir`, maps it, and notes where it is. What an earlier opening left is gone then.
-    /// `None` without that directory, and when its file system is full: then commits at `Written` wait for a write, as
-    /// without the option.
+    /// Makes the file in `config.ring_dir`, maps it, and notes where it is. Removes what an earlier opening left.
+    /// Returns `None` without that directory, and when its file system is full: then commits at `Written` wait for a
+    /// write, as without the option.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when the directory cannot be used; [`Error::Io`].
@@ -233,14 +233,14 @@ impl RingFile {
         }
     }
 
-    /// A new empty file, locked, and its path relative to the log's directory.
+    /// Creates an empty file and locks it. Returns its path relative to the log's directory, and the file.
     fn create(dir: &Path, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<(PathBuf, File)> {
         let database: String = config.database.iter().map(|byte| format!("{byte:02x}")).collect();
         for n in 0..COPIES_MAX {
             let more = if n == 0 { String::new() } else { format!("-{n}") };
             let relative = dir.join(format!("seawall-{database}-{}{more}.ring", config.incarnation));
             match open(disk, &config.dir.join(&relative), Create::New, config) {
-                // Of a copy of this database.
+                // The file of a copy of this database.
                 Err(e) if e.errno() == Some(EEXIST) => {}
                 Err(e) if e.errno() == Some(ENOENT) => {
                     return Err(refused(dir, "there is no such directory: make it, or name another"));
@@ -255,7 +255,7 @@ impl RingFile {
         Err(refused(dir, "there are too many rings of copies of this database: remove those that are not in use"))
     }
 
-    /// Points at the file, writes all of it and maps it.
+    /// Makes the pointer name the file, writes all of the file and maps it.
     fn fill(
         dir: &Path,
         relative: &Path,
@@ -277,7 +277,7 @@ impl RingFile {
         let is = numbers_of(pointer.identity().map_err(refuse)?);
         let numbers = format!("{is} {:x} ", file.identity().map_err(refuse)?.inode);
         pointer.write_at(0, &[numbers.as_bytes(), relative.as_os_str().as_bytes()].concat(), Cause::Other)?;
-        // Else a power cut could leave neither pointer, and a file that no opening knows.
+        // Otherwise a power cut could leave no valid pointer, and a file that no opening knows.
         pointer.sync(Cause::Other)?;
         disk.rename(&new, &config.dir.join(POINTER))?;
         disk.sync_dir(&config.dir)?;
@@ -289,12 +289,13 @@ impl RingFile {
         file.map_shared(len).map_err(refuse)
     }
 
-    /// Whether the file was there when it was last looked for.
+    /// Returns whether the file was there when it was last looked for.
     pub(super) fn is_there(&self) -> bool {
         self.is_there.load(Ordering::SeqCst)
     }
 
-    /// Looks for the file, unless that was done less than `every_ns` ago. Once it is not there, it never is again.
+    /// Checks that the file is still there, unless that was done less than `every_ns` ago. Once it is gone, it counts
+    /// as gone for good.
     pub(super) fn look(&self, now_ns: u64, every_ns: u64) {
         if now_ns.saturating_sub(self.looked_ns.load(Ordering::Relaxed)) < every_ns || !self.is_there() {
             return;
@@ -311,7 +312,7 @@ impl RingFile {
         }
     }
 
-    /// Removes it: the log was closed. If that fails it stays, and the next opening looks at it for nothing.
+    /// Removes the file: the log was closed. If that fails, the file stays, and the next opening reads it in vain.
     pub(super) fn remove(&self, config: &LogConfig) {
         let is_there = self.file.identity().is_ok_and(|is| is.names > 0);
         remove(&*self.disk, config, is_there.then(|| self.file.path()));
@@ -326,7 +327,7 @@ fn warn_full(dir: &Path, error: &IoError) {
     log::warn!("log_ring_dir = {} has no room, so commits at Written wait for a write: {error}", dir.display());
 }
 
-/// Removes the path to a ring, what was begun of the next, and the ring itself.
+/// Removes the pointer to a ring, an unfinished new pointer, and the ring itself.
 fn remove(disk: &dyn Disk, config: &LogConfig, ring: Option<&Path>) {
     let paths = [Some(config.dir.join(POINTER)), Some(config.dir.join(POINTER_NEW)), ring.map(Path::to_path_buf)];
     for path in paths.into_iter().flatten() {

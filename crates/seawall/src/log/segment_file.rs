@@ -9,19 +9,19 @@ use std::sync::Arc;
 
 const PREFIX: &str = "redo.";
 
-/// The path of segment `number`.
+/// Returns the path of segment `number`.
 pub(super) fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{PREFIX}{number:016x}"))
 }
 
-/// The number in the name of a segment.
+/// Returns the number in the name of a segment.
 pub(super) fn number_of(path: &Path) -> Option<u64> {
     let digits = path.file_name()?.to_str()?.strip_prefix(PREFIX)?;
     let ours = digits.len() == 16 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     ours.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// All segments in the log's directory, by number.
+/// Lists all segments in the log's directory, by number.
 pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<BTreeMap<u64, PathBuf>> {
     Ok(disk.list(dir)?.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect())
 }
@@ -85,7 +85,7 @@ pub(super) struct SegmentOptions {
     pub(super) io: Arc<IoStats>,
     pub(super) segment_bytes: u64,
     pub(super) block_bytes: usize,
-    /// Free space to leave once there are enough files for the log to go round, bytes.
+    /// Free space to leave once there are enough files for the log to rotate, bytes.
     pub(super) reserve_bytes: u64,
 }
 
@@ -101,7 +101,7 @@ impl SegmentOptions {
     }
 }
 
-/// Names a full disk; converts any other error unchanged.
+/// Converts a full disk to [`Error::NoSpace`], and any other error unchanged.
 pub(super) fn no_space(path: &Path, how: &SegmentOptions, error: IoError) -> Error {
     if !error.is_full() {
         return error.into();

@@ -6,11 +6,11 @@
 //!                                 or, while there are fewer than the capacity: newly filled ───^
 //! ```
 //!
-//! 1. `limit` is never beyond the end of the last file that is whole, synced under its name, open and locked,
-//!    with no gap from the one being written. So admitted log has its place on disk already, and no commit
-//!    creates, extends, renames, opens or waits for a file. A full disk or a process without descriptors
-//!    shows at admission (before any latch) and never at a write. `limit` is at most one segment less than
-//!    the capacity beyond the checkpoint, and at most [`window`] beyond what is written.
+//! 1. `limit` is never beyond the end of the last file that is whole, synced under its name, open and locked, without a
+//!    gap after the file being written. So admitted log already has its place on disk, and no commit creates, extends,
+//!    renames, opens or waits for a file. A full disk or a process without descriptors fails an admission (before any
+//!    latch) and never a write. `limit` is at most the capacity less one segment beyond the checkpoint, and at most
+//!    [`window`] beyond what is written.
 //! 2. Live files and those ahead have consecutive numbers: they are made in order, each durable before the
 //!    next is begun, and only spares are removed. So a hole in the numbers after the checkpoint is damage.
 //! 3. Files from the one being written to the last that is ready are open; all others are closed (`shelf.rs`
@@ -21,11 +21,10 @@
 //!    extents (trap 5: it is opened as not known to be written, and durable writes cover the conversion)
 //!    until background work has written zeroes ahead of the log (`Log::whiten`). From then on nothing on the
 //!    commit path grows, allocates or converts.
-//! 5. One thread at a time makes files. It takes the job out of the mutex; no thread holds the mutex across
-//!    I/O.
-//! 6. A failed sync of the directory is final, whichever thread called it: it poisons. If a directory or a
-//!    file could not be opened (no descriptor, no memory), the step is tried again later, from the state that
-//!    was reached (trap 24).
+//! 5. One thread at a time makes files. It takes the job out of the state; no thread holds the mutex across I/O.
+//! 6. A failed sync of the directory is final: it poisons the database, whichever thread called it. If a directory or a
+//!    file could not be opened (no descriptor, no memory), the step is tried again later, from the state that was
+//!    reached (trap 24).
 //! 7. There are as many files as were recently needed ([`Recent`]): spares beyond that are removed.
 //! 8. A hold ([`super::LogHold`]) keeps files before the checkpoint as they are. They are neither live nor
 //!    spares and do not count in the capacity, so a hold stops no writer. The hold is broken, and its files
@@ -53,15 +52,15 @@ use std::time::Duration;
 
 /// Rate at which segments are filled while there is one ready ahead, bytes a second.
 const FILL_BYTES_PER_SECOND: f64 = 100e6;
-/// The fewest files among which the log can go round.
+/// The fewest files among which the log can rotate.
 pub(super) const SEGMENTS_MIN: u64 = 3;
-/// Segments with admitted and unwritten log, at most: each is open.
+/// The most segments with admitted and unwritten log: each is open.
 const WINDOW: u64 = 20;
 /// The log keeps the size that it needed within the last one to two of these periods.
 pub(super) const RECENT: Duration = Duration::from_secs(300);
 
-/// So many segments beyond the one being written may be open. Four of the largest
-/// mini-transactions always fit.
+/// Returns how many segments may be open, from the one being written on. Four of the largest mini-transactions always
+/// fit.
 fn window(segment_bytes: u64) -> u64 {
     WINDOW.max(4 * MTR_BYTES_MAX as u64 / segment_bytes + 2)
 }
@@ -101,7 +100,7 @@ impl Recent {
 /// Why a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// It held more log than it may, bytes.
+    /// It held more log than its bound: this many bytes.
     Bound(u64),
     /// Its files were needed on a full disk.
     NoSpace,
@@ -114,13 +113,13 @@ pub(super) enum Broken {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldEnd {
-    /// The backup itself, when all is copied.
+    /// The backup itself, when everything is copied.
     Own,
     /// Another part of the program; pages are still being copied.
     Outside,
     /// Another part of the program; all pages are copied.
     Ready,
-    /// It is decided.
+    /// The end is decided.
     At(u64),
 }
 
@@ -146,7 +145,7 @@ struct State {
     hold: Option<Hold>,
     /// The segment that the next group begins in.
     writing: u64,
-    /// The first at or after `writing` that is not open.
+    /// The first segment at or after `writing` that is not open.
     open_end: u64,
     segment_bytes: u64,
     checkpoint: u64,
@@ -156,7 +155,7 @@ struct State {
     pace: Pace,
     /// When the next fill step is due.
     due: Duration,
-    /// When the disk was full: until the next try the log goes round in the existing files.
+    /// When the disk was full: until the next try the log rotates among the existing files.
     full_since: Option<Duration>,
 }
 
@@ -174,7 +173,7 @@ pub(super) struct Segments {
 }
 
 impl State {
-    /// One after the last file.
+    /// Returns the number after the last file's.
     fn next_number(&self) -> u64 {
         self.files.last_key_value().map_or(self.checkpoint / self.segment_bytes, |(last, _)| last + 1)
     }
@@ -183,7 +182,7 @@ impl State {
         (self.files.len() + self.spares.len()) as u64
     }
 
-    /// The most log kept: the capacity, or what the existing files hold if the disk is full.
+    /// Returns the most log to keep: the capacity, or what the existing files hold if the disk is full.
     fn capacity(&self) -> u64 {
         let there = self.total() * self.segment_bytes;
         if self.full_since.is_some() && self.total() >= SEGMENTS_MIN {
@@ -199,7 +198,7 @@ impl State {
         self.recent.note(now, used);
     }
 
-    /// Breaks the hold and releases its files; false if it has none, and is left as it is.
+    /// Breaks the hold and releases its files. Returns `false` and changes nothing if the hold has no files.
     fn break_hold(&mut self, why: Broken) -> bool {
         let Some(hold) = self.hold.as_mut().filter(|_| !self.held.is_empty()) else { return false };
         hold.broken.get_or_insert(why);
@@ -207,7 +206,7 @@ impl State {
         true
     }
 
-    /// The most files worth keeping: the recent maximum in use, and one more.
+    /// Returns the most files worth keeping: the recent maximum in use, and one more.
     fn files_wanted(&self) -> u64 {
         let max = (self.capacity_bytes / self.segment_bytes).max(SEGMENTS_MIN);
         (self.recent.now.max(self.recent.before) + 1).clamp(SEGMENTS_MIN, max)
@@ -215,8 +214,8 @@ impl State {
 }
 
 impl Segments {
-    /// The files of a log whose checkpoint is `checkpoint` and that is written from `at` on: `numbers` has
-    /// those from the checkpoint's on, and spares before it.
+    /// Makes the state for the files of a log whose checkpoint is `checkpoint` and that is written from `at` on:
+    /// `numbers` has the files from the checkpoint's on, and spares before it.
     pub(super) fn new(
         disk: Arc<dyn Disk>,
         config: &LogConfig,
@@ -260,8 +259,8 @@ impl Segments {
         this
     }
 
-    /// Makes the first file of a new database: allocated, not filled (4). Returns whether it is already
-    /// written, which some kernels can do.
+    /// Makes the first file of a new database: allocated, not filled (4). Returns whether the file is already written
+    /// with zeroes, which some kernels can do.
     pub(super) fn create_first(disk: &Arc<dyn Disk>, config: &LogConfig, number: u64) -> Result<bool> {
         let path = path_of(&config.dir, number);
         let how = SegmentOptions::of(config);
@@ -294,7 +293,7 @@ impl Segments {
         Ok(written)
     }
 
-    /// The position up to which room may be promised.
+    /// Returns the position up to which space may be promised.
     pub(super) fn limit(&self) -> &AtomicU64 {
         &self.limit
     }
@@ -305,7 +304,7 @@ impl Segments {
         self.limit.store(ready.min(ring), Ordering::Release);
     }
 
-    /// The file that holds `lsn`, for the writer.
+    /// Returns the file that holds `lsn`, for the writer.
     ///
     /// # Panics
     /// When it is not open: admitted log has its place (1).
@@ -314,12 +313,12 @@ impl Segments {
         state.files.get(&(lsn / self.bytes)).cloned().flatten().expect("what was admitted has its place on disk")
     }
 
-    /// The same for any `lsn` that has a file; opens it if need be.
+    /// Like [`Segments::file_at`], but for any `lsn` that has a file; opens the file if need be.
     pub(super) fn open_at(&self, lsn: u64) -> Result<Arc<File>> {
         self.shelf.get(lsn / self.bytes)
     }
 
-    /// The next group begins at `written`: files before it are no longer written.
+    /// Notes that the next group begins at `written`: files before it are no longer written.
     pub(super) fn written_to(&self, written: u64) {
         let mut state = self.state.lock();
         let writing = (written / self.bytes).max(state.writing);
@@ -362,8 +361,8 @@ impl Segments {
         self.set_limit(&state);
     }
 
-    /// Keeps the log from the current checkpoint on, which is returned, when the checkpoint moves (8). `None`
-    /// if there is a hold already.
+    /// Keeps the log from the current checkpoint on, when the checkpoint moves (8), and returns that checkpoint.
+    /// Returns `None` if there is a hold already.
     pub(super) fn hold(&self, max_bytes: u64) -> Option<u64> {
         let mut state = self.state.lock();
         if state.hold.is_some() {
@@ -374,7 +373,7 @@ impl Segments {
         Some(from)
     }
 
-    /// Releases the hold before `lsn`. Returns why the hold was broken before, if it was.
+    /// Releases the held log before `lsn`. Returns why the hold was broken earlier, if it was.
     pub(super) fn hold_from(&self, lsn: u64) -> Option<Broken> {
         let mut state = self.state.lock();
         let hold = state.hold.as_mut()?;
@@ -388,8 +387,8 @@ impl Segments {
         None
     }
 
-    /// Changes who decides the end of the held log, by `change`, and returns what it is then; `None` if
-    /// there is no hold.
+    /// Lets `change` change who decides the end of the held log, and returns the result. Returns `None` if there is no
+    /// hold.
     pub(super) fn hold_end(&self, change: impl FnOnce(&mut HoldEnd)) -> Option<HoldEnd> {
         let mut state = self.state.lock();
         let end = &mut state.hold.as_mut()?.end;
@@ -405,7 +404,7 @@ impl Segments {
         state.hold = None;
     }
 
-    /// The path of the segment that `lsn` lies in.
+    /// Returns the path of the segment that `lsn` lies in.
     pub(super) fn path_at(&self, lsn: u64) -> PathBuf {
         path_of(&self.dir, lsn / self.bytes)
     }
@@ -418,7 +417,7 @@ impl Segments {
 
     pub(super) fn set_reserve(&self, bytes: u64) {
         self.shelf.set_reserve(bytes);
-        // Finds out anew whether the disk is full.
+        // The next try finds out again whether the disk is full.
         let mut state = self.state.lock();
         state.full_since = None;
         self.set_limit(&state);
@@ -428,32 +427,32 @@ impl Segments {
         self.state.lock().capacity_bytes
     }
 
-    /// Changes how the files are flushed: existing ones and later ones. No thread may be writing to them.
+    /// Changes how existing and later files are flushed. No thread may be writing to them.
     pub(super) fn set_method(&self, method: FlushMethod) -> Result<()> {
         // Earlier writes are lost only if their last sync failed.
         self.shelf.set_method(method).map_err(|e| if e.is_fatal() { self.health.poison(e.into()) } else { e.into() })
     }
 
-    /// The mode in effect for the file that holds `lsn`, if it is open.
+    /// Returns the flush mode in effect for the file that holds `lsn`, if it is open.
     pub(super) fn mode(&self, lsn: u64) -> Option<EffectiveMode> {
         Some(self.state.lock().files.get(&(lsn / self.bytes))?.as_ref()?.mode())
     }
 
-    /// The numbers of the spares, and of the live files and those ahead.
+    /// Returns the numbers of the spares, and of the live files and those ahead.
     #[cfg(test)]
     pub(super) fn numbers(&self) -> (Vec<u64>, Vec<u64>) {
         let state = self.state.lock();
         (state.spares.iter().copied().collect(), state.files.keys().copied().collect())
     }
 
-    /// Descriptors of segments that are open.
+    /// Returns how many segments are open.
     #[cfg(test)]
     pub(super) fn open_count(&self) -> usize {
         self.shelf.count()
     }
 
-    /// An admission of `need` bytes up to `after` exceeded the limit: makes the file it needs, or returns what has to
-    /// happen first. `None`: try again.
+    /// Handles an admission of `need` bytes up to `after` that exceeded the limit: makes the file that it needs, or
+    /// returns what must happen first. Returns `None` when the admission can be tried again.
     pub(super) fn make_room(&self, need: u64, after: u64, head: u64, counters: &Counters) -> Result<Option<NoRoom>> {
         let mut counted = false;
         loop {
@@ -471,8 +470,8 @@ impl Segments {
                     self.set_limit(&state);
                     continue;
                 }
-                // Not even a checkpoint at the head would do, when nothing else is admitted: the existing files cannot
-                // hold such a mini-transaction. (What is admitted before it ends without its help.)
+                // The existing files cannot hold such a mini-transaction, not even after a checkpoint at the head and
+                // with nothing else admitted. (Mini-transactions that are admitted already end without waiting for it.)
                 if need > state.capacity() - self.bytes {
                     if state.may_have_space(self.clock.now()) {
                         state.full_since = None;
@@ -506,7 +505,7 @@ impl Segments {
         }
     }
 
-    /// Whether a checkpoint, at best at the head, frees room up to `after` without a new file.
+    /// Returns whether a checkpoint, at best at the head, frees space up to `after` without a new file.
     fn goes_round(&self, first: u64, head: u64, after: u64) -> bool {
         let total = self.state.lock().total();
         let fits = after.div_ceil(self.bytes) <= head / self.bytes + total;

@@ -28,12 +28,12 @@ pub(super) const KEPT: usize = 4;
 struct Open {
     /// By number, the most recently used at the end.
     files: Vec<(u64, Arc<File>)>,
-    /// Being opened.
+    /// Numbers of the segments that are being opened.
     opening: BTreeSet<u64>,
 }
 
 impl Open {
-    /// Takes out the unused segments to close so that at most `keep` remain, if enough are unused.
+    /// Takes out the unused segments that must be closed so that at most `keep` remain, if enough are unused.
     fn surplus(&mut self, keep: usize) -> Vec<Arc<File>> {
         let mut more = self.files.len().saturating_sub(keep);
         let mut closed = Vec::new();
@@ -69,10 +69,10 @@ impl Shelf {
         self.how.lock().clone()
     }
 
-    /// The segment of this number, opened and locked if it is not open.
+    /// Returns the segment of this number; opens and locks it if it is not open.
     ///
     /// # Errors
-    /// As [`segment_file::open`].
+    /// Those of [`segment_file::open`].
     pub(super) fn get(&self, number: u64) -> Result<Arc<File>> {
         let closed = {
             let mut open = self.open.lock();
@@ -105,7 +105,7 @@ impl Shelf {
         file
     }
 
-    /// Closes the segment, which is about to change its name or to be removed. `false` when it is in use.
+    /// Closes the segment, which is about to be renamed or removed. Returns `false` when it is in use.
     pub(super) fn close(&self, number: u64) -> bool {
         let mut open = self.open.lock();
         if open.opening.contains(&number) {
@@ -127,16 +127,16 @@ impl Shelf {
         drop(closed);
     }
 
-    /// Changes how segments are flushed: open ones and those opened later. No thread may be writing to them.
+    /// Changes how open segments, and those opened later, are flushed. No thread may be writing to them.
     ///
     /// # Errors
-    /// As [`File::set_method`]: a fatal error means that earlier writes may be lost. After another error segments are
-    /// flushed as before, but for an open one that cannot be changed back either.
+    /// Those of [`File::set_method`]: a fatal error means that earlier writes may be lost. After another error segments
+    /// are flushed as before, except an open one that cannot be changed back either.
     pub(super) fn set_method(&self, method: FlushMethod) -> seawall_io::Result<()> {
         let before = std::mem::replace(&mut self.how.lock().method, method);
         let files: Vec<Arc<File>> = {
             let mut open = self.open.lock();
-            // One that is being opened may have begun with the method before.
+            // A segment that is being opened may have begun with the old method.
             while !open.opening.is_empty() {
                 self.opened.wait(&mut open);
             }
@@ -144,7 +144,8 @@ impl Shelf {
         };
         let Err(refused) = files.iter().try_for_each(|file| file.set_method(method).map(drop)) else { return Ok(()) };
         self.how.lock().method = before;
-        // Each change flushes what was written before: a flush that fails counts more than why the change was refused.
+        // Each change flushes what was written before. A failed flush is more important than the reason why the change
+        // was refused.
         let back = files.iter().filter(|file| file.mode().requested != before).map(|file| file.set_method(before));
         let lost = back.filter_map(Result::err).find(seawall_io::IoError::is_fatal);
         Err(lost.unwrap_or(refused))
@@ -154,14 +155,14 @@ impl Shelf {
         self.how.lock().reserve_bytes = bytes;
     }
 
-    /// Segments that are open now.
+    /// Returns how many segments are open now.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.open.lock().files.len()
     }
 }
 
-/// Whether nothing was done and nothing is lost, so that the operation can be tried again later (trap 24).
+/// Returns whether the failed operation did nothing and lost nothing, so that it can be tried again later (trap 24).
 pub(super) fn is_not_now(error: &Error) -> bool {
     match error {
         Error::Io(e) => e.is_not_now(),

@@ -13,19 +13,19 @@
 //!   oldest_unpublished:   h := head.load;   min(h, every slot)       -- head first, then the slots
 //! ```
 //!
-//! 1. No unpublished place begins before `oldest_unpublished()`, under any interleaving. A place with
-//!    `start >= h` does not matter. A place with `start < h` made its `fetch_add` before `h` was read, so its
-//!    slot's first store is visible to the scan (`fetch_add` releases, the load of `head` acquires, and an
-//!    unbroken run of `fetch_add`s carries every earlier release). The scan reads a bound of the place, or
-//!    something stored later in that slot, which means that the place was published.
+//! 1. No unpublished place begins before `oldest_unpublished()`, under any interleaving. A place with `start >= h` does
+//!    not matter. A place with `start < h` made its `fetch_add` before `h` was read, so its slot's first store is
+//!    visible to the scan (`fetch_add` releases, the load of `head` acquires, and an unbroken sequence of `fetch_add`s
+//!    keeps every earlier release visible). The scan reads a bound of the place, or a value stored later in that slot;
+//!    in the second case the place was published.
 //! 2. A thread that reads that a place is published sees its bytes: publishing releases, the scan acquires,
 //!    and a thread that takes the slot again acquires before it releases.
 //! 3. Every bound is a value that `head` had, so it is the boundary of two entries.
 //! 4. A thread waits here only for a free slot. A slot is held only from reservation to publication, without
 //!    I/O in between.
 //!
-//! 5. An abandoned place ends the log: its start stays a bound of `oldest_unpublished`, though its slot is free for
-//!    others. The bound is stored before the slot is freed, and read after the slots.
+//! 5. An abandoned place ends the log: its start remains a bound of `oldest_unpublished`, although its slot is free
+//!    again. The bound is stored before the slot is freed, and read after the slots.
 //!
 //! The model tests check 1, 2 and 5 under every interleaving (`log/model.rs`).
 
@@ -69,12 +69,12 @@ impl Slots {
         }
     }
 
-    /// Where the next place will begin.
+    /// Returns where the next place will begin.
     pub(super) fn head(&self) -> u64 {
         self.head.0.load(Ordering::Acquire)
     }
 
-    /// The next `bytes` of the stream.
+    /// Claims the next `bytes` of the stream.
     pub(super) fn claim(&self, bytes: u64) -> Claim {
         let (slot, lower) = self.take_slot();
         let start = self.head.0.fetch_add(bytes, Ordering::AcqRel);
@@ -109,18 +109,18 @@ impl Slots {
         slot.start.store(FREE, Ordering::Release);
     }
 
-    /// Gives the place up: nothing from it on is ever published.
+    /// Abandons the place: nothing at or after it ever counts as published.
     pub(super) fn abandon(&self, claim: &Claim) {
         self.abandoned.fetch_min(claim.start, Ordering::AcqRel);
         self.slots[claim.slot].0.start.store(FREE, Ordering::Release);
     }
 
-    /// Places published so far.
+    /// Returns the number of places published so far.
     pub(super) fn published(&self) -> u64 {
         self.slots.iter().map(|slot| slot.0.published.load(Ordering::Relaxed)).sum()
     }
 
-    /// No unpublished place begins before this.
+    /// Returns a position before which no unpublished place begins.
     pub(super) fn oldest_unpublished(&self) -> u64 {
         let head = self.head();
         let oldest = self.slots.iter().fold(head, |oldest, slot| oldest.min(slot.0.start.load(Ordering::Acquire)));

@@ -1,6 +1,5 @@
-//! What the two protocols of the log (`slots.rs`, `waiters.rs`) use from outside, so that their model tests
-//! can replace it by a checked scheduler: `model.rs` compiles the same two files a second time, with the same
-//! names from there.
+//! The synchronization primitives of the log's two protocols (`slots.rs`, `waiters.rs`). Model tests replace them by a
+//! checked scheduler: `model.rs` compiles the same two files a second time, with its own versions of these names.
 
 use std::cell::Cell;
 
@@ -13,12 +12,12 @@ pub(super) use std::thread::{Thread, current, park, yield_now};
 /// microseconds.
 pub(super) const SLOTS: usize = 64;
 
-/// Alone on its cache lines (two, because they are fetched in pairs).
+/// A value alone on its two cache lines (processors fetch lines in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Padded<T>(pub(super) T);
 
-/// The slot at which a thread starts its search for a free one; differs between threads.
+/// Returns the slot at which the calling thread starts its search for a free one; it differs between threads.
 pub(super) fn slot_hint() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static MINE: Cell<u32> = const { Cell::new(u32::MAX) });

@@ -1,7 +1,7 @@
 //! Which thread writes the log, and how the others wait.
 //!
-//! The right to write is an object, the leader's state `L`. The thread that has it is the group-commit
-//! leader; it is in [`Waiters`] only while no thread leads.
+//! The right to write is an object, the leader's state `L`. The thread that has it is the group-commit leader;
+//! [`Waiters`] holds the state only while no thread leads.
 //!
 //! ```text
 //!   enter ──no leader──> leads ──leave──> no leader; finished waiters woken, one of the rest called
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! 1. The mutex guards state and queue and is never held across I/O, parking or waking.
-//! 2. *No wake-up is lost:* when no thread leads and the queue is not empty, a thread has been called and has
-//!    not arrived yet. A thread queues under the mutex and only while there is a leader, so the leader sees
-//!    the queue when it puts the state back. A called thread takes the state if it is there, even if it has
-//!    nothing left to wait for. It then puts the state back like any leader, which calls the next.
+//! 2. *No wake-up is lost:* when no thread leads and the queue is not empty, a thread has been called and has not
+//!    arrived yet. A thread queues under the mutex and only while there is a leader, so the leader sees the queue when
+//!    it puts the state back. A called thread takes the state if it is there, even if it has nothing left to wait for.
+//!    It then puts the state back like any leader, which calls the next thread.
 //! 3. A called waiter may find that a running thread became the leader first: that thread's `leave` serves
 //!    the queue. So the log is not idle while a sleeper wakes up.
 //! 4. The called thread is woken first: the next group begins while the others are still being woken.
@@ -35,18 +35,18 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// For the calling thread.
+    /// Makes the waiter of the calling thread.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { state: AtomicU32::new(DONE), thread: current() })
     }
 
-    /// Wakes it. It is out of the queue, and reads only its state.
+    /// Wakes the thread, which is out of the queue and reads only its state.
     fn wake(&self, state: u32) {
         self.state.store(state, Ordering::Release);
         self.thread.unpark();
     }
 
-    /// Returns how it was woken.
+    /// Sleeps until woken. Returns [`DONE`] or [`CALLED`].
     fn sleep(&self) -> u32 {
         loop {
             let state = self.state.load(Ordering::Acquire);
@@ -100,8 +100,8 @@ impl<L, W: Copy> Waiters<L, W> {
         self.queue.lock().leader.take()
     }
 
-    /// Leads if no thread does. Otherwise sleeps until a leader finds `wanted` done. If a thread leads,
-    /// `done` checks this first: a called thread may come too late.
+    /// Leads if no thread does. Otherwise sleeps until a leader finds `wanted` done. If a thread leads, checks `done`
+    /// before it sleeps: a called thread may come too late.
     pub(super) fn enter(&self, wanted: W, waiter: &Arc<Waiter>, done: impl Fn() -> bool) -> Entered<L> {
         loop {
             {
@@ -121,7 +121,7 @@ impl<L, W: Copy> Waiters<L, W> {
         }
     }
 
-    /// Threads asleep in the queue.
+    /// Returns the number of threads in the queue.
     pub(super) fn waiting(&self) -> usize {
         self.queue.lock().waiting.len()
     }

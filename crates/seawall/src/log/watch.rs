@@ -1,11 +1,10 @@
-//! Callbacks for when the log is durable up to a position.
+//! Callbacks that are called when the log is durable up to a position.
 //!
-//! 1. A callback is called exactly once: when its position is durable, or when that can no longer happen (the
-//!    database is poisoned, or was closed without it). At that moment no mutex is held and no group is being
-//!    written.
-//! 2. Leaders only check `lowest`, and wake the calling thread. A missed wake-up, or a database poisoned by
-//!    something other than the log, is noticed after [`PATIENCE`].
-//! 3. A callback that panics does not prevent the others.
+//! 1. A callback is called exactly once: when its position is durable, or when that can no longer happen (the database
+//!    is poisoned, or was closed before). At that moment no mutex is held and no group is being written.
+//! 2. Leaders only check `lowest`, and wake the thread that calls the callbacks. A missed wake-up, or a database
+//!    poisoned by something other than the log, is noticed after [`PATIENCE`].
+//! 3. A callback that panics does not stop the others.
 
 use super::Log;
 use crate::counted::Mutex;
@@ -18,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often the calling thread checks by itself, while a callback waits.
+/// How often the thread that calls the callbacks checks by itself, while a callback waits.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The value of `lowest` when no callback waits.
 const NEVER: u64 = u64::MAX;
@@ -55,7 +54,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// After each group, by its leader, which has put its state back by then.
+    /// Wakes that thread if a callback is due. The leader calls this after each group, when it has put its state back.
     #[inline]
     pub(super) fn look(&self, durable: u64, poisoned: bool) {
         if self.lowest.load(Ordering::SeqCst) <= durable || poisoned {
@@ -71,7 +70,7 @@ impl Watch {
 }
 
 impl State {
-    /// Takes out the callbacks up to `durable`, or all.
+    /// Takes out the callbacks up to `durable`, or all of them.
     fn due(&mut self, durable: u64, all: bool) -> BTreeMap<(u64, u64), OnDurable> {
         if all {
             return std::mem::take(&mut self.waiting);
@@ -86,8 +85,8 @@ impl State {
 }
 
 impl Log {
-    /// Registers `call` to be called when everything before `lsn` is durable: by [`Log::tell`] or
-    /// [`Log::tell_until_ended`], on the thread that runs it. Flushes nothing.
+    /// Registers `call` for when everything before `lsn` is durable. [`Log::tell`] or [`Log::tell_until_ended`] calls
+    /// it, on the thread that runs either. Flushes nothing.
     ///
     /// # Errors
     /// [`Error::Usage`] when `lsn` lies beyond the log, or the log is closed.
@@ -116,7 +115,7 @@ impl Log {
     }
 
     fn tell_those(&self, ended: Option<&Error>) -> bool {
-        // First: a position that is neither durable nor poisoned now is checked again later.
+        // Read first: a position that is neither durable nor poisoned now is checked again later.
         let (poisoned, durable) = (self.health.check().err(), self.durable().0);
         let due = {
             let mut state = self.watch.state.lock();
@@ -139,7 +138,7 @@ impl Log {
         any
     }
 
-    /// Calls callbacks until [`Log::end_watch`], then those that are left.
+    /// Calls callbacks until [`Log::end_watch`], then the remaining ones.
     pub fn tell_until_ended(&self) {
         loop {
             if self.tell() {
@@ -160,7 +159,7 @@ impl Log {
         }
     }
 
-    /// The log is closed: nothing becomes durable any more. Calls the remaining callbacks.
+    /// Calls the remaining callbacks: the log is closed, and nothing becomes durable any more.
     pub fn end_watch(&self, why: Option<&Error>) {
         let closed = closed();
         self.tell_those(Some(why.unwrap_or(&closed)));

@@ -10,13 +10,13 @@
 //!    leaves every earlier entry in it intact (trap 6), and the device is never read (trap 19).
 //! 4. `durable` advances only after a flush that covers everything before it: segments written without a
 //!    flush are remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
-//! 5. After at most half a buffer of unflushed log a group is flushed even if no thread asks: so a reader can
+//! 5. After at most half a buffer of unflushed log a group is flushed, even if no thread asks for it. So a reader can
 //!    tell damage from the end of the log by reading a bounded distance beyond it.
-//! 6. Before a group the leader waits for the threads of the last group that are about to commit again, no
-//!    longer than the last write took. Otherwise the committing threads fall into two halves of which one
-//!    always comes just too late, and each waits for two writes. If the write is slow, the leader waits for
-//!    only a share of its time: a thread that has not come by then waits for a lock of one that has. If
-//!    threads do other work between two commits and do not come, the leader does not wait ([`Gathering`]).
+//! 6. Before it writes a group, the leader waits for the threads of the last group that are about to commit again, at
+//!    most as long as the last write took. Otherwise the committing threads split into two halves, each of which just
+//!    misses the other's group and waits for two writes. If writes are slow, the leader waits for only a fraction of a
+//!    write's time: a thread that has not come by then waits for a lock of one that has. If threads do other work
+//!    between two commits and do not come, the leader does not wait ([`Gathering`]).
 //! 7. The state is always put back; a leader that panics poisons the database first. If the thread was
 //!    already unwinding before it led, that panic does not count.
 
@@ -40,8 +40,8 @@ const GATHER_SHARE: u64 = 8;
 /// Segments with unflushed writes, at most.
 const DIRTY_SEGMENTS_MAX: usize = 8;
 
-/// Whether the awaited threads came. If they do not, because they do other work between two commits, the
-/// leader stops waiting, and tries again now and then.
+/// Records whether the awaited threads came. If they do not, because they do other work between two commits, the leader
+/// stops waiting, and tries again now and then.
 #[derive(Debug, Default)]
 struct Gathering {
     /// Falls below 0 when most waits were useless.
@@ -74,7 +74,7 @@ pub(super) struct Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Level(Durability),
-    /// Written to the segments, whatever survives where: the ring has room then.
+    /// Written to the segments, even if the ring outlives the process: then the ring has space.
     Room,
 }
 
@@ -143,7 +143,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether the wait is over; in a poisoned database it always is. `young` returns whether everything
+    /// Returns whether the wait is over; in a poisoned database it always is. `young` returns whether everything
     /// unflushed is younger than the flush interval.
     fn is_over(&self, wanted: Wanted, young: impl FnOnce() -> bool) -> bool {
         self.poisoned
@@ -205,7 +205,7 @@ impl Log {
         self.health.check().is_err()
     }
 
-    /// Whether everything unflushed is younger than `interval_ns`.
+    /// Returns whether everything unflushed is younger than `interval_ns`.
     fn is_younger_than(&self, interval_ns: u64) -> bool {
         self.now_ns().saturating_sub(self.led.0.fresh_since_ns.load(Ordering::Acquire)) < interval_ns
     }
@@ -223,7 +223,7 @@ impl Log {
         }
     }
 
-    /// Checks only what the level needs: the clock is not read for `Flushed`.
+    /// Returns whether `wanted` is reached. Checks only what the level needs: the clock is not read for `Flushed`.
     pub(super) fn is_done(&self, wanted: Wanted) -> bool {
         if wanted.lsn <= self.led.0.durable.load(Ordering::Acquire) {
             return true;
@@ -237,7 +237,7 @@ impl Log {
         }
     }
 
-    /// Everything before this survives the death of the process.
+    /// Returns the position before which everything survives the death of the process.
     fn survives(&self) -> u64 {
         if self.ring_outlives_us() { self.ring.oldest_unpublished() } else { self.ring.written() }
     }
@@ -246,7 +246,7 @@ impl Log {
         self.ring_file.as_ref().is_some_and(RingFile::is_there)
     }
 
-    /// [`Log::wait`], if it is not done already.
+    /// Waits until `wanted` is reached: the slow path of [`Log::wait`].
     pub(super) fn wait_for(&self, wanted: Wanted) -> Result<()> {
         if wanted.need == Need::Level(Durability::Written) && self.ring_outlives_us() {
             self.until_published(wanted.lsn)?;
@@ -298,7 +298,7 @@ impl Log {
         state.gathering.note(now + 1 >= expected || now > before);
     }
 
-    /// Waits for the threads whose places lie before `lsn`: they are copying bytes, without I/O.
+    /// Waits for the threads whose places lie before `lsn`. They are copying bytes, without I/O.
     fn until_published(&self, lsn: u64) -> Result<()> {
         for turn in 0u32.. {
             if self.ring.oldest_unpublished() >= lsn {
@@ -307,7 +307,7 @@ impl Log {
             if turn < 64 {
                 std::hint::spin_loop();
             } else {
-                // One of the places may have been abandoned, or its thread wait for the memory of a file.
+                // One of the places may have been abandoned, or its thread may wait for memory of the ring's file.
                 self.health.check()?;
                 if turn < 1_000 { std::thread::yield_now() } else { std::thread::sleep(Duration::from_micros(50)) }
             }
@@ -328,7 +328,7 @@ impl Log {
 
     /// Runs `work` while no thread writes; waits for the current leader.
     pub(super) fn while_no_thread_writes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        // This is never done: only being called, or finding the state, ends the wait.
+        // This position is never reached: the wait ends only when the thread is called or finds the state.
         let never = Wanted { lsn: u64::MAX, need: Need::Level(Durability::Flushed) };
         loop {
             if let Entered::Lead(state) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned()))
@@ -342,7 +342,7 @@ impl Log {
 
     fn write_one(&self, state: &mut LeaderState, flush: bool) -> Result<bool> {
         self.health.check()?;
-        // The time first: everything reserved at or beyond this head was reserved later.
+        // The time is read first: everything reserved at or beyond this head was reserved later.
         let now = self.now_ns();
         let head = self.ring.head();
         let durable = self.led.0.durable.load(Ordering::Acquire);
@@ -397,7 +397,7 @@ impl Log {
             }
         };
         count(&self.led.0.counters.flushes, 1);
-        // First: a thread that reads `end` from `durable` also finds the last whole entry before it.
+        // Stored first: a thread that reads `end` from `durable` also finds the last whole entry before it.
         self.led.0.durable_whole.store(state.reader.whole(), Ordering::Release);
         self.led.0.durable.store(end, Ordering::Release);
         self.note_age(state, end, (now, head));
@@ -410,7 +410,7 @@ impl Log {
         self.or_again(done, || sync_all(dirty))
     }
 
-    /// The result of a flush; a planted defect retries it.
+    /// Returns the result of a flush; a planted defect retries a failed flush.
     fn or_again(
         &self,
         done: seawall_io::Result<()>,
@@ -422,7 +422,7 @@ impl Log {
         }
     }
 
-    /// Everything before `end` is durable: bounds the age of the rest.
+    /// Bounds the age of the log behind `end`, before which everything is durable.
     fn note_age(&self, state: &mut LeaderState, end: u64, sample: (u64, u64)) {
         let covered = |sample: &(u64, u64)| sample.1 <= end;
         let since = if covered(&sample) {
@@ -438,19 +438,20 @@ impl Log {
         self.led.0.fresh_since_ns.fetch_max(since, Ordering::AcqRel);
     }
 
-    /// The writing part of [`Log::tend`]: one step. Returns whether it did anything.
+    /// Does one step of the writing part of [`Log::tend`]. Returns whether it did anything.
     pub(super) fn tend_writing(&self) -> Result<bool> {
         self.health.check()?;
         if let Some(ring) = &self.ring_file {
             ring.look(self.now_ns(), self.interval_ns() / 2);
         }
         let unflushed = self.ring.oldest_unpublished() > self.led.0.durable.load(Ordering::Acquire);
-        // Well before the interval ends, so that it is kept although this is called only now and then.
+        // Flushed well before the interval ends, so that the interval is kept although this is called only now and
+        // then.
         if unflushed && !self.is_younger_than(self.interval_ns() / 2) {
             return self.write_group(true);
         }
-        // No thread waits for deferred commits: written before the buffer is full, they never make a thread
-        // wait for room.
+        // No thread waits for deferred commits. If they are written before the buffer is full, they never make a thread
+        // wait for space.
         if self.ring.oldest_unpublished().saturating_sub(self.ring.written()) > self.config.buffer_bytes as u64 / 4 {
             return self.write_group(false);
         }
@@ -487,15 +488,15 @@ impl Log {
         Ok(true)
     }
 
-    /// Reads the blocks of `from..to` and writes them again, durably. A flush alone would not do: after a
-    /// failed one the bytes may be readable and yet lost, and the next flush does not report them.
+    /// Reads the blocks of `from..to` and writes them again, durably. A flush alone is not enough: after a failed one
+    /// the bytes may be readable but lost, and the next flush does not report them.
     pub(super) fn write_again(&self, from: u64, to: u64) -> Result<()> {
         if from >= to {
             return Ok(());
         }
         let mut at = from & !(self.config.block_bytes as u64 - 1);
         self.for_blocks(at, to, |file, offset, buf| {
-            // Nothing is read beyond the end: the disk may not be able to (reader.rs, 6), and zeroes belong
+            // Nothing is read beyond the end: the disk may be unable to read there (reader.rs, 6), and zeroes belong
             // there.
             let needed = to.next_multiple_of(BUFFER_ALIGN as u64).saturating_sub(at).min(buf.len() as u64);
             at += buf.len() as u64;
@@ -512,8 +513,8 @@ impl Log {
         })
     }
 
-    /// Visits the blocks from `at` (where one begins) to the one that holds the byte before `end`, in bounded
-    /// pieces: file, offset and a buffer of zeroes.
+    /// Visits the blocks from `at` (where one begins) to the one that holds the byte before `end`, in bounded pieces.
+    /// `visit` gets the file, the offset and a buffer of zeroes.
     fn for_blocks(
         &self,
         mut at: u64,

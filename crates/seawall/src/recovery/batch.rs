@@ -1,4 +1,4 @@
-//! A stretch of the log, sorted by page.
+//! A batch: a part of the log, sorted by page.
 
 use super::Redone;
 use crate::btree;
@@ -12,9 +12,9 @@ use crate::txn::undo;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes of a batch, about. Two exist at a time, and the sort takes up to half of one more.
+/// Approximate bytes of a batch. Two exist at a time, and the sort needs up to half of another.
 const BATCH_BYTES: usize = 12 << 20;
-/// Pages asked for ahead of the one that is redone.
+/// Pages prefetched ahead of the one that is redone.
 const READ_AHEAD: usize = 64;
 
 /// Records copied out of the log.
@@ -36,16 +36,16 @@ struct Redo {
 }
 
 impl Batch {
-    /// An empty one. Its memory is reserved at once, and used as far as it is filled: a list that grows by
+    /// Makes an empty batch. Its memory is reserved at once, and used only as it is filled: a list that grows by
     /// doubling takes up to twice as much.
     pub(super) fn new() -> Self {
         let records = Vec::with_capacity(BATCH_BYTES / size_of::<Redo>());
         Self { bodies: Vec::with_capacity(BATCH_BYTES), records, mini_transactions: 0, last_txn: 0 }
     }
 
-    /// Takes what fits of the log up to `end`; whether there was anything. To be empty before.
+    /// Fills the batch, which must be empty, from the log up to `end`. Returns whether there was anything.
     pub(super) fn fill(&mut self, reader: &mut LogReader, end: Lsn) -> Result<bool> {
-        // Behind `end` this opening writes already.
+        // Behind `end`, this opening is already writing.
         while !self.is_full() && reader.at() < end {
             let Some(entry) = reader.next()? else {
                 let why = format!("it was whole up to {end} a moment ago, when its end was looked for");
@@ -78,7 +78,7 @@ impl Batch {
         self.bodies.len() + self.records.len() * size_of::<Redo>() >= BATCH_BYTES
     }
 
-    /// Applies all of it, and is empty afterwards.
+    /// Applies all records, and empties the batch.
     pub(super) fn apply(&mut self, pool: &Pool, threads: usize, done: &mut Redone) -> Result<()> {
         let pages: Vec<&[Redo]> = self.records.chunk_by(|a, b| a.page == b.page).collect();
         let next = AtomicUsize::new(0);
@@ -119,13 +119,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Applies the records of one page; returns how many it did not have, and how many it had.
+    /// Applies the records of one page. Returns how many the page did not have, and how many it had.
     fn redo_page(&self, pool: &Pool, records: &[Redo]) -> Result<(u64, u64)> {
         let mut page = pool.redo_page(records[0].page, tag::initialises(records[0].tag))?;
         let (mut applied, mut skipped) = (0, 0);
         for of_one in records.chunk_by(|a, b| a.start == b.start) {
             let Redo { start, end, .. } = of_one[0];
-            // The page has all that this mini-transaction did to it, or nothing.
+            // The page has all of this mini-transaction's changes to it, or none.
             if page::lsn(&page) >= end {
                 skipped += of_one.len() as u64;
                 continue;
@@ -145,7 +145,7 @@ impl Batch {
 /// Applies a record to its page, by its tag.
 ///
 /// # Errors
-/// A record that is none, or does not fit the page.
+/// A record that does not decode, or does not fit the page.
 pub fn apply(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     match tag::layer(tag) {
         Some(Layer::Space) => space::redo(tag, body, page),
@@ -155,7 +155,7 @@ pub fn apply(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     }
 }
 
-/// The next pages that are read from disk: not those that the log makes anew.
+/// Returns the next pages that must be read from disk, without those that the log initialises.
 fn read_ahead(pages: &[&[Redo]]) -> Vec<PageId> {
     let ahead = pages.iter().take(READ_AHEAD);
     ahead.filter(|records| !tag::initialises(records[0].tag)).map(|records| records[0].page).collect()

@@ -1,23 +1,22 @@
-//! From what a crash left to a database that can be used.
+//! Recovery: makes a usable database from what a crash left.
 //!
-//! 1. Nothing is appended before the new incarnation is durable (trap 1), and nothing is read before the
-//!    files are locked: the last writes of a killed process cannot land under its successor (trap 7).
+//! 1. Nothing is appended before the new incarnation is durable (trap 1), and nothing is read before the files are
+//!    locked: so the last writes of a killed process cannot land while its successor runs (trap 7).
 //! 2. Torn pages are repaired from the doublewrite area before any page is read.
-//! 3. Redo applies to a page what a mini-transaction did to it, all or nothing, unless the page's LSN says
-//!    that it has it. It is the same code that made the change, and doing it twice is the same as once: a
-//!    crash during recovery is just another crash.
-//! 4. The log that is redone is made durable before any page changed by it can be written: `Log::open`
-//!    flushes what it found.
-//! 5. Open transactions are taken over as they are: prepared ones wait for their coordinator, losers are
-//!    rolled back in the background, and until then are active: invisible, and their rows locked.
+//! 3. Redo applies to a page all changes of a mini-transaction, unless the page's LSN says that the page has them. Redo
+//!    uses the code that made the change, and is idempotent: a crash during recovery is just another crash.
+//! 4. The log that is redone is made durable before a page that it changed can be written: `Log::open` makes durable
+//!    what it found.
+//! 5. Open transactions stay open: prepared ones wait for their coordinator; losers are rolled back in the background.
+//!    Until then they are active: their changes are invisible and their rows locked.
 //!
 //! ```text
 //!   locked ─► incarnation ─► log's end ─► torn pages ─► redo ─► space, undo ─► open ─► losers rolled back
 //! ```
 //!
-//! The log is read in batches, by a thread that is a batch ahead. A batch is sorted by page, the pages it
-//! needs are asked for together, and threads apply it page by page: records of one page stay in order, those
-//! of different pages need none. Batches are applied one after the other.
+//! A thread reads the log in batches, one batch ahead. A batch is sorted by page, the pages it needs are prefetched
+//! together, and threads apply it page by page: records of one page stay in order, those of different pages need no
+//! order. Batches are applied one after the other.
 
 mod batch;
 
@@ -35,9 +34,9 @@ use std::sync::mpsc;
 pub struct Redone {
     /// Mini-transactions read.
     pub mini_transactions: u64,
-    /// Records that their page did not have yet.
+    /// Records that the page did not have yet.
     pub applied: u64,
-    /// Records that their page had.
+    /// Records that the page had already.
     pub skipped: u64,
     /// The highest transaction id that the log names.
     pub last_txn: u64,
@@ -46,7 +45,7 @@ pub struct Redone {
 /// Applies the log up to `end` to the pages, with this many threads.
 ///
 /// # Errors
-/// Reading errors; [`crate::Corruption`] of log or pages.
+/// Read errors; [`crate::Corruption`] of the log or of pages.
 pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Result<Redone> {
     let mut done = Redone::default();
     if threads <= 1 {
@@ -63,7 +62,7 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Re
             applied.send(Batch::new()).expect("its other end is below");
         }
         let read = scope.spawn(move || -> Result<()> {
-            // Ends with the log, or with the thread that applies it.
+            // Ends with the log, or when the applying thread fails.
             while let Ok(mut batch) = spare.recv() {
                 if !batch.fill(reader, end)? || filled.send(batch).is_err() {
                     break;
@@ -74,7 +73,7 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Re
         for mut batch in next {
             batch.apply(pool, threads, &mut done)?;
             if applied.send(batch).is_err() {
-                // The log has ended, and no thread waits for it.
+                // The log has ended, and no thread waits for the batch.
             }
         }
         match read.join() {

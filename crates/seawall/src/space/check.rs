@@ -1,10 +1,10 @@
-//! A search for pages that are owned and not reachable, or reachable and not owned.
+//! A check for pages that are owned but not reachable, or reachable but not owned.
 //!
-//! 1. A check begins with the owners of all pages. Each layer reports every page it reaches; an owned page
-//!    that no layer reached is lost.
+//! 1. A check begins with the owners of all pages. Each layer reports every page that it reaches; an owned page that no
+//!    layer has reached is lost.
 //! 2. Every finding is collected: the check continues after each.
-//! 3. It needs a quiet database: no owner may change meanwhile. It holds one bit for each page, and reads
-//!    each owner from its map.
+//! 3. It needs a quiet database: no owner may change during it. It keeps one bit for each page in memory, and reads the
+//!    owners from the maps.
 
 use super::Space;
 use super::header::{self, Field};
@@ -37,19 +37,19 @@ pub struct Check<'s> {
     /// A bit for each page that something refers to.
     reached: Vec<u64>,
     findings: Vec<SpaceDefect>,
-    /// Groups whose maps could not be read, each a finding: their pages are not checked.
+    /// Groups whose maps could not be read. Each is a finding, and its pages are not checked.
     unread: Vec<u32>,
-    /// The owners of the pages of the last group that was read; empty if its map cannot be read.
+    /// The last group that was read, and the owners of its pages; empty if its map cannot be read.
     owners: (u32, Vec<TreeId>),
 }
 
-/// The position of a page's bit: the word, and the bit in it.
+/// Returns the position of a page's bit: the word, and the bit in it.
 fn place(page: PageId) -> (usize, u64) {
     (page.0 as usize / 64, 1 << (page.0 % 64))
 }
 
 impl Check<'_> {
-    /// What was found so far.
+    /// Returns the findings so far.
     #[must_use]
     pub fn findings(&self) -> &[SpaceDefect] {
         &self.findings
@@ -65,8 +65,8 @@ impl Check<'_> {
         self.find(page, error.to_string());
     }
 
-    /// Reports that `tree` uses `page`. Returns whether that is consistent so far: if not, following the page
-    /// further makes no sense (and may never end).
+    /// Reports that `tree` uses `page`. Returns whether that is consistent so far. If not, the caller must not follow
+    /// the page further: that might never end.
     pub fn reach(&mut self, page: PageId, tree: TreeId) -> bool {
         if page.0 >= self.space.pages() {
             self.find(page, format!("tree {tree} refers to it, but the file ends before"));
@@ -74,12 +74,12 @@ impl Check<'_> {
         }
         let (word, bit) = place(page);
         if word >= self.reached.len() {
-            // The file has grown since.
+            // The file has grown since the check began.
             self.reached.resize(word + 1, 0);
         }
         let again = self.reached[word] & bit != 0;
         self.reached[word] |= bit;
-        // The owner of a page whose map cannot be read is unknown: the map has its own finding.
+        // The owner of a page whose map cannot be read is unknown; the map has its own finding.
         let what = match self.owner(page) {
             _ if again => format!("tree {tree} refers to it, and something referred to it before"),
             Some(was) if was == tree => return true,
@@ -114,8 +114,8 @@ impl Check<'_> {
         }
     }
 
-    /// Ends the check: a page that is owned and was not reached is lost. `dropped` are the trees whose pages
-    /// are still to be freed.
+    /// Ends the check and returns all findings: a page that is owned and was not reached is lost. `dropped`: the trees
+    /// whose pages are still to be freed.
     #[must_use]
     pub fn finish(mut self, dropped: &[TreeId]) -> Vec<SpaceDefect> {
         for group in 0..self.space.shape.groups(self.pages) {
@@ -138,8 +138,7 @@ impl Space {
     /// Begins a check: reads and verifies the header page and all maps.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`] if the header page cannot be read. A map that cannot be read is a
-    /// finding.
+    /// [`Error::Io`], [`Error::Corrupt`] if the header page cannot be read. A map that cannot be read is a finding.
     pub fn check(&self) -> Result<Check<'_>> {
         let next_tree = self.pool.retry(|| {
             let header = self.pool.shared(header::PAGE)?;
@@ -155,7 +154,8 @@ impl Space {
             unread: Vec::new(),
             owners: (u32::MAX, Vec::new()),
         };
-        // The index must know all maps; while pages are set aside it need not agree with them.
+        // The index is compared only if it knows all maps and no page is set aside: otherwise it may differ from the
+        // maps.
         let known = self.learn_all().is_ok() && self.index.lock().aside() == 0;
         let mut compared = known.then(Comparison::default);
         let (per_extent, per_group) = (self.shape.extent_pages, self.shape.group_pages / self.shape.extent_pages);

@@ -1,12 +1,11 @@
 //! Freeing pages.
 //!
-//! 1. The owner is cleared in the mini-transaction that makes the page unreachable: a crash neither loses it
-//!    nor frees it early.
-//! 2. The index is updated at once, while the map is still latched: a thread that reserves the page has to
-//!    wait for the map.
-//! 3. A dropped tree whose pages cannot be read is freed by the owners in the maps, a bounded number of pages
-//!    at a time. No cursor is on disk: after a crash the sweep begins anew and finds what is left. Other
-//!    trees are freed by following their pages (`btree/dismantle.rs`).
+//! 1. The owner is cleared in the mini-transaction that makes the page unreachable: a crash neither loses the page nor
+//!    frees it early.
+//! 2. The index is updated while the map is still latched: a thread that reserves the page has to wait for the map.
+//! 3. A dropped tree whose pages cannot be read is freed by a *sweep*, which finds its pages by the owners in the maps,
+//!    a bounded number of pages at a time. The sweep has no cursor on disk: after a crash it begins anew and finds the
+//!    pages that are left. Other trees are freed by following their pages (`btree/dismantle.rs`).
 
 use super::Space;
 use super::map::{self, MarkFreed, SetOwner};
@@ -15,30 +14,30 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use std::sync::atomic::Ordering;
 
-/// Most maps that one step of a sweep reads.
+/// The most maps that one step of a sweep reads.
 const SWEPT_GROUPS_MAX: u32 = 64;
 
-/// Most pages that one mini-transaction of a sweep frees.
+/// The most pages that one [`Space::free_many`] frees.
 const SWEPT_AT_ONCE_MAX: usize = 2048;
 
 impl Space {
-    /// Latches what [`Space::free`] and [`Space::free_many`] need for these pages of `tree`: afterwards they do
-    /// not fail in this mini-transaction, so it may change other pages before it calls them. After all other
-    /// latches.
+    /// Latches what [`Space::free`] and [`Space::free_many`] need for these pages of `tree`: after this, they do not
+    /// fail in this mini-transaction, so it may change other pages before it calls them. Call it after all other
+    /// latches are taken.
     ///
     /// # Errors
-    /// [`Stop::Load`], or [`Error::Corrupt`] when one of them is not the tree's; nothing is changed.
+    /// [`Stop::Load`], or [`Error::Corrupt`] if one of the pages is not the tree's; nothing is changed.
     pub fn ready_to_free(&self, mtr: &mut Mtr<'_>, tree: TreeId, pages: &[PageId]) -> Result<(), Stop> {
         self.latch_maps(mtr, pages.iter().copied())?;
         pages.iter().try_for_each(|&page| self.owner_to_free(mtr, page, Some(tree)).map(drop))
     }
 
-    /// Frees a page latched by `mtr`: makes it [`crate::format::page::PageKind::Freed`], latches the space
-    /// map (after all other latches), logs the owner. The page cannot be allocated again before this
+    /// Frees a page that `mtr` has latched: latches the space map (after all other latches), logs the owner, and makes
+    /// the page [`crate::format::page::PageKind::Freed`]. The page cannot be allocated again before this
     /// mini-transaction has released the map.
     ///
     /// # Errors
-    /// [`Stop::Load`], or [`Error::Corrupt`] when the page has no owner; nothing is changed then.
+    /// [`Stop::Load`], or [`Error::Corrupt`] if the page has no owner. Then nothing is changed.
     pub fn free(&self, mtr: &mut Mtr<'_>, held: LatchedPage) -> Result<(), Stop> {
         let page = mtr.id(held);
         self.latch_maps(mtr, std::iter::once(page))?;
@@ -47,11 +46,11 @@ impl Space {
         Ok(())
     }
 
-    /// Frees pages of `tree` by number alone. The pages themselves, which nothing refers to any more, are
-    /// neither read nor written. At most 2048 at once, in any order.
+    /// Frees pages of `tree` by number alone: at most 2048 at once, in any order. Nothing may refer to the pages any
+    /// more; they are neither read nor written.
     ///
     /// # Errors
-    /// [`Stop::Load`], or [`Error::Corrupt`] when one of them is not the tree's; nothing is changed then.
+    /// [`Stop::Load`], or [`Error::Corrupt`] if one of the pages is not the tree's. Then nothing is changed.
     pub fn free_many(&self, mtr: &mut Mtr<'_>, tree: TreeId, pages: &[PageId]) -> Result<(), Stop> {
         if pages.len() > SWEPT_AT_ONCE_MAX {
             return Err(Error::Usage(format!("{} pages are freed in one mini-transaction", pages.len())).into());
@@ -63,16 +62,16 @@ impl Space {
         self.disown(mtr, &sorted, Some(tree))
     }
 
-    /// A count that grows whenever pages are freed without a change of their contents. If it is the same at
-    /// two latches of a page, then the page was not freed so in between by a caller of [`Space::free_many`]
-    /// that held the page's latch.
+    /// Returns a count that grows whenever pages are freed without a change of their contents. If it is the same at two
+    /// latches of a page, then no caller of [`Space::free_many`] that held the page's latch freed the page in between.
     #[inline]
     #[must_use]
     pub fn freed_by_number(&self) -> u64 {
         self.freed_by_number.load(Ordering::Acquire)
     }
 
-    /// Clears the owners of sorted pages, whose maps are latched. Checks all pages before the first change.
+    /// Clears the owners of pages, which are sorted and whose maps are latched. Checks all pages before the first
+    /// change.
     fn disown(&self, mtr: &mut Mtr<'_>, pages: &[PageId], expected: Option<TreeId>) -> Result<(), Stop> {
         let mut owners = Vec::with_capacity(pages.len());
         for (i, &page) in pages.iter().enumerate() {
@@ -102,7 +101,8 @@ impl Space {
         Ok(())
     }
 
-    /// The owner of a page whose map is latched, if the page can be freed: by `expected`.
+    /// Returns the owner of a page whose map is latched. Fails if the page cannot be freed, or has another owner than
+    /// `expected`.
     fn owner_to_free(&self, mtr: &mut Mtr<'_>, page: PageId, expected: Option<TreeId>) -> Result<TreeId, Stop> {
         let map = self.latch_map(mtr, page)?;
         let owner = map::owner(mtr.page(map), self.shape.index_of(page));
@@ -113,9 +113,9 @@ impl Space {
         Ok(owner)
     }
 
-    /// Frees up to `upto` pages that a damaged tree still owns, except `spare`, in one mini-transaction of
-    /// its own. Returns whether none is left. Finds the pages by their owner, so it can be called again after
-    /// a crash, or for a tree without pages. Reads a bounded number of maps. No latch may be held.
+    /// Frees up to `upto` pages that a damaged tree still owns, except `spare`, in its own mini-transaction. Returns
+    /// whether none is left. Finds the pages by their owner, so it can be called again after a crash, or for a tree
+    /// without pages. Reads a bounded number of maps. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`]; what was freed stays freed.

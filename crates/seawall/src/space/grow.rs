@@ -1,11 +1,10 @@
 //! Growth of the data file.
 //!
-//! 1. The file grows first, durably; then the header and the maps of new groups are logged; then the index is
-//!    extended. A failure or a crash in between only leaves a longer file: the next growth finds it long
-//!    enough.
-//! 2. A thread that finds room does not wait. Growth is a role: a thread that takes the role second finds the
+//! 1. The file grows first, durably; then the header and the maps of new groups are logged; then the index is extended.
+//!    A failure or a crash in between only leaves a longer file, which the next growth uses.
+//! 2. A thread that finds free pages does not wait. Growth is a role: a thread that takes the role second finds the
 //!    pages that the first one added. No mutex is held while the file grows.
-//! 3. The prediction depends on the number of pages used since the last step, not on a clock: a run can be
+//! 3. The prediction depends on the number of pages used since the last step, not on a clock, so that a run can be
 //!    replayed.
 
 use super::Space;
@@ -19,10 +18,10 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The default for the most bytes of one step of growth.
 pub(super) const GROW_BYTES_MAX: u64 = 64 << 20;
 
-/// Growth ahead of need is at most one page in this many of the file,
+/// Growth ahead of need is at most the file's pages divided by this, or [`GROW_BYTES_MIN`] if that is more.
 const GROW_ONE_IN: u32 = 64;
 
-/// or this many bytes if that is more.
+/// The bound of growth ahead of need for a small file, bytes.
 const GROW_BYTES_MIN: u64 = 4 << 20;
 
 /// Groups that one mini-transaction adds.
@@ -41,10 +40,10 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Learns from the pages in use now. Returns how many to expect until the next step.
+    /// Updates the rate from the pages in use now. Returns how many pages will be used until the next step.
     fn expect(&mut self, used: u64) -> u64 {
         let went = used.saturating_sub(self.used.replace(used).unwrap_or(used));
-        // A burst counts at once, a lull only gradually.
+        // The rate rises to a burst at once, and falls only gradually.
         self.rate = went.max(self.rate - self.rate.div_ceil(4));
         self.rate
     }
@@ -57,8 +56,8 @@ impl Space {
         self.grow_pages_max.store(pages.unwrap_or(u32::MAX), Relaxed);
     }
 
-    /// Makes the data file `pages` pages long, durably, for pages that are added later; never shorter. No latch may
-    /// be held.
+    /// Grows the data file to `pages` pages, durably, for pages that are added later; never makes it shorter. No latch
+    /// may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
@@ -67,8 +66,8 @@ impl Space {
         self.pool.grow_file(pages)
     }
 
-    /// One step of background work: reads some unread maps or, if there are none, grows the file when the
-    /// free pages will not last for the next steps. Returns whether it did anything. No latch may be held.
+    /// Does one step of background work: reads some unread maps or, if there are none, grows the file if the free pages
+    /// will not last for the next steps. Returns whether it did anything. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; nothing is changed then.
@@ -94,7 +93,7 @@ impl Space {
         Ok(true)
     }
 
-    /// The most pages that a file of `pages` grows by ahead of need: a small file does not grow by half at
+    /// Returns the most pages by which a file of `pages` grows ahead of need: a small file does not grow by half at
     /// once.
     fn step_pages_max(&self, pages: u32) -> u32 {
         let least = (GROW_BYTES_MIN / self.pool.page_bytes() as u64) as u32;
@@ -117,18 +116,18 @@ impl Space {
             grown => return grown,
         }
         match self.grow_by(needed) {
-            // Writers come before a backup.
+            // Writers have priority over a backup, which holds log files.
             Err(Error::NoSpace { .. }) if self.pool.log().give_way() => self.grow_by(needed),
             grown => grown,
         }
     }
 
-    /// Grows by at least `more` pages. The caller has the role.
+    /// Grows by at least `more` pages. The caller has the role of growing.
     fn grow_by(&self, more: u64) -> Result<()> {
         let target = self.shape.whole_extents(u64::from(self.pages()) + more);
         let target = target.ok_or_else(|| self.no_more_pages(more as usize))?;
-        // The log needs its least size first: if data took that disk space, nothing could be deleted without
-        // a log.
+        // The log gets its least size first: if data took that disk space, nothing could be deleted, because that needs
+        // log.
         self.pool.log().make_least()?;
         self.pool.grow_file(target)?;
         self.extend_to(target)
@@ -152,7 +151,7 @@ impl Space {
         self.extend_to(wanted)
     }
 
-    /// Adds the pages up to `target`, which the file has, to the header, the maps and the index.
+    /// Adds the pages up to `target`, which the file already has, to the header, the maps and the index.
     fn extend_to(&self, target: u32) -> Result<()> {
         let group_pages = self.shape.group_pages;
         while self.pages() < target {
@@ -186,7 +185,7 @@ impl Space {
         }
         let end = index.extents();
         index.settle(first..end);
-        // Before the mutex is released: a thread that claims one of the pages finds it counted.
+        // Raised before the mutex is released: a thread that claims one of the new pages finds it counted.
         self.pages.store(pages, Relaxed);
     }
 
@@ -199,7 +198,7 @@ impl Space {
         })
     }
 
-    /// The error of a file that has every page it can have.
+    /// Returns the error for a file that has as many pages as page numbers allow.
     pub(super) fn no_more_pages(&self, more: usize) -> Error {
         let needed_bytes = more as u64 * self.pool.page_bytes() as u64;
         Error::NoSpace {

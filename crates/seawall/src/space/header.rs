@@ -1,9 +1,9 @@
 //! Page 0: the size of the file, and the root pages.
 //!
-//! 1. `pages` counts the pages that may be owned. It is raised after the file has grown and that growth is
-//!    durable, so a crash between the two leaves a file that is only longer than needed.
+//! 1. `pages` counts the pages that may be owned. It is raised after the growth of the file is durable, so a crash
+//!    between the two only leaves a file that is longer than needed.
 //! 2. `next_tree` only rises: a tree id is never allocated twice (trap 15).
-//! 3. The header is latched before any space map: it orders mini-transactions that change several maps.
+//! 3. The header is latched before any space map, so it orders mini-transactions that change several maps.
 
 use super::map::Shape;
 use crate::buffer::Redo;
@@ -17,7 +17,7 @@ pub(super) const PAGE: PageId = PageId(0);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Field {
-    /// Pages that may be owned; a multiple of an extent's.
+    /// Pages that may be owned; a multiple of the pages of an extent.
     Pages = HEADER_BYTES as u8,
     /// The next tree id to allocate.
     NextTree = HEADER_BYTES as u8 + 4,
@@ -37,7 +37,7 @@ impl Field {
         [Pages, NextTree, CatalogRoot, UndoDirectory, PageBytes].into_iter().find(|&f| f as u8 == byte)
     }
 
-    /// Its value in a header page.
+    /// Returns the field's value in a header page.
     pub(super) fn get(self, page: &[u8]) -> u32 {
         u32_at(page, self as usize)
     }

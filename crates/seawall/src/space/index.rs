@@ -1,19 +1,19 @@
-//! Free pages, in memory: eight bytes for each extent, rebuilt from the maps when the file is opened, or
+//! The index of free pages, in memory: eight bytes for each extent, rebuilt from the maps when the file is opened, or
 //! later.
 //!
-//! 1. `free` of an extent = pages without an owner in its map, less those claimed or set aside. So a thread
-//!    that claimed `k` pages finds at least `k` in the map that are neither owned nor set aside by another.
-//! 2. An extent belongs to one tree, is shared by small trees, or is wholly free: no tree owns a page of it.
-//!    The map at an extent's beginning belongs to no tree, so an extent with a map is allocated like any
-//!    other, a page shorter. This is policy: it guides allocation, and code that frees or owns a page never
-//!    depends on it.
-//! 3. `whole` and `headed` hold exactly the wholly free extents, without and with a map; a partial set holds
-//!    exactly the extents of its owner with a free page.
-//! 4. Of an *unread* extent only the position is known: it has no free page to allocate, its pages count for
-//!    no tree, and freeing a page there changes nothing. It is read under a latch of its map: each change of
-//!    an owner comes wholly before or wholly after. Unread extents follow each other.
-//! 5. Nothing here waits: the mutex around the index is innermost, and is never held across a latch or a
-//!    read.
+//! 1. `free` of an extent is the number of its pages without an owner in the map, less those claimed or set aside. So a
+//!    thread that claimed `k` pages finds at least `k` pages in the map that are neither owned nor set aside by another
+//!    thread.
+//! 2. An extent belongs to one tree, is shared by small trees, or is wholly free: no tree owns a page of it. The map at
+//!    the beginning of an extent belongs to no tree, so an extent with a map is allocated like any other, only with
+//!    fewer pages. This is policy: it guides allocation, and code that frees or owns a page never depends on it.
+//! 3. `whole` and `headed` hold exactly the wholly free extents, `whole` those without a map and `headed` those with
+//!    one. A partial set holds exactly the extents of its owner that have a free page.
+//! 4. Only the position of an *unread* extent is known: it has no free page to allocate, its pages count for no tree,
+//!    and freeing a page there changes nothing. It is read under a latch of its map, so each change of an owner comes
+//!    wholly before or wholly after that. Unread extents are contiguous.
+//! 5. Nothing here waits: the mutex around the index is innermost, and no latch is taken and no page is read while it
+//!    is held.
 
 use super::map::Shape;
 use crate::format::{PageId, TreeId};
@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-/// Pages a tree may have before it is given extents of its own.
+/// The most pages of a tree without its own extents.
 pub(super) const SMALL_TREE_PAGES: u32 = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(super) struct Index {
     headed: BTreeSet<u32>,
     shared: BTreeSet<u32>,
     trees: HashMap<TreeId, Tree>,
-    /// Pages set aside, and not owned yet.
+    /// Pages set aside and not owned yet.
     aside: HashSet<u32>,
     /// Extents from here on are not allocated.
     fence: u32,
@@ -79,7 +79,7 @@ pub(super) struct Index {
     unread: Range<u32>,
 }
 
-/// The member of `set` below `fence` nearest at or after `at`, else the nearest before.
+/// Returns the member of `set` below `fence` that is nearest at or after `at`, or else the nearest before `at`.
 fn nearest(set: &BTreeSet<u32>, at: u32, fence: u32) -> Option<u32> {
     let at = at.min(fence);
     set.range(at..fence).next().or_else(|| set.range(..at).next_back()).copied()
@@ -110,7 +110,7 @@ impl Index {
         self.extents.push(extent);
     }
 
-    /// Adds unread extents. Called once, before others are added after them.
+    /// Adds unread extents. Called at most once, before extents are added after them.
     pub(super) fn add_unread(&mut self, extents: u32) {
         let first = self.extents();
         self.unread = first..first + extents;
@@ -133,7 +133,7 @@ impl Index {
         self.unread.clone()
     }
 
-    /// Counts the pages of an extent.
+    /// Counts the pages of an extent for their owners.
     fn look(&mut self, owners: impl Iterator<Item = TreeId>) -> Extent {
         let mut extent = Extent { owner: Owner::NONE, free: 0 };
         let (mut last, mut run) = (TreeId::FREE, 0);
@@ -167,7 +167,7 @@ impl Index {
         }
     }
 
-    /// Decides the owners of these extents, which have been added.
+    /// Decides the owners of these extents, which have been added or read.
     pub(super) fn settle(&mut self, extents: Range<u32>) {
         for number in extents {
             let mut owner = self.extents[number as usize].owner;
@@ -188,22 +188,22 @@ impl Index {
 
     // --- claiming ------------------------------------------------------------------------------------------
 
-    /// Pages that are neither owned nor claimed.
+    /// Returns the number of pages that are neither owned nor claimed.
     pub(super) fn free(&self) -> u64 {
         self.free
     }
 
-    /// A lower bound of the free pages that policy gives to any tree: those of wholly free extents.
+    /// Returns a lower bound of the free pages that policy gives to any tree: those of wholly free extents.
     pub(super) fn open_to_all(&self) -> u64 {
         (self.whole.len() + self.headed.len()) as u64 * u64::from(self.shape.extent_pages - 2)
     }
 
-    /// Pages set aside.
+    /// Returns the number of pages set aside.
     pub(super) fn aside(&self) -> usize {
         self.aside.len()
     }
 
-    /// Pages of a tree, including those set aside for it.
+    /// Returns the number of pages of a tree, including those claimed or set aside for it.
     pub(super) fn pages_of(&self, tree: TreeId) -> u32 {
         self.trees.get(&tree).map_or(0, |t| t.pages)
     }
@@ -238,10 +238,10 @@ impl Index {
         Some(claims)
     }
 
-    /// Claims up to `pages` pages for a run, all in one extent, if `keep` pages stay free afterwards. A small
-    /// tree first gets the pages in a shared extent that has as many free and is not in `tried`; with `tried`
-    /// = `None`, shared extents are not considered. Otherwise the run is in the wholly free extent next to
-    /// `after`, and no longer than the extent's longest run. Returns the extent and the number of pages.
+    /// Claims up to `pages` pages for a run, all in one extent, if `keep` pages stay free afterwards. A small tree gets
+    /// the pages in a shared extent that has as many free pages and is not in `tried`, if there is one; with `tried` =
+    /// `None`, shared extents are not considered. Otherwise the run is in the wholly free extent nearest to `after`,
+    /// and no longer than the extent's longest run. Returns the extent and the number of pages.
     pub(super) fn claim_run(
         &mut self,
         tree: TreeId,
@@ -266,7 +266,7 @@ impl Index {
         Some((extent, count))
     }
 
-    /// The wholly free extent nearest at or after `at`, else the nearest before.
+    /// Returns the wholly free extent that is nearest at or after `at`, or else the nearest before `at`.
     fn nearest_whole(&self, at: u32) -> Option<u32> {
         let at = at.min(self.fence);
         let behind = [&self.whole, &self.headed].into_iter().filter_map(|set| set.range(at..self.fence).next()).min();
@@ -274,8 +274,8 @@ impl Index {
         behind.or_else(before).copied()
     }
 
-    /// Claims up to `pages` pages of the extent of `page`, if the extent is the tree's, wholly free, or
-    /// shared and the tree small. `keep` pages stay free afterwards.
+    /// Claims up to `pages` pages in the extent of `page`, if the extent is the tree's, wholly free, or shared and the
+    /// tree is small, and if `keep` pages stay free afterwards. Returns the extent and the number of pages.
     pub(super) fn claim_in(&mut self, tree: TreeId, page: PageId, pages: u16, keep: u64) -> Option<(u32, u16)> {
         let number = self.shape.extent_of(page);
         let &Extent { owner, free } = self.extents.get(number as usize)?;
@@ -289,23 +289,23 @@ impl Index {
         Some((number, count))
     }
 
-    /// Whether a page is set aside.
+    /// Returns whether a page is set aside.
     pub(super) fn is_aside(&self, page: PageId) -> bool {
         self.aside.contains(&page.0)
     }
 
-    /// The extent that serves `tree`: one with a free page.
+    /// Chooses the extent with a free page that serves `tree`.
     fn choose(&self, tree: TreeId, at: u32, wanted: usize, reach: Reach) -> Option<u32> {
         let own = self.trees.get(&tree);
         let large = own.map_or(0, |t| t.pages as usize) + wanted > SMALL_TREE_PAGES as usize;
         let own = || own.and_then(|t| nearest(&t.partial, at, self.fence));
         let (whole, shared) = (|| self.nearest_whole(at), || nearest(&self.shared, at, self.fence));
-        // Small trees share first the extents where a map breaks a run anyway.
+        // Small trees first share the extents where a map interrupts a run anyway.
         let headed = || nearest(&self.headed, at, self.fence);
         let chosen = if large { own().or_else(whole) } else { shared().or_else(own).or_else(headed).or_else(whole) };
         match reach {
             Reach::Own => chosen,
-            // Only a full disk and a fence come here, so a scan does no harm.
+            // Only reached on a full disk or with a fence, so a scan does no harm.
             Reach::Any => chosen.or_else(shared).or_else(|| {
                 let end = self.extents().min(self.fence);
                 let from = self.rover.min(end);
@@ -343,7 +343,7 @@ impl Index {
         }
         match self.trees.get_mut(&TreeId(extent.owner.0)) {
             Some(tree) if extent.owner != Owner::SHARED => tree.partial.insert(number),
-            // Shared, or the tree has no pages left and the rest of the extent is another's.
+            // The extent is shared, or the tree has no pages left and the owned pages of the extent are another tree's.
             _ => {
                 extent.owner = Owner::SHARED;
                 self.shared.insert(number)
@@ -360,7 +360,7 @@ impl Index {
         };
     }
 
-    /// Frees `count` pages of `extent` that `tree` owned, or that were claimed for it.
+    /// Frees `count` pages of `extent` that `tree` owned or that were claimed for it.
     pub(super) fn release(&mut self, tree: TreeId, extent: u32, count: u16) {
         if self.unread.contains(&extent) {
             return;
@@ -374,7 +374,7 @@ impl Index {
             debug_assert!(own.pages >= u32::from(count), "a tree gives back no more than it had");
             own.pages = own.pages.saturating_sub(u32::from(count));
             if own.pages == 0 {
-                // Extents still filed under the tree are wholly free or hold another tree's pages.
+                // Extents that are still in the tree's partial set are wholly free or hold pages of other trees.
                 let left = self.trees.remove(&tree).expect("it was just there");
                 for number in left.partial {
                     self.extents[number as usize].owner = Owner::SHARED;
@@ -393,7 +393,7 @@ impl Index {
 
     // --- the file's end ------------------------------------------------------------------------------------
 
-    /// Stops the allocation of extents from `fence` on; `false` if there is a fence already.
+    /// Stops the allocation of extents from `fence` on. Returns `false` if there is a fence already.
     pub(super) fn set_fence(&mut self, fence: u32) -> bool {
         let free = !self.is_fenced();
         if free {
@@ -402,18 +402,17 @@ impl Index {
         free
     }
 
-    /// Whether there is a fence.
+    /// Returns whether there is a fence.
     pub(super) fn is_fenced(&self) -> bool {
         self.fence != u32::MAX
     }
 
-    /// Removes the fence; returns whether there was one.
+    /// Removes the fence. Returns whether there was one.
     pub(super) fn lift_fence(&mut self) -> bool {
         std::mem::replace(&mut self.fence, u32::MAX) != u32::MAX
     }
 
-    /// Removes the wholly free extents at the end, down to `least`. Returns the number of extents that are
-    /// left.
+    /// Removes the wholly free extents at the end, down to `least` extents. Returns the number of extents left.
     pub(super) fn cut_tail(&mut self, least: u32) -> u32 {
         while self.extents() > least {
             let (number, last) = (self.extents() - 1, self.extents[self.extents.len() - 1]);
@@ -423,7 +422,7 @@ impl Index {
             self.unfile(number);
             self.extents.pop();
             self.free -= u64::from(last.free);
-            // Its map was a page of the system.
+            // The extent's map was owned by the system.
             let maps = self.shape.extent_pages - self.shape.usable(number);
             if let Some(system) = self.trees.get_mut(&TreeId::SYSTEM) {
                 system.pages -= maps;
@@ -434,30 +433,31 @@ impl Index {
 
     // --- pages set aside -----------------------------------------------------------------------------------
 
-    /// Sets a page aside, unless it is set aside already. The page was claimed, and its map is latched.
+    /// Sets a page aside. Returns `false` if it is set aside already. The caller has claimed a page of the extent, and
+    /// latched the map.
     pub(super) fn set_aside(&mut self, page: PageId) -> bool {
         self.aside.insert(page.0)
     }
 
-    /// Undoes [`Index::set_aside`]: the page is only claimed again.
+    /// Undoes [`Index::set_aside`]: the page is only claimed, as before.
     pub(super) fn forget(&mut self, page: PageId) {
         self.aside.remove(&page.0);
     }
 
-    /// A page set aside is owned now. Its map is latched exclusively.
+    /// Notes that a page set aside is now owned. Its map is latched exclusively.
     pub(super) fn taken(&mut self, page: PageId) {
         let was = self.aside.remove(&page.0);
         debug_assert!(was, "only a page set aside is taken");
     }
 
-    /// Frees a page set aside.
+    /// Frees a page that was set aside and not taken.
     pub(super) fn untaken(&mut self, tree: TreeId, page: PageId) {
         if self.aside.remove(&page.0) {
             self.release(tree, self.shape.extent_of(page), 1);
         }
     }
 
-    /// The difference from the owners in the maps, if any; for tests.
+    /// Returns the difference from the owners in the maps, if any; for tests.
     #[cfg(test)]
     pub(super) fn differs(&self, owners: &[TreeId]) -> Option<String> {
         let mut compared = Comparison::default();
@@ -467,7 +467,7 @@ impl Index {
     }
 }
 
-/// Compares the index with the owners in the maps, extent by extent. Nothing is set aside meanwhile.
+/// Compares the index with the owners in the maps, extent by extent. No page may be set aside during it.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     extents: u32,
@@ -538,7 +538,7 @@ mod tests {
 
     const SHAPE: Shape = Shape { extent_pages: 8, group_pages: 24 };
 
-    /// The index beside plain owners, called as `Space` calls it.
+    /// The index and a plain array of owners; calls the index as `Space` does.
     struct Both {
         index: Index,
         owners: Vec<TreeId>,
@@ -586,7 +586,7 @@ mod tests {
             Some(taken)
         }
 
-        /// As `Space::reserve_run` does, for pages in a row.
+        /// Takes pages in a row, as `Space::reserve_run` does.
         fn take_run(&mut self, tree: TreeId, after: PageId, pages: u16, behind: bool) -> Option<Vec<PageId>> {
             let (extent, count) = if behind {
                 self.index.claim_in(tree, PageId(after.0 + 1), pages, 0)?

@@ -1,7 +1,7 @@
 //! Space maps: the owner of each page of a group.
 //!
-//! 1. Page 1 of every group is its map; the map owns itself, and page 0 of the file, for [`TreeId::SYSTEM`].
-//! 2. An owner of 0 is a free page. A page beyond the header's count has no owner.
+//! 1. Page 1 of every group is its map. The owner of the map itself, and of page 0 of the file, is [`TreeId::SYSTEM`].
+//! 2. A page with owner 0 is free. A page beyond the header's count has no owner.
 //! 3. A group is whole extents, and an extent never spans two groups.
 
 use crate::buffer::Redo;
@@ -14,7 +14,7 @@ const OWNERS: usize = 64;
 /// Bytes of an extent.
 pub(super) const EXTENT_BYTES: usize = 1 << 20;
 
-/// The division of a data file into extents and groups; follows from its page size alone.
+/// The division of a data file into extents and groups. It depends only on the page size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Pages of an extent.
@@ -30,7 +30,7 @@ impl Shape {
         Self { extent_pages, group_pages: owners - owners % extent_pages }
     }
 
-    /// The map that has the owner of `page`.
+    /// Returns the map that has the owner of `page`.
     pub(super) fn map_of(self, page: PageId) -> PageId {
         self.map_of_group(self.group_of(page))
     }
@@ -65,22 +65,22 @@ impl Shape {
         (extent * self.extent_pages) % self.group_pages == 0
     }
 
-    /// Pages of an extent that a tree can own: all but its map and the header page.
+    /// Returns the number of pages of an extent that trees can own: all but a map and the header page.
     pub(super) fn usable(self, extent: u32) -> u32 {
         self.extent_pages - u32::from(self.has_map(extent)) - u32::from(extent == 0)
     }
 
-    /// The longest run of usable pages of an extent: the pages after its map, or all pages if it has none.
+    /// Returns the longest run of usable pages of an extent: the pages after its map, or all pages if it has none.
     pub(super) fn run_max(self, extent: u32) -> u16 {
         (if self.has_map(extent) { self.extent_pages - 2 } else { self.extent_pages }) as u16
     }
 
-    /// Groups with at least one page among the first `pages`.
+    /// Returns the number of groups with at least one page among the first `pages`.
     pub(super) fn groups(self, pages: u32) -> u32 {
         pages.div_ceil(self.group_pages)
     }
 
-    /// `pages` rounded up to whole extents; `None` beyond the range of page numbers.
+    /// Rounds `pages` up to whole extents. Returns `None` beyond the range of page numbers.
     pub(super) fn whole_extents(self, pages: u64) -> Option<u32> {
         u32::try_from(pages.next_multiple_of(u64::from(self.extent_pages))).ok()
     }

@@ -1,16 +1,16 @@
 //! Page ownership and allocation. See DESIGN.md, "Space".
 //!
-//! 1. A page's owner is the one in its group's space map; the maps are pages, changed only through redo.
-//!    Everything in memory is rebuilt from them: from the first ones by [`Space::open`], from the others by
-//!    `Space::learn_some`, when space is wanted or background work has time.
-//! 2. Reserve before latching, take inside the mini-transaction. A page set aside has no owner in its map, so
-//!    a crash frees it.
-//! 3. The latches of space come after all others of a mini-transaction: the header page first, then maps,
-//!    then fresh frames. The header orders mini-transactions that change several maps, whatever the order in
-//!    which they reach them.
-//! 4. What can stop (latches, frames) comes before the first change, within each call here. A caller that
-//!    changes several things in one mini-transaction makes them ready first ([`Space::ready_to_free`], or
-//!    `take` before anything else is changed).
+//! 1. The owner of a page is recorded in the space map of its group. The maps are pages and are changed only through
+//!    redo. Everything in memory is rebuilt from them: from the first maps and the last by [`Space::open`], from the
+//!    others by `Space::learn_some`, when space is needed or background work has time.
+//! 2. Pages are reserved before latches are taken, and taken inside the mini-transaction. A page set aside has no owner
+//!    in its map, so a crash frees it.
+//! 3. A mini-transaction takes the latches of space after all its other latches: the header page first, then maps, then
+//!    fresh frames. The header orders mini-transactions that change several maps, so these can latch the maps in any
+//!    order.
+//! 4. Each call here does everything that can stop (latches, frames) before its first change. A caller that changes
+//!    several things in one mini-transaction makes them ready first ([`Space::ready_to_free`], or `take` before
+//!    anything else is changed).
 //! 5. A page is allocated again only after the mini-transaction that freed it has released its map.
 //!
 //! ```text
@@ -49,12 +49,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Maps that are named together to the prefetcher that prefetches them while the index is built.
+/// The number of maps named together to the prefetcher while the index is built.
 const MAPS_NAMED: u32 = 4096;
 
-/// Bytes of maps that are read before the database is open.
+/// Bytes of maps read before the database is open.
 const READ_AT_OPEN: usize = 64 << 20;
-/// Maps that are read together later.
+/// The number of maps read in one step later.
 const READ_LATER: u32 = 256;
 
 /// The pages of the data file and their owners.
@@ -62,17 +62,17 @@ const READ_LATER: u32 = 256;
 pub struct Space {
     pool: Arc<Pool>,
     shape: Shape,
-    /// As in the header page; raised last when the file grows.
+    /// The header page's count of pages; raised last when the file grows.
     pages: AtomicU32,
     index: Mutex<Index>,
     /// The role of the thread that grows the file. A thread that finds free pages does not take it.
     growing: Role,
-    /// Backups under way: the file is not shortened (`shrink.rs`, 5).
+    /// The number of backups in progress: while there are any, the file is not shortened (`shrink.rs`, 5).
     file_holds: AtomicU32,
-    /// Behind the last cut of the file's tail, an LSN.
+    /// An LSN after the last cut of the file's tail.
     cut_at: AtomicU64,
     growth: Mutex<Growth>,
-    /// Most pages of one step of growth ahead of need.
+    /// The most pages of one step of growth ahead of need.
     grow_pages_max: AtomicU32,
     /// The group where `free_tree_step` continues, by tree; a hint.
     sweeps: Mutex<HashMap<TreeId, u32>>,
@@ -83,7 +83,7 @@ pub struct Space {
 /// Replays a record of this layer.
 ///
 /// # Errors
-/// When the body does not decode, or does not fit the page.
+/// If the body does not decode, or does not fit the page.
 pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     match tag {
         InitHeader::TAG => InitHeader::decode(body)?.apply(page),
@@ -112,8 +112,8 @@ pub fn read_page(page: &[u8]) -> Result<usize, String> {
 }
 
 impl Space {
-    /// Creates the data file's header page and first maps, in a file grown to `initial_pages` (rounded up to
-    /// whole extents).
+    /// Creates the header page and the first maps of the data file, which grows to `initial_pages`, rounded up to whole
+    /// extents.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`].
@@ -125,7 +125,7 @@ impl Space {
         Ok(space)
     }
 
-    /// Reads the header page, the first 64 MiB of maps, and the last map.
+    /// Opens the space: reads the header page, the first 64 MiB of maps, and the last map.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -134,7 +134,7 @@ impl Space {
         Self::open_reading(pool, maps)
     }
 
-    /// Like [`Space::open`], with at most `maps` of the first maps, and the last.
+    /// Like [`Space::open`], but reads only the first `maps` maps and the last.
     fn open_reading(pool: Arc<Pool>, maps: u32) -> Result<Self> {
         let pages = pool.retry(|| {
             let header = pool.shared(header::PAGE)?;
@@ -176,8 +176,8 @@ impl Space {
         Ok(space)
     }
 
-    /// Reads some unread maps. Returns whether there were any. The caller has the role of growing; no latch
-    /// may be held.
+    /// Reads some unread maps. Returns whether there were any. The caller has the role of growing. No latch may be
+    /// held.
     fn learn_some(&self) -> Result<bool> {
         let (unread, per_group) = (self.index.lock().unread(), self.shape.group_pages / self.shape.extent_pages);
         let (first, last) = (unread.start / per_group, unread.end / per_group);
@@ -205,13 +205,14 @@ impl Space {
         Ok(())
     }
 
-    /// Pages whose maps have not been read since the opening: they count as in use, and for no tree.
+    /// Returns the number of pages whose maps have not been read since the opening: they count as in use, but for no
+    /// tree.
     pub fn unread_pages(&self) -> u64 {
         self.index.lock().unread().len() as u64 * u64::from(self.shape.extent_pages)
     }
 
-    /// Checks that the last map gives no owner to a page that the file does not have yet: growth takes these
-    /// pages for free.
+    /// Checks that the last map has no owner for a page that the file does not have yet: growth assumes that such pages
+    /// are free.
     fn nothing_beyond(&self) -> Result<()> {
         let Some(group) = self.shape.groups(self.pages()).checked_sub(1) else { return Ok(()) };
         let (number, first) = (self.shape.map_of_group(group), group * self.shape.group_pages);
@@ -258,13 +259,13 @@ impl Space {
         self.index.lock().free()
     }
 
-    /// Pages a tree owns or has set aside, as far as the maps have been read. Takes a short mutex, reads
-    /// nothing.
+    /// Returns the number of pages that a tree owns or has set aside, as far as the maps have been read. Takes a mutex
+    /// briefly and reads no page.
     pub fn pages_of(&self, tree: TreeId) -> u32 {
         self.index.lock().pages_of(tree)
     }
 
-    /// Whether a tree may own more than `pages` pages. Takes a short mutex, reads nothing.
+    /// Returns whether a tree may own more than `pages` pages. Takes a mutex briefly and reads no page.
     pub fn may_own_more(&self, tree: TreeId, pages: u64) -> bool {
         let index = self.index.lock();
         !index.unread().is_empty() || u64::from(index.pages_of(tree)) > pages
@@ -331,7 +332,7 @@ impl Space {
 
     // --- maps ----------------------------------------------------------------------------------------------
 
-    /// The owner of a page. No latch may be held.
+    /// Returns the owner of a page. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; [`Error::Usage`] when the file has no such page.
@@ -345,7 +346,7 @@ impl Space {
         })
     }
 
-    /// The map that has a page's owner.
+    /// Returns the map that has the page's owner.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the file has no such page.
@@ -354,7 +355,7 @@ impl Space {
         Ok(self.shape.map_of(page))
     }
 
-    /// Whether `tree` owns a page; a page that the file does not have has no owner. No latch may be held.
+    /// Returns whether `tree` owns a page. A page that the file does not have has no owner. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -369,7 +370,7 @@ impl Space {
     /// `visit` runs.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`], or what `visit` fails with.
+    /// [`Error::Corrupt`], [`Error::Io`], or the error of `visit`.
     pub fn for_each_owned(&self, tree: TreeId, mut visit: impl FnMut(PageId) -> Result<()>) -> Result<()> {
         for group in 0..self.shape.groups(self.pages()) {
             let mut owned = Vec::new();
@@ -382,8 +383,8 @@ impl Space {
         Ok(())
     }
 
-    /// Calls `visit` once with the owners of a group's pages, up to the end of the file, under a latch of the
-    /// map: `visit` must not wait. Not at all when the group was cut off meanwhile.
+    /// Calls `visit` once with the owners of a group's pages, up to the end of the file, under a latch of the map:
+    /// `visit` must not wait. Does not call it if the group has been cut off.
     fn with_owners(&self, group: u32, mut visit: impl FnMut(&[TreeId])) -> Result<()> {
         let number = self.shape.map_of_group(group);
         let Some(left) = self.pages().checked_sub(group * self.shape.group_pages).filter(|left| *left > 0) else {
@@ -400,8 +401,8 @@ impl Space {
         })
     }
 
-    /// Latches the header page, then the maps of `pages`. Afterwards no call for these pages stops this
-    /// mini-transaction.
+    /// Latches the header page, then the maps of `pages`. After this, no call that needs the maps of these pages stops
+    /// this mini-transaction.
     fn latch_maps(&self, mtr: &mut Mtr<'_>, pages: impl Iterator<Item = PageId>) -> Result<(), Stop> {
         self.latch_header(mtr)?;
         let mut last = PageId::NONE;

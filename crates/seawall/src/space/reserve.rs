@@ -1,9 +1,10 @@
-//! Setting pages aside, and taking them.
+//! Setting pages aside for a tree, and taking them.
 //!
-//! 1. A page is set aside under a shared latch of its map, and becomes owned under an exclusive one: a thread
-//!    may take a page that is free in the map and not set aside.
+//! 1. A page is set aside under a shared latch of its map, and becomes owned under an exclusive one: a thread may set
+//!    aside a page that is free in the map and not yet set aside.
 //! 2. Pages that are not taken are freed when the reservation is dropped.
-//! 3. New data leaves a reserve of free pages to rollback (trap 14), which may use any free page of the file.
+//! 3. Allocations for new data leave a reserve of free pages for rollback (trap 14). Rollback may use any free page of
+//!    the file.
 
 use super::index::{Claims, Reach};
 use super::map::{self, SetOwner};
@@ -14,8 +15,8 @@ use crate::format::{PageId, TreeId};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most pages that one mini-transaction can take. Each needs a frame at the same time: a caller that takes
-/// more than a few checks how many frames the pool has.
+/// The most pages that one mini-transaction can take. It needs a frame for each at the same time: a caller that takes
+/// more than a few must check how many frames the pool has.
 pub const TAKEN_AT_ONCE_MAX: usize = 32;
 
 /// The purpose of an allocation.
@@ -36,12 +37,10 @@ pub struct Reserved<'s> {
 }
 
 impl Space {
-    /// Sets `pages` pages aside for `tree`, close to `near` when possible; may grow the file. No latch may be
-    /// held.
+    /// Sets `pages` pages aside for `tree`, close to `near` if possible. May grow the file. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; [`Error::Io`] and [`Error::Corrupt`] when a map cannot be read. Nothing is set
-    /// aside then.
+    /// [`Error::NoSpace`]; [`Error::Io`] and [`Error::Corrupt`] if a map cannot be read. Then nothing is set aside.
     pub fn reserve(&self, tree: TreeId, near: PageId, pages: usize, purpose: Purpose) -> Result<Reserved<'_>> {
         let mut reserved = Reserved { space: self, tree, pages: VecDeque::with_capacity(pages) };
         let claims = self.claim(tree, near, pages, purpose)?;
@@ -66,7 +65,7 @@ impl Space {
             if let Some(claims) = claim(Reach::Own) {
                 return Ok(claims);
             }
-            // The file does not grow while its end is free.
+            // The file does not grow while its end is free: the fence is lifted first.
             if self.index.lock().lift_fence() {
                 continue;
             }
@@ -78,7 +77,7 @@ impl Space {
         }
     }
 
-    /// Sets aside `count` claimed pages of an extent, first those after `near`. Sets aside all or none.
+    /// Sets aside `count` claimed pages of an extent, first those from `near` on. Sets aside all or none.
     pub(super) fn pick(&self, extent: u32, count: u16, near: PageId, reserved: &mut Reserved<'_>) -> Result<()> {
         let first = self.shape.first_of_extent(extent);
         let number = self.shape.map_of(first);
@@ -103,7 +102,7 @@ impl Space {
         Ok(())
     }
 
-    /// Pages that new data leaves free.
+    /// Returns the number of pages that allocations for new data leave free.
     pub(super) fn kept_for_rollback(&self) -> u64 {
         u64::from((self.pages.load(Relaxed) / 64).clamp(16, 1024))
     }
@@ -116,26 +115,26 @@ impl Reserved<'_> {
         self.pages.len()
     }
 
-    /// Whether all are taken.
+    /// Returns whether all pages are taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    /// The page that the next `take` returns.
+    /// Returns the page that the next `take` will return.
     #[must_use]
     pub fn peek(&self) -> Option<PageId> {
         self.pages.front().copied()
     }
 
-    /// Makes one of the pages the tree's: latches the space map, logs the owner, and returns the page's
-    /// number and fresh frame. After all other latches.
+    /// Makes one of the pages the tree's: latches the space map, logs the owner, and returns the page's number and its
+    /// fresh frame. Call it after all other latches are taken.
     ///
-    /// The first `take` of a mini-transaction makes all remaining pages ready (up to [`TAKEN_AT_ONCE_MAX`]):
-    /// if it does not stop, none of the following does. A page is used in the mini-transaction that took it.
+    /// The first `take` of a mini-transaction makes all remaining pages ready (up to [`TAKEN_AT_ONCE_MAX`]): if it does
+    /// not stop, none of the following does. A page must be used in the mini-transaction that took it.
     ///
     /// # Errors
-    /// [`Stop::Load`] and [`Stop::Frames`], with nothing changed. [`Error::Usage`] when all are taken.
+    /// [`Stop::Load`] and [`Stop::Frames`], with nothing changed. [`Error::Usage`] if all pages are taken.
     pub fn take(&mut self, mtr: &mut Mtr<'_>) -> Result<(PageId, LatchedPage), Stop> {
         let held = self.make_ready(mtr, self.pages.len().min(TAKEN_AT_ONCE_MAX))?;
         let page = self.pages.pop_front();
@@ -144,7 +143,7 @@ impl Reserved<'_> {
         Ok((page, held[0]))
     }
 
-    /// Takes `count` pages, or stops with nothing changed. For a mini-transaction that takes only a part of a
+    /// Takes `count` pages, or stops with nothing changed; for a mini-transaction that takes only a part of a
     /// reservation.
     ///
     /// # Errors
@@ -163,14 +162,14 @@ impl Reserved<'_> {
         Ok(taken)
     }
 
-    /// Takes what can stop: the latches of the header and of the maps, and frames.
+    /// Does everything that can stop: latches the header and the maps, and gets frames for `count` pages.
     fn make_ready(&self, mtr: &mut Mtr<'_>, count: usize) -> Result<Vec<LatchedPage>, Stop> {
         let pages = || self.pages.iter().copied().take(count);
         self.space.latch_maps(mtr, pages())?;
         pages().map(|page| mtr.fresh(page)).collect()
     }
 
-    /// The maps are latched: this cannot stop.
+    /// Logs the tree as the owner of the page. The maps are latched, so this cannot stop.
     fn own(&self, mtr: &mut Mtr<'_>, page: PageId) -> Result<(), Stop> {
         let map = self.space.latch_map(mtr, page)?;
         debug_assert_ne!(page, header::PAGE, "the header is never free");

@@ -1,9 +1,9 @@
-//! Setting aside consecutive pages, for leaves that are read in their order.
+//! Setting aside consecutive pages (a *run*), for leaves that are read in order.
 //!
-//! 1. A run lies in one extent. The extent is wholly free, so that no other tree's pages come between; or the
-//!    run continues where another ended, as long as pages are free there. A small tree, which has no extents
-//!    of its own, takes a stretch of a shared extent if there is one.
-//! 2. If no extent is wholly free, the file grows. Single free pages are no run, however many there are.
+//! 1. A run lies in one extent. The extent is wholly free, so that no other tree's pages come between; or the run
+//!    continues where another ended, as long as pages are free there. A small tree, which has no extents of its own,
+//!    takes consecutive free pages of a shared extent if there are any.
+//! 2. If no extent is wholly free, the file grows. Single free pages are not a run, however many there are.
 //! 3. A run cannot use the reserve for rollback.
 
 use super::Space;
@@ -14,21 +14,22 @@ use crate::format::{PageId, TreeId};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Shared extents that are searched for a stretch.
+/// The number of shared extents that are searched for a run.
 const TRIED_MAX: usize = 8;
-/// Fewer pages than this directly after another are not worth going there.
+/// Fewer free pages than this directly after `after` are not used, unless fewer are wanted.
 const BEHIND_MIN: u16 = 8;
-/// Extents in which other threads may be quicker; if more fail, index and maps contradict each other.
+/// The number of extents in which other threads may take the pages first. If more fail, the index and the maps
+/// contradict each other.
 const FAILED_MAX: usize = 64;
 
 impl Space {
-    /// Sets up to `pages` consecutive pages aside for `tree`: those directly after `after` if some are free
-    /// there; otherwise as many as requested, or as an extent has in a row (two fewer if it has a map). May
-    /// grow the file. No latch may be held.
+    /// Sets up to `pages` consecutive pages aside for `tree`: those directly after `after` if enough are free there;
+    /// otherwise as many as requested, or as an extent has in a row (two fewer if it has a map). May grow the file. No
+    /// latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], even if there are single free pages; [`Error::Io`] and [`Error::Corrupt`] if a map
-    /// cannot be read. Nothing is set aside then.
+    /// [`Error::NoSpace`], even if there are single free pages; [`Error::Io`] and [`Error::Corrupt`] if a map cannot be
+    /// read. Then nothing is set aside.
     pub fn reserve_run(&self, tree: TreeId, after: PageId, pages: usize) -> Result<Reserved<'_>> {
         let wanted = pages.clamp(1, self.shape.extent_pages as usize) as u16;
         if after != PageId::NONE {
@@ -64,7 +65,7 @@ impl Space {
         }
     }
 
-    /// The free pages directly after `after`, none or some.
+    /// Sets aside the free pages directly after `after`, if there are any.
     fn reserve_behind(&self, tree: TreeId, after: PageId, wanted: u16) -> Result<Reserved<'_>> {
         let mut reserved = Reserved { space: self, tree, pages: VecDeque::new() };
         let begin = PageId(after.0 + 1);
@@ -79,8 +80,8 @@ impl Space {
         Ok(reserved)
     }
 
-    /// Sets aside the first stretch of at least `least` and at most `most` free pages of an extent, from
-    /// `begin` on; with a `least` of 0, the free pages at `begin` itself. Empty if there is no such stretch.
+    /// Sets aside the first run of at least `least` and at most `most` free pages of an extent, from `begin` on; with a
+    /// `least` of 0, the free pages that begin at `begin` itself. Returns no pages if there is no such run.
     fn pick_run(&self, begin: PageId, least: u16, most: u16) -> Result<Vec<PageId>> {
         let number = self.shape.map_of(begin);
         let end = self.shape.first_of_extent(self.shape.extent_of(begin)).0 + self.shape.extent_pages;

@@ -5,21 +5,21 @@
 //!     ──checkpoint behind the cut──> file made shorter, durably
 //! ```
 //!
-//! 1. While there is a *fence*, no page of an extent at or above it is allocated. It is policy: it is lifted
-//!    when the pages below do not suffice.
-//! 2. A tail that is cut is wholly free: no tree owns a page of it, and none is set aside. It leaves the
-//!    index before the header changes, under the role of growing, so no page of it can be allocated.
+//! 1. While there is a *fence*, no page of an extent at or above it is allocated. It is policy: it is lifted if the
+//!    pages below it do not suffice.
+//! 2. A tail that is cut is wholly free: no tree owns a page of it, and no page of it is set aside. It is removed from
+//!    the index before the header changes, under the role of growing, so no page of it can be allocated.
 //! 3. The file is shortened only when the checkpoint lies after the mini-transaction that changed the header
 //!    (trap 5). Then no page of the tail is dirty or being written, recovery meets no older record of one,
 //!    and copies in the doublewrite file are older than the checkpoint and not used. Until then the file is
 //!    longer than the header says, which is always allowed.
-//! 4. Growth in between is not undone: the file is shortened under the role of growing, and only if the
-//!    header still has the value that the cut wrote. It may have it again, by a later cut: the checkpoint
-//!    must lie after the last one.
-//! 5. While a backup holds the file's length ([`FileHold`]) nothing is cut: log that the backup replays may
-//!    name a page of the tail.
-//! 6. A page that returns by growth is initialized from scratch, like any free page. A prefetch of a page
-//!    that no longer exists fails; no caller gets that error.
+//! 4. If the file has grown in between, it is not shortened: that is done under the role of growing, and only if the
+//!    header still has the value that the cut wrote. A later cut may have written the same value again, so the
+//!    checkpoint must lie after the last cut.
+//! 5. While a backup holds the file's length ([`FileHold`]), nothing is cut: the log that the backup replays may name a
+//!    page of the tail.
+//! 6. A page that returns when the file grows again is initialized like any free page. A prefetch of a page that no
+//!    longer exists fails; no caller gets that error.
 
 use super::Space;
 use super::header::{Field, SetHeaderField};
@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Extents that stay free at the end, so that the file does not grow again at once.
 const SPARE_EXTENTS: u64 = 2;
 
-/// While it lives, pages from [`Fence::page`] on are not allocated, if those below suffice.
+/// While it exists, pages from [`Fence::page`] on are not allocated, as long as the pages below suffice.
 #[derive(Debug)]
 pub struct Fence<'s> {
     space: &'s Space,
@@ -49,7 +49,7 @@ impl Fence<'_> {
         self.page
     }
 
-    /// Whether it still stands: an allocation that needed more pages than lie below lifts it.
+    /// Returns whether the fence still stands: an allocation that needs more pages than are free below it lifts it.
     #[must_use]
     pub fn stands(&self) -> bool {
         self.space.index.lock().is_fenced()
@@ -68,7 +68,7 @@ pub struct Cut {
     pages: u32,
 }
 
-/// While it lives, the data file is not shortened (5).
+/// While it exists, the data file is not shortened (5).
 #[derive(Debug)]
 pub struct FileHold {
     space: Arc<Space>,
@@ -84,13 +84,13 @@ impl Space {
     /// Keeps the data file from being shortened. No latch may be held.
     #[must_use]
     pub fn hold_file(self: &Arc<Self>) -> FileHold {
-        // A cut under way ends before; the next one sees the hold.
+        // A cut in progress ends first; the next cut finds the hold.
         let _role = self.growing.take();
         self.file_holds.fetch_add(1, Relaxed);
         FileHold { space: self.clone() }
     }
 
-    /// Whether `page` has no owner, or is not counted by the header. No latch may be held.
+    /// Returns whether `page` has no owner, or is beyond the header's count of pages. No latch may be held.
     ///
     /// # Errors
     /// Those of reading a map.
@@ -104,7 +104,7 @@ impl Space {
         Ok(free)
     }
 
-    /// Pages that the file needs for the owned pages, and some to spare.
+    /// Returns the number of pages that the file needs: the owned pages, and some spare pages.
     #[must_use]
     pub fn pages_needed(&self) -> u32 {
         let (pages, free) = (u64::from(self.pages()), self.free_pages());
@@ -116,8 +116,8 @@ impl Space {
         needed.min(self.pages())
     }
 
-    /// Sets the fence after the pages that are needed. One at a time; `None` if the file is no longer than
-    /// that.
+    /// Sets the fence after the pages that are needed. Returns `None` if there is a fence already, or if the file is
+    /// not longer than that.
     #[must_use]
     pub fn fence(&self) -> Option<Fence<'_>> {
         let page = PageId(self.pages_needed());
@@ -128,8 +128,8 @@ impl Space {
         self.index.lock().set_fence(self.shape.extent_of(page)).then(|| Fence { space: self, page })
     }
 
-    /// Sets a page below the fence aside for `tree`, even in an extent that policy would give to another;
-    /// `None` if there is none. No latch may be held.
+    /// Sets a page below the fence aside for `tree`, even in an extent that policy would give to another tree. Returns
+    /// `None` if there is no such page, or no fence. No latch may be held.
     ///
     /// # Errors
     /// Those of reading a map.
@@ -151,7 +151,7 @@ impl Space {
         Ok(Some(reserved))
     }
 
-    /// The trees that own pages from `page` on. No latch may be held.
+    /// Returns the trees that own pages from `page` on. No latch may be held.
     ///
     /// # Errors
     /// Those of reading maps.
@@ -170,11 +170,11 @@ impl Space {
         Ok(found)
     }
 
-    /// Removes the free extents at the file's end, at or above `from`, from the pages that the header counts.
-    /// `None` if there are none. No latch may be held.
+    /// Removes the free extents at the file's end, at or above `from`, from the pages that the header counts. Returns
+    /// `None` if there is nothing to cut, or if a backup holds the file. No latch may be held.
     ///
     /// # Errors
-    /// The error that stopped the mini-transaction; nothing is changed then.
+    /// The error that stopped the mini-transaction. Then nothing is changed.
     pub fn cut_tail(&self, from: PageId) -> Result<Option<Cut>> {
         let _role = self.growing.take();
         if self.file_holds.load(Relaxed) > 0 {
@@ -190,7 +190,7 @@ impl Space {
             (before, pages)
         };
         if pages == before {
-            // Cut before, and not given back: a backup or a crash came in between.
+            // The tail was cut before, but a backup or a crash came before it was given back.
             return Ok((self.pool.file_pages() > pages).then(|| self.cut_to(pages)));
         }
         let logged = self.pool.retry(|| {
@@ -209,7 +209,7 @@ impl Space {
         }
     }
 
-    /// With the role of growing.
+    /// Records a cut. The caller has the role of growing.
     fn cut_to(&self, pages: u32) -> Cut {
         self.cut_at.store(self.pool.log().head().0, Relaxed);
         Cut { pages }
@@ -230,12 +230,12 @@ impl Space {
         Ok(true)
     }
 
-    /// The fewest pages of a file: one extent.
+    /// Returns the fewest pages of a file: one extent.
     fn pages_least(&self) -> u32 {
         self.shape.extent_pages
     }
 
-    /// The most bytes that a compaction of the whole file would free.
+    /// Returns the most bytes that a compaction of the whole file would free.
     #[must_use]
     pub fn reclaimable_bytes(&self) -> u64 {
         let pages = self.pool.file_pages().saturating_sub(self.pages_needed());

@@ -1,5 +1,5 @@
-//! A machine with a pool on its simulated disk, which can crash and be recovered: for the tests of the layers
-//! above the pool.
+//! A machine with a pool on a simulated disk, which can crash and be recovered; for the tests of the layers above the
+//! pool.
 
 use super::Space;
 use crate::buffer::{ApplyRecord, CONTROL_FILE, Control, Pool, PoolConfig};
@@ -25,7 +25,7 @@ pub(crate) struct Machine {
     pub(crate) redo: ApplyRecord,
 }
 
-/// A database that runs on it.
+/// A database that runs on the machine.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) process: Arc<Process>,
@@ -38,7 +38,7 @@ impl Machine {
         Self { disk: SimDisk::new(options), page_bytes: 4096, frames, redo }
     }
 
-    /// Another machine, in the state this one would have after a crash now.
+    /// Returns another machine, in the state that this one would have after a crash now.
     pub(crate) fn fork(&self, seed: u64) -> Self {
         Self { disk: self.disk.fork(seed), ..*self }
     }

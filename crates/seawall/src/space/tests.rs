@@ -1,4 +1,4 @@
-//! Space on bytes, and on a pool over a simulated disk.
+//! Tests of space on plain bytes, and on a pool over a simulated disk.
 
 use super::*;
 use crate::format::page;
@@ -108,7 +108,7 @@ fn create(running: &Running, pages: u32) -> Space {
     space
 }
 
-/// Pages of one batch: small pools have frames for them.
+/// Pages of one batch: few enough for the frames of a small pool.
 const BATCH: usize = 8;
 
 /// Takes pages: a few one by one in one mini-transaction, many in batches.
@@ -165,13 +165,13 @@ fn runs_are_pages_in_a_row_and_single_free_pages_are_none() {
     assert!(in_a_row(&first) && first.len() == 254, "all that lies behind the map");
     let next = take_all(&space, space.reserve_run(large, first[253], 100).expect("room"), large);
     assert!(in_a_row(&next) && next.len() == 100 && next[0] > first[253]);
-    // It continues where the other ended, as long as there are free pages.
+    // The run continues where the other ended, as long as pages are free.
     let behind = take_all(&space, space.reserve_run(large, next[99], 500).expect("room"), large);
     assert_eq!((behind[0].0, behind.len()), (next[99].0 + 1, 156));
     assert!(in_a_row(&behind));
     let whole = take_all(&space, space.reserve_run(large, behind[155], usize::MAX).expect("room"), large);
     assert!(in_a_row(&whole) && whole.len() == 256, "a whole extent of 1 MiB");
-    // A small tree takes a stretch of a shared extent, and no wholly free one.
+    // A small tree takes pages of a shared extent, not a wholly free extent.
     let one = take(&space, small, PageId::NONE, 1, Purpose::Grow).expect("room");
     let free_before = space.free_pages();
     let few = space.reserve_run(small, PageId::NONE, 5).expect("room");
@@ -181,7 +181,7 @@ fn runs_are_pages_in_a_row_and_single_free_pages_are_none() {
     let few = take_all(&space, space.reserve_run(small, PageId::NONE, 5).expect("room"), small);
     assert!(in_a_row(&few) && few[0].0 / 256 == one[0].0 / 256, "{one:?} {few:?}");
     assert_sound(&space);
-    // Every second page is free, and the disk is full: no extent has a run, though there are free pages.
+    // Every second page is free, and the disk is full: no extent has a run, although there are free pages.
     while let Ok(run) = {
         machine.fill_disk();
         space.reserve_run(large, PageId::NONE, usize::MAX)
@@ -327,8 +327,8 @@ fn after_a_crash_the_owners_are_those_of_a_moment_not_before_the_last_flush() {
     }
 }
 
-/// A file of many groups; an opening reads two of its maps. Tests changes before the others are read, and
-/// allocation from these maps afterwards.
+/// A file of many groups, of which the opening reads two maps. Tests changes before the other maps are read, and
+/// allocation from those maps afterwards.
 #[test]
 fn maps_that_are_read_later_say_what_those_read_early_would() {
     for seed in 0..4 {
@@ -356,7 +356,7 @@ fn maps_that_are_read_later_say_what_those_read_early_would() {
         }
         assert_eq!(owned(&space), model, "seed {seed}");
         if seed % 2 == 0 {
-            // More than the maps read so far have: the others are read before the file grows.
+            // Takes more pages than the maps read so far have: the other maps are read before the file grows.
             let free = pages - model.len() as u32 - 200;
             let before = space.pages();
             for _ in 0..free / 2 / 200 {
@@ -378,7 +378,7 @@ fn maps_that_are_read_later_say_what_those_read_early_would() {
     }
 }
 
-/// A map that cannot be read is a finding, and its pages have none; also if a check is the first to read it.
+/// A map that cannot be read is a finding, and its pages have none, even if the check is the first to read the map.
 #[test]
 fn a_check_that_cannot_read_maps_says_so_and_nothing_else() {
     let machine = Machine::new(1, 96, redo_stamped);
@@ -641,7 +641,8 @@ fn growth_keeps_ahead_of_what_is_used_up() {
     assert_eq!(space.pages(), pages, "it was there already");
 }
 
-/// The header may say the same again after growth and another cut: log that names pages of the tail came in between.
+/// After growth and another cut, the header may have the same value again, while log written in between names pages of
+/// the tail.
 #[test]
 fn the_file_is_shortened_only_behind_its_last_cut() {
     let machine = Machine::new(77, 96, redo_stamped);
@@ -658,7 +659,7 @@ fn the_file_is_shortened_only_behind_its_last_cut() {
     pool.flush_all().unwrap();
     assert!(space.give_back(second).unwrap());
     assert_eq!(pool.file_pages(), pages);
-    // What is gone has no owners, and is no damage.
+    // Pages that were cut off have no owners, and are not damage.
     space.with_owners(space.shape.groups(pages), |_| panic!("there is no such group")).unwrap();
     assert!(space.is_free(PageId(pages + 1)).unwrap() && !space.is_owner(TreeId(7), PageId(pages + 1)).unwrap());
 }

@@ -1,12 +1,12 @@
 //! A new tree from sorted rows.
 //!
-//! 1. The tree is created like any other: one undo record, which frees all pages that the tree owns, and its
-//!    name in the catalog, which is seen when the transaction has committed. Its rows get no undo records. A
-//!    crash before the commit rolls the creation back.
+//! 1. The tree is created like any other: one undo record, whose rollback frees all pages that the tree owns,
+//!    and its name in the catalog, which others see once the transaction has committed. Its rows get no undo
+//!    records. A crash before the commit rolls the creation back.
 //! 2. The creator has the whole tree locked until it has ended, and a view that does not see the creator must
 //!    not use the tree (`trees`, 4).
-//! 3. From the creation to the last row the transaction is half done: whatever happens to the [`Building`], a
-//!    tree with a part of its rows is not committed.
+//! 3. From the creation to the last row the transaction is half done: a tree with only a part of its rows is
+//!    never committed, whatever happens to the [`Building`].
 
 use super::savepoint::SavepointAt;
 use super::transaction::{State, Txn};
@@ -87,7 +87,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Writes the remaining pages. This transaction can use the tree.
+    /// Writes the remaining pages. This transaction can use the tree afterwards.
     ///
     /// # Errors
     /// As [`Txn::build_push`]; the tree is rolled back then.
@@ -109,7 +109,7 @@ impl Txn {
     /// Rolls the creation back.
     ///
     /// # Errors
-    /// Those of a rollback: the transaction can only be rolled back then.
+    /// Those of a rollback, after which the transaction can only be rolled back.
     pub fn build_abandon(&mut self, building: &Building) -> Result<()> {
         self.roll_back_to(building.before)?;
         self.state = State::Open;

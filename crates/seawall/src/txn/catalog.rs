@@ -4,7 +4,7 @@
 //!    owns by then. The creator locks the whole tree until it has ended: no undo record of another
 //!    transaction names a tree whose creation may be rolled back.
 //! 2. A dropped tree's pages are freed when its undo record is purged: every view sees the drop, and no live
-//!    transaction has a record of the tree (see `trees`). Rolling a drop back only opens the tree again (trap
+//!    transaction has a record of the tree (see `trees`). Rolling a drop back only reopens the tree (trap
 //!    15).
 
 use super::locks::Mode;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The longest name of a tree, bytes: it is a key in the smallest page, too.
+/// The longest name of a tree, bytes. A name is a key, and fits the smallest page size, too.
 pub const TREE_NAME_BYTES_MAX: usize = 512;
 
 impl Txn {
@@ -32,7 +32,8 @@ impl Txn {
         self.engine.trees.state(CatalogRow { tree: TreeId::CATALOG, root: self.engine.catalog_root })
     }
 
-    /// The tree with that name, as this transaction sees it. This is no read of rows: it takes no snapshot.
+    /// The tree with that name, as this transaction sees it. This does not count as a read: it takes no
+    /// snapshot.
     ///
     /// # Errors
     /// [`Error::NoSuchTree`].
@@ -102,8 +103,8 @@ impl Txn {
         let row = CatalogRow { tree: id, root };
         let tree = engine.trees.state(row);
         tree.created_by(self.id());
-        // All of it, until this transaction has ended: a handle can be given away, and another transaction's
-        // changes in the tree could not be rolled back after this creation was.
+        // The whole tree stays locked until this transaction has ended: its handle can be passed on, and
+        // another transaction's changes in the tree could not be rolled back once this creation is.
         self.lock_range(&tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, LockWait::NoWait)?;
         self.change(&catalog, name.as_bytes(), &row.encode(), Change::Insert)?;
         Ok(tree)
@@ -112,7 +113,7 @@ impl Txn {
     /// Drops a tree. Older snapshots can still read it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction has written to it and not
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction that has written to it has not
     /// ended.
     pub fn drop_tree(&mut self, name: &str) -> Result<()> {
         self.atomically(|txn| txn.drop_tree_in_steps(name))
@@ -133,12 +134,12 @@ impl Txn {
         Ok(())
     }
 
-    /// At first it is unknown which trees the transactions of an earlier opening have written to: what locks a
-    /// whole tree requests the lookup, and waits for it. Then it waits for those that wrote to its tree as for any
-    /// other user of the tree.
+    /// Waits until it is known which trees the transactions of an earlier opening have written to, and requests that
+    /// lookup. Called before a whole tree is locked. The lock then waits for those that wrote to the tree, as for any
+    /// other user of it.
     pub(super) fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
         let (engine, begun) = (&self.engine, self.engine.clock.now());
-        // A database that is only read rolls nothing back: what losers have changed stays locked row by row.
+        // A read-only database rolls nothing back: the rows that losers have changed stay locked one by one.
         let are_there = || engine.resumed.load(Ordering::SeqCst) > 0 && !engine.health().is_read_only();
         if are_there() {
             engine.resumed_asked.store(true, Ordering::SeqCst);

@@ -3,15 +3,16 @@
 //! 1. A run is an interval of keys of one tree, `lo <= key < hi`. Every entry in it is marked deleted, and
 //!    every reader that the run serves ([`For`]) sees its deletion. So these readers find no row in it.
 //! 2. A run is added for keys of one leaf, with that leaf latched. A transaction that puts a row where none
-//!    was cuts its key out of all runs: with the leaf latched exclusively, and before it requests locks. So a
+//!    was cuts its key out of all runs, with the leaf latched exclusively, before it requests locks. So a
 //!    scan that has locked an interval and then finds it in a run has missed no row: an insertion that
-//!    requested its lock before has cut the run, a later one is refused. Only the rollback of a deletion can
-//!    also bring a row back: a transaction removes its own runs before it undoes anything.
-//! 3. Purge, splits, merges and compaction change nothing about it: runs are keys, not positions.
-//! 4. Runs are hints in memory: removing one costs time, never rows. A tree has at most [`RUNS_MAX`], and
-//!    removes one that is no longer used.
-//! 5. The mutex is taken under a page latch, and held only to search [`RUNS_MAX`] runs. Nothing else is taken
-//!    under it.
+//!    requested its lock earlier has already cut the run, and a later one is refused. Apart from insertions
+//!    only the rollback of a deletion brings a row back: a transaction removes its own runs before it undoes
+//!    anything.
+//! 3. Purge, splits, merges and compaction do not affect runs: a run is keys, not positions.
+//! 4. Runs are hints in memory: removing one costs time, never rows. A tree has at most [`RUNS_MAX`] runs,
+//!    and removes those that are no longer used.
+//! 5. The mutex is taken under a page latch, and held only to search [`RUNS_MAX`] runs. No other lock is
+//!    taken under it.
 
 use crate::btree::{Entry, Node};
 use crate::error::Result;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most runs of a tree.
 const RUNS_MAX: usize = 32;
-/// A run that this many insertions have checked, and no scan has used in between, is removed.
+/// A run is removed when this many insertions have checked it and no scan has used it in between.
 const IDLE_MAX: u32 = 20_000;
 
 /// What a scan sees of dead rows.
@@ -43,10 +44,11 @@ pub(super) enum For {
     /// Views with this serial number or a later one, and readers of the latest versions: the deletions are
     /// committed.
     Views(u64),
-    /// The transaction that made some of the deletions, and has not ended: its views with this serial number or a later
-    /// one. At read committed it can have several, and the other deletions are not in the older ones.
+    /// Views with this serial number or a later one, and reads of the latest versions, of the transaction that made
+    /// some of the deletions and has not ended. At read committed it can have several views; the older ones may not see
+    /// the other deletions.
     Only(TxnId, u64),
-    /// Its locking scans: its snapshot may be older than other deletions.
+    /// The locking scans of that transaction: its snapshot may be older than the other deletions.
     OnlyLocking(TxnId),
 }
 
@@ -67,14 +69,14 @@ impl For {
 #[derive(Debug)]
 struct Run {
     lo: Vec<u8>,
-    /// `None`: beyond all keys.
+    /// `None`: no upper bound.
     hi: Option<Vec<u8>>,
     serves: For,
     /// Checks by insertions since it was last used.
     idle: u32,
 }
 
-/// Whether `end` is not below `key`.
+/// Whether `end` is at `key` or above it.
 fn reaches(end: Option<&Vec<u8>>, key: &[u8]) -> bool {
     end.is_none_or(|end| end.as_slice() >= key)
 }
@@ -89,7 +91,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 }
 
 impl Run {
-    /// Whether a scan that continues from here starts inside.
+    /// Whether a scan that continues from `from` starts inside the run.
     fn holds(&self, from: Bound<&[u8]>, forward: bool) -> bool {
         let (lo, hi) = (self.lo.as_slice(), self.hi.as_ref());
         let above = |key: &[u8]| hi.is_none_or(|hi| hi.as_slice() > key);
@@ -175,7 +177,7 @@ pub(super) struct Dead {
 
 impl Dead {
     /// Whether there are none. With a leaf latched exclusively the answer is exact for its keys: a run over
-    /// them was added under its latch.
+    /// them is only added under its latch.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -262,7 +264,8 @@ impl Dead {
         self.change(|runs| runs.retain(|run| !run.serves.is_only(txn)));
     }
 
-    /// The runs of `txn`, which has committed, serve views from this serial number on: these see the commit.
+    /// Lets the runs of `txn`, which has committed, serve all views from this serial number on: these see the
+    /// commit.
     pub(super) fn committed(&self, txn: TxnId, serial: u64) {
         self.change(|runs| {
             let of_txn = |run: &Run| run.serves.is_only(txn);
@@ -274,9 +277,9 @@ impl Dead {
     }
 }
 
-/// Adds an interval. A run that it meets is extended, if that run serves the same readers or older views; the
-/// union serves the newer views. Of several runs the one for the newest views is extended, so that an old
-/// view keeps the runs that it has found.
+/// Adds an interval. If it meets a run that serves the same readers or older views, that run is extended, and
+/// serves the newer views. Of several such runs the one for the newest views is extended, so that an old view
+/// keeps the runs that it has found.
 fn insert(runs: &mut Vec<Run>, lo: Vec<u8>, hi: Option<Vec<u8>>, serves: For) {
     if hi.as_ref().is_some_and(|hi| *hi <= lo) {
         return;
@@ -386,7 +389,7 @@ mod tests {
                     Step::Ask(from, included, forward, sight) => {
                         let bound = [from];
                         let bound: Bound<&[u8]> = if included { Bound::Included(&bound) } else { Bound::Excluded(&bound) };
-                        // What begins above a key does not begin with it.
+                        // A bound of several bytes lies above the key of its first byte.
                         let least = |key: &[u8]| key[0] + u8::from(key.len() > 1);
                         let passed: Vec<u8> = match dead.beyond(bound, forward, sight) {
                             None => continue,

@@ -1,8 +1,8 @@
 //! The end of a transaction: commit, rollback, drop.
 //!
-//! 1. A commit is logged first. It ends the transaction when it is durable at the level asked for: only then
+//! 1. A commit is logged first. It ends the transaction when it is durable at the requested level: only then
 //!    do other transactions see it.
-//! 2. If the log fails in between, the transaction gives up nothing: the next opening finds out its outcome.
+//! 2. If the log fails in between, the transaction releases nothing: the next opening determines its outcome.
 //! 3. A rollback that cannot continue leaves the transaction active, for background work to complete
 //!    ([`Unfinished`]).
 
@@ -53,8 +53,8 @@ impl Txn {
     /// Commits, and waits until the commit is durable at `level`.
     ///
     /// # Errors
-    /// Poisoned, or no room in the log: it is not committed, and open as before. [`Error::OutcomeUnknown`]:
-    /// it has ended, and the next opening finds out the outcome. Nothing of it becomes visible, nothing is
+    /// Poisoned, or no room in the log: it is not committed, and stays open. [`Error::OutcomeUnknown`]: it
+    /// has ended, and the next opening determines the outcome. Its changes are neither made visible nor
     /// undone.
     pub fn commit(&mut self, level: Durability) -> Result<()> {
         let end = self.log_commit()?;
@@ -68,7 +68,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Commits a prepared transaction, flushed.
+    /// Commits a prepared transaction, and waits until the commit is flushed.
     ///
     /// # Errors
     /// The transaction, which stays prepared, and the cause; or [`Error::OutcomeUnknown`] without the
@@ -121,7 +121,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Leaves it unchanged when dropped: prepared, or to be rolled back by the next opening.
+    /// Makes a later drop leave it unchanged: prepared, or to be rolled back by the next opening.
     pub fn keep(&mut self) {
         if matches!(self.state, State::Open | State::HalfDone) {
             self.state = State::Kept;
@@ -165,7 +165,7 @@ impl Txn {
         self.give_up_views();
         if let Some(writing) = self.writing.take() {
             self.engine.active.end(writing.id);
-            // After a rollback it has none.
+            // After a rollback the list is empty.
             for tree in self.dead_in.get_mut().drain(..) {
                 tree.dead.committed(writing.id, self.engine.active.next_serial());
             }
@@ -182,7 +182,7 @@ impl Txn {
 }
 
 impl Txn {
-    /// In a forked process: leaves everything unchanged. What a drop would give back or close is leaked.
+    /// In a forked process: leaves everything unchanged. What a drop would release or close is leaked.
     fn leave(&mut self) {
         std::mem::forget((
             self.writing.take(),
@@ -208,8 +208,8 @@ impl Drop for Txn {
         if self.rollback_all().is_ok() {
             return;
         }
-        // The log has no room, or a page cannot be read now, for example: the transaction stays active,
-        // invisible and locked, and background work tries again. If the database is poisoned, the next
+        // The log has no room, or a page cannot be read now, for example: the transaction stays active and
+        // invisible, keeps its locks, and background work tries again. If the database is poisoned, the next
         // opening rolls it back.
         if let Some(writing) = self.writing.take() {
             self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
@@ -227,8 +227,8 @@ impl Txn {
 }
 
 impl Committing {
-    /// Whether the commit is done; `None` if that is not known yet. If no thread writes the log, this call
-    /// writes a group of it.
+    /// Returns the outcome of the commit, `None` if it is not known yet. If no other thread is writing the
+    /// log, this call writes one group.
     pub fn poll(&mut self) -> Option<Result<()>> {
         if self.txn.has_ended() {
             return Some(self.outcome());
@@ -263,12 +263,12 @@ impl Committing {
         self.outcome()
     }
 
-    /// Of one that has ended.
+    /// The outcome of a commit that has ended.
     fn outcome(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |cause| Err(Error::OutcomeUnknown { cause: cause.clone() }))
     }
 
-    /// The next opening finds out the outcome: nothing of the transaction becomes visible, nothing is undone.
+    /// Leaves the outcome to the next opening: the changes are neither made visible nor undone.
     fn unknown(&mut self, cause: Error) -> Error {
         self.txn.state = State::Ended;
         let cause = Arc::new(cause);

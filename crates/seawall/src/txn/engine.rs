@@ -41,8 +41,8 @@ impl Instance {
         self.number
     }
 
-    /// Whether this process opened it. A forked process must not touch the files, the log, or any lock: the
-    /// threads that held the locks do not exist there.
+    /// Returns whether this process opened the database. A forked process must not touch the files, the log,
+    /// or any lock: the threads that held the locks do not exist there.
     #[inline]
     pub fn is_here(&self) -> bool {
         self.process.is_current()
@@ -60,7 +60,7 @@ impl Instance {
         self.gate.close();
     }
 
-    /// Whether it was shut down.
+    /// Returns whether the database was shut down.
     pub fn is_shut(&self) -> bool {
         self.gate.is_closed()
     }
@@ -94,8 +94,9 @@ pub struct Purge {
     pub(super) next_undo_log: u32,
     /// Dropped trees that are being freed.
     pub(super) drops: HashMap<TreeId, Dismantling>,
-    /// What every view saw, and how many tails had been moved, when nothing was left to purge. As long as
-    /// neither changes, nothing is: a transaction ends after all of its undo is in its undo log.
+    /// What every view saw, and how many tails had been moved, when purge last found nothing to do. While
+    /// neither changes, there is still nothing to purge: a transaction writes all its undo records before it
+    /// ends.
     pub(super) done_for: Option<(OldestView, u64)>,
     /// Undo logs visited.
     #[cfg(test)]
@@ -119,28 +120,28 @@ pub struct Engine {
     pub trees: Trees,
     /// The root of the tree of names.
     pub catalog_root: PageId,
-    /// Transactions taken over from an earlier opening that have not ended, and whose changed trees are not
-    /// known yet.
+    /// The number of transactions taken over from an earlier opening that have not ended and whose changed
+    /// trees are not known yet.
     pub resumed: AtomicU64,
-    /// A drop of a tree waits for them: their changed trees are looked up before anything more is rolled
-    /// back.
+    /// Set while a request for a whole tree waits for the `resumed` transactions: background work looks up
+    /// their changed trees before it rolls back anything more.
     pub resumed_asked: AtomicBool,
     /// Rollbacks that stopped before their end; background work continues them.
     pub unfinished: Mutex<Vec<Unfinished>>,
     /// The state of purge.
     pub purge: Mutex<Purge>,
-    /// Held for one step of a compaction, and by a check for its whole duration.
+    /// Held for one step of a compaction, and for the whole duration of a check.
     pub compacting: Mutex<()>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The lock wait time-out, ns.
     pub lock_wait_timeout_ns: AtomicU64,
-    /// Whether waiting is possible: not if one thread does all work in turn.
+    /// Whether calls may wait. False if a single thread does all the work.
     pub may_wait: bool,
 }
 
 impl Engine {
-    /// Whether this process may use the tree with this database.
+    /// Checks that this process may use the tree with this database.
     ///
     /// # Errors
     /// [`Error::Usage`] for a tree of another database or opening, and in a forked process.
@@ -160,7 +161,7 @@ impl Engine {
         self.pool().log()
     }
 
-    /// Whether the database may write.
+    /// The health: whether the database may write.
     pub fn health(&self) -> &Health {
         self.pool().health()
     }

@@ -70,7 +70,7 @@ impl Txn {
                 || (!self.engine.active.is_active(entry.writer) && self.stale(entry).is_none()))
     }
 
-    /// What a locking scan sees.
+    /// What a locking scan sees of dead rows.
     pub(super) fn locking_sight(&self) -> Sight {
         Sight { me: self.id(), view: self.strict_serial(), locks: true }
     }
@@ -115,7 +115,7 @@ impl Txn {
         self.owner.set_tag(tag);
     }
 
-    /// Refuses to continue an operation that takes long, or waits, once the transaction was interrupted.
+    /// Fails if the transaction was interrupted. Long operations and waits call it.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
@@ -127,13 +127,13 @@ impl Txn {
         }
     }
 
-    /// Waits until the log has room for a mini-transaction of this size, before one begins that cannot be
-    /// interrupted. Another thread may take the room before that one begins.
+    /// Waits until the log has room for a mini-transaction of this size. Called before one that cannot be
+    /// interrupted; another thread may take the room in between.
     pub(super) fn wait_for_log_room(&self, size: MtrSize) -> Result<()> {
         Mtr::begin_while(self.engine.pool(), size, || self.go_on(LOG_ROOM)).map(drop)
     }
 
-    /// The error of acting on a version that the snapshot does not see.
+    /// The error for acting on a version that the snapshot does not see.
     pub(super) fn conflict(&self, writer: TxnId, tree: &TreeState, key: &[u8]) -> Error {
         self.note(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } })
     }
@@ -149,7 +149,7 @@ impl Txn {
     }
 
     /// Locks a key that belongs to no row. Returns whether this transaction had no lock there before: then it
-    /// may give it back.
+    /// may release this one.
     pub(super) fn lock_point(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<bool> {
         let (locks, id) = (&self.engine.locks, tree.at.id);
         if let Ok(new) = locks.try_new_point(&self.owner, id, key, mode) {
@@ -165,7 +165,7 @@ impl Txn {
     }
 
     /// Waits, with no latch held, until the row can be locked; the caller reads the row again. Returns whether this
-    /// transaction had no lock there before: then it may give back the one that the wait may have given it.
+    /// transaction had no lock there before: then it may release the lock that the wait may have granted.
     pub(super) fn wait_for_row(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<bool> {
         let new = !self.engine.locks.holds(&self.owner, tree.at.id, key);
         self.wait_to_lock(tree, key, mode, self.options.wait).map(|()| new)

@@ -1,8 +1,8 @@
 //! Reading and writing many rows at once.
 //!
 //! 1. The answers are those of single reads in one statement: all from one snapshot.
-//! 2. The leaves are prefetched side by side, in the order in which the rows are visited: that of the keys, but for
-//!    insertions, whose order callers see. Long values are read after the rows, in the same way.
+//! 2. The leaves are prefetched in parallel, in the order in which the rows are visited: key order, except for
+//!    insertions, whose order is visible to callers. Long values are read after the rows, in the same way.
 
 use super::locking::MANY_ROWS;
 use super::locks::Mode;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Prefetches the leaves of rows that are visited one after the other.
 struct LeafPrefetch {
-    /// The leaf of each row, or none where it is not known.
+    /// The leaf of each row; [`PageId::NONE`] if it is not known.
     leaves: Vec<PageId>,
     prefetcher: Prefetcher,
     /// The leaf of the last row that was passed.
@@ -51,7 +51,7 @@ impl LeafPrefetch {
         self.leaves[at] != self.last && self.leaves[at] != PageId::NONE
     }
 
-    /// Before the visit of a row.
+    /// Called before a row is visited.
     fn before(&mut self, tx: &Txn, at: usize) -> Result<()> {
         if self.is_new(at) {
             tx.go_on(MANY_ROWS)?;
@@ -60,7 +60,7 @@ impl LeafPrefetch {
         Ok(())
     }
 
-    /// After the visit of these rows.
+    /// Called after these rows were visited.
     fn passed(&mut self, rows: Range<usize>) {
         for at in rows {
             if self.is_new(at) {
@@ -77,11 +77,11 @@ impl Txn {
         self.engine.pool()
     }
 
-    /// Inserts or overwrites rows, in key order (of two with one key the later one stays). Prefetches their
-    /// leaves side by side.
+    /// Inserts or overwrites rows, in key order (of two rows with the same key the later one stays).
+    /// Prefetches their leaves in parallel.
     ///
     /// # Errors
-    /// As a single change; the rows before it, in key order, are changed then.
+    /// As a single change. The rows before the one that failed, in key order, are changed.
     pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, tree: &Arc<TreeState>, rows: &[(K, V)]) -> Result<()> {
         let mut order: Vec<usize> = (0..rows.len()).collect();
         // Stable: rows with one key stay in their order.
@@ -103,8 +103,8 @@ impl Txn {
         self.change_rows(tree, &rows, Change::Insert)
     }
 
-    /// Inserts or puts rows in the given order. Prefetches their leaves side by side; ascending rows that belong to
-    /// one leaf are changed under one latch.
+    /// Inserts or puts rows in the given order. Prefetches their leaves in parallel; ascending rows that belong to one
+    /// leaf are changed under one latch.
     ///
     /// # Errors
     /// As a single change, with the index of the row that failed; those before it are changed.
@@ -143,7 +143,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Whether a read of the tree by this transaction finds its contents as of the snapshot.
+    /// Whether this transaction can read the tree's contents as of its snapshot.
     ///
     /// # Errors
     /// [`Error::Usage`] for a tree of another database.
@@ -152,9 +152,9 @@ impl Txn {
         Ok(tree.readable(self.id(), &self.pin()))
     }
 
-    /// The leaves of sorted keys, as far as they are known without reading leaves. At every isolation a view
-    /// keeps the tree's pages meanwhile: without it, those of a dropped tree could be freed under the
-    /// descent.
+    /// The leaves of sorted keys, as far as they are known without reading leaves. At every isolation level a
+    /// view keeps the tree's pages meanwhile: without it, the pages of a dropped tree could be freed during
+    /// the descent.
     ///
     /// # Errors
     /// [`Error::TreeDropped`](crate::Error::TreeDropped); reading errors.
@@ -164,7 +164,7 @@ impl Txn {
         tree.at.leaves_of(self.pool(), keys)
     }
 
-    /// An estimate of what lies between two keys; with a view, as [`Txn::leaves_of`].
+    /// Estimates what lies between two keys. Holds a view meanwhile, as [`Txn::leaves_of`] does.
     ///
     /// # Errors
     /// [`Error::TreeDropped`](crate::Error::TreeDropped); reading errors.
@@ -174,7 +174,7 @@ impl Txn {
         tree.at.estimate(self.pool(), low, end)
     }
 
-    /// Calls `each` for every one of the sorted keys, by its position, with the leaves prefetched side by side.
+    /// Calls `each` with the position of every sorted key, in order; prefetches the leaves in parallel.
     ///
     /// # Errors
     /// Those of `each`, and of reading.

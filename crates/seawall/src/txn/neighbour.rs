@@ -38,8 +38,8 @@ impl Txn {
     }
 
     /// Skips the entries of a latched leaf that are dead for a locking read. Forward, `slot` is the first
-    /// entry to check; backward, it is the slot after it. Returns such a slot again. `joins`: the search
-    /// began at the end of a known run, which is extended.
+    /// entry to check; backward, it is the slot after it. Returns the slot where the search ended, in the
+    /// same sense. `joins`: the search began at the end of a known run, which is extended.
     pub(super) fn pass_dead(
         &self,
         tree: &Arc<TreeState>,
@@ -57,8 +57,8 @@ impl Txn {
                 at -= 1;
             }
         }
-        // At the end of a leaf also fewer: a run of every leaf, with a gap before the next leaf, serves
-        // nothing.
+        // At the end of a leaf fewer are recorded, too: otherwise gaps would separate the runs of adjacent
+        // leaves.
         let at_end = if forward { at == node.count() } else { at == 0 };
         if at.abs_diff(slot) >= DEAD_MIN || (at_end && at != slot) {
             let me = self.id();

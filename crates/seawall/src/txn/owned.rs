@@ -1,12 +1,12 @@
-//! A scan that outlives a borrow: each call passes the transaction.
+//! A scan that outlives a borrow: each call takes the transaction.
 //!
 //! 1. A seek binds it to one life of one transaction ([`Txn::life`]). In any other life it continues by key,
 //!    in that life's view; no value that it read before is returned there.
-//! 2. It has no view of its own. At repeatable read it uses the transaction's at each call. At read committed
-//!    its seek leaves one in a slot that the transaction empties when it or its statement ends, so that an
-//!    idle cursor holds back nothing. A cursor that locks needs none between calls: what it has locked cannot
-//!    be dropped.
-//! 3. It stands on no entry outside its range, whatever the seek.
+//! 2. It has no view of its own. At repeatable read each call uses the transaction's view. At read committed
+//!    a seek puts a view in a slot, which the transaction empties when it or its statement ends, so that an
+//!    idle cursor does not hold back purge. A cursor that locks needs no view between calls: what it has
+//!    locked cannot be dropped.
+//! 3. It never stands on an entry outside its range.
 
 use super::locks::Mode;
 use super::options::{Isolation, LockWait};
@@ -78,7 +78,7 @@ fn inside<'k>(to: Seek<'k>, start: Bound<&'k [u8]>, end: Bound<&'k [u8]>) -> See
     }
 }
 
-/// Whether `to` only finds keys outside the range. These are not locked.
+/// Whether `to` can only find keys outside the range, which must not be locked.
 fn is_past(to: Seek<'_>, start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
     let key_of = |bound| match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
@@ -130,7 +130,7 @@ impl OwnedScan {
         }
     }
 
-    /// Its prefetch; `None` before the first reset.
+    /// Its read-ahead; `None` before the first reset.
     pub fn read_ahead(&mut self) -> Option<&mut ReadAhead> {
         self.state.as_mut().map(ScanState::read_ahead)
     }
@@ -147,7 +147,7 @@ impl OwnedScan {
         self.state.as_ref().is_some_and(ScanState::is_on_entry)
     }
 
-    /// Whether it has newly locked the row it stands on, by itself.
+    /// Whether it took a new lock on the row it stands on, not on a range.
     #[must_use]
     pub fn newly_locked(&self) -> bool {
         self.state.as_ref().is_some_and(ScanState::newly_locked)
@@ -159,7 +159,8 @@ impl OwnedScan {
         self.state.as_ref().map_or(&[], ScanState::key)
     }
 
-    /// Calls `f` with the view of the scan in the transaction.
+    /// Calls `f` with the scan and its view in the transaction. `anew`: the call is a seek, which takes a new
+    /// view.
     fn with<T>(&mut self, txn: &Txn, anew: bool, f: impl FnOnce(&mut ScanState, By<'_>) -> Result<T>) -> Result<T> {
         let state = self.state.as_mut().ok_or_else(no_tree)?;
         txn.admit(state.tree_state())?;
@@ -218,8 +219,8 @@ impl OwnedScan {
         Ok(sought? && self.is_inside(forward))
     }
 
-    /// Moves to the next entry of the range; returns whether there is one. After a restart it is the one
-    /// after the entry on which the scan stood.
+    /// Moves to the next entry of the range, or backward to the previous one; returns whether there is one.
+    /// After a restart of the transaction it continues beyond the key on which it stood.
     ///
     /// # Errors
     /// As [`OwnedScan::seek`].
@@ -227,7 +228,7 @@ impl OwnedScan {
         Ok(self.with(txn, false, |state, by| state.step(by, forward))? && self.is_inside(forward))
     }
 
-    /// Whether it has reached an entry of its range. Leaves an entry outside the range.
+    /// Returns whether it stands inside its range. If not, it leaves its entry.
     fn is_inside(&mut self, forward: bool) -> bool {
         let limit = if forward { self.bounds.1.get() } else { self.bounds.0.get() };
         let inside = !is_beyond(self.key(), limit, forward);
@@ -249,7 +250,7 @@ impl OwnedScan {
             return Err(gone());
         }
         let lock = state.lock();
-        // At read committed the view may have been taken away since the cursor came here.
+        // At read committed the view may have been released since the cursor came here.
         if lock == ScanLock::None && txn.options.isolation != Isolation::RepeatableRead {
             if let Some(lent) = &self.view {
                 let lent = lent.lock();
@@ -282,12 +283,13 @@ impl OwnedScan {
 }
 
 impl Txn {
-    /// The slot where a cursor keeps its view. This transaction empties it at its end.
+    /// Returns the slot where a cursor keeps its view, as one in the list of this transaction, which empties
+    /// it at its end.
     fn lend<'c>(&self, slot: &'c mut Option<Arc<LentView>>) -> &'c Arc<LentView> {
         let to = slot.as_ref().map_or(0, |lent| lent.lock().to);
         if to != self.life() {
             if to != 0 {
-                // It is another transaction's, which continues without it, and without its view.
+                // The slot is in the list of another transaction, which keeps it, without the view.
                 if let Some(lent) = slot.take() {
                     lent.lock().view = None;
                 }
@@ -296,7 +298,7 @@ impl Txn {
             lent.lock().to = self.life();
             let mut list = self.lent.borrow_mut();
             if list.len() == list.capacity() {
-                // Removes those of cursors that were dropped, or went to other transactions.
+                // Removes the slots of cursors that were dropped, or went to other transactions.
                 list.retain(|lent| Arc::strong_count(lent) > 1);
                 let few = list.len().max(4);
                 list.reserve(few);

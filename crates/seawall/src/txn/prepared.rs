@@ -1,13 +1,13 @@
 //! Transactions that are prepared, and decided elsewhere: in an outside log, or by a coordinator.
 //!
-//! 1. A transaction that is prepared in place changes nothing any more. It stays with its user, who commits
-//!    it or rolls it back. If it is dropped, it stays prepared, and is ended by its name.
+//! 1. A transaction that is prepared in place accepts no more changes. It stays with its user, who commits it
+//!    or rolls it back. If it is dropped, it stays prepared, and is ended by its name.
 //! 2. What its commit needs is kept from the preparation on ([`KeptCommit`]): [`Txn::commit_ordered`] does no
-//!    I/O and cannot lack room.
+//!    I/O and cannot run out of room.
 //! 3. *Visible before durable.* [`Txn::commit_ordered`] leaves the active set and releases the locks when the
 //!    commit is in the log's buffer. A crash can take such a commit back to "prepared", never further, if the
 //!    preparation is durable; the outside log, which decided it, then commits it again. Transactions that saw
-//!    it come after it in the log: a crash that takes the commit takes theirs too (trap 28).
+//!    it come after it in the log: a crash that loses the commit loses theirs too (trap 28).
 //! 4. If two are committed one after the other, no view sees the later one without the earlier one: the first
 //!    has left the active set before the second is logged.
 
@@ -30,13 +30,13 @@ impl Txn {
         matches!(self.state, State::Prepared(_))
     }
 
-    /// Makes the transaction survive under `xid`, at this level, and keeps what its commit needs. Returns the
-    /// end of the preparation in the log.
+    /// Prepares the transaction under the name `xid`, durable at `level`, and keeps what its commit needs.
+    /// Returns the end of the preparation in the log.
     ///
     /// # Errors
     /// Those of a first change; [`Error::TooManyPrepared`]. The transaction is unchanged then.
-    /// [`Error::OutcomeUnknown`]: the database is poisoned, and the next opening finds it prepared or not at
-    /// all.
+    /// [`Error::OutcomeUnknown`]: the database is poisoned, and the next opening finds the transaction
+    /// prepared or not at all.
     pub fn prepare_in_place(&mut self, xid: &[u8], mut level: Durability, names: Arc<dyn Names>) -> Result<Lsn> {
         self.start()?;
         if self.engine.health().has(Mutant::EarlyAcknowledgement) {
@@ -116,8 +116,8 @@ impl Txn {
         rolled_back
     }
 
-    /// Takes the state `then`, unless it has ended. Gives back what was kept for the commit, and returns the
-    /// name and the registry to notify, if it was prepared in place.
+    /// Sets the state to `then`, unless the transaction has ended. If it was prepared in place, releases what
+    /// was kept for its commit, and returns its name and the registry to notify.
     fn take_prepared(&mut self, then: State) -> Option<Named> {
         if matches!(self.state, State::Ended) {
             return None;
@@ -128,7 +128,7 @@ impl Txn {
         Some((xid, names))
     }
 
-    /// Its user has dropped it: if it is prepared in place, it is known by its name from now on.
+    /// Called when its user drops it. If it is prepared in place, hands it over to the registry of names.
     pub(super) fn leave_prepared(&mut self) {
         if let Some((xid, names)) = self.take_prepared(State::Kept) {
             self.hand_over(&xid, &*names);
@@ -136,8 +136,8 @@ impl Txn {
     }
 
     fn hand_over(&mut self, xid: &[u8], names: &dyn Names) {
-        // Handed over with its locks, and the runs of dead rows that it knows. A transaction that never began
-        // stays here.
+        // It is handed over with its locks and its runs of dead rows. An empty transaction takes its place
+        // here.
         self.give_up_views();
         let empty = Self::begin(self.engine.clone(), self.options);
         names.left(xid, std::mem::replace(self, empty));

@@ -5,15 +5,14 @@
 //!    (trap 12).
 //! 3. The purge position moves past a record after all its work is done; work of many steps is resumable. So
 //!    after a crash purge may do a record's work again, and finds it done. The last page of a long value is
-//!    freed by the mini-transaction that moves the position: its number may be given to another value at
-//!    once.
-//! 4. The value of a row's version is freed by the record that superseded it: an update's, or a deletion's. A
-//!    revival's record frees nothing: the deletion before it does.
-//! 5. A record may be of a tree that was dropped and freed since. Ids are never reused, and a freed root
-//!    shows it. Long values that only such a record refers to are freed with it: the owner of the head shows
-//!    whether they were freed with the tree.
+//!    freed by the mini-transaction that moves the position, because the page may be reallocated at once.
+//! 4. The long value of a version is freed with the undo record of the change that superseded it: an update
+//!    or a deletion. The record of a revival frees nothing: the record of the deletion before it does.
+//! 5. A record may belong to a tree that was dropped and freed since. Tree ids are never reused, so the root
+//!    page shows whether the tree is gone. A long value that only such a record refers to is freed with the
+//!    record, unless it was freed with the tree: the owner of its head page shows that.
 //! 6. A drop is a record that takes many steps (`btree/dismantle.rs`); the root is freed by the
-//!    mini-transaction that moves past it. The other undo logs are purged between two steps.
+//!    mini-transaction that moves past the record. The other undo logs are purged between two steps.
 
 use super::engine::{Engine, Purge};
 use super::undo::{UndoRecord, Unpurged};
@@ -27,8 +26,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 impl Purge {
-    /// Purges up to `records` records of the next undo log that has some; false when nothing can be purged
-    /// now.
+    /// Purges up to `records` records of the next undo log that has some. Returns `false` when nothing can be
+    /// purged now.
     ///
     /// # Errors
     /// The error that stopped it.
@@ -68,27 +67,27 @@ impl Purge {
     }
 }
 
-/// Committed transactions that wait for purge before writers help.
+/// Writers help when at least this many committed transactions wait for purge.
 const HISTORY_LONG: u64 = 20_000;
 /// One transaction in this many helps.
 pub(super) const HELP_EVERY: u64 = 16;
-/// Records that a helper purges: usually more than as many transactions make.
+/// Records that a helper purges: usually more than [`HELP_EVERY`] transactions write.
 const HELP_RECORDS: usize = 256;
 
 impl Engine {
-    /// A writer helps purge when it has fallen behind. Versions that a view pins cannot be purged, and delay
-    /// no writer.
+    /// Lets a writer purge some records if purge has fallen behind. Versions that a view pins cannot be
+    /// purged, and delay no writer.
     pub(super) fn help_purge(&self) -> Result<()> {
         if self.undo.history_length() < HISTORY_LONG {
             return Ok(());
         }
-        // Another thread already purges.
+        // If the lock is taken, another thread already purges.
         let Some(mut purge) = self.purge.try_lock() else { return Ok(()) };
         purge.step(self, HELP_RECORDS).map(drop)
     }
 
-    /// Purges records of one page of an undo log, in order. Passes those for which it meets a page that cannot be
-    /// read: all others would wait for them for ever.
+    /// Purges records of one page of an undo log, in order. Skips records that need a page that cannot be read:
+    /// otherwise all later records would wait for them for ever.
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
         let mut rest = records;
         let mut unreadable = None;
@@ -149,7 +148,7 @@ impl Engine {
     fn purge_drop(&self, tree: Tree, record: &Unpurged, drops: &mut HashMap<TreeId, Dismantling>) -> Result<bool> {
         if let Entry::Vacant(place) = drops.entry(tree.id) {
             match self.retire(tree) {
-                // A root that cannot be read is no way into the tree either.
+                // A root that cannot be read does not let a stale handle into the tree either.
                 Err(error) if error.is_damage() => self.health().check()?,
                 retired => retired?,
             }
@@ -214,7 +213,7 @@ impl Engine {
             Ok(node && page::tree(&root) == tree.id)
         });
         match found {
-            // A freed page may have been cut off with the end of the file, and need not be readable.
+            // A freed page may have been truncated with the end of the file, and need not be readable.
             Err(Error::Corrupt(_)) if !self.space.is_owner(tree.id, tree.root)? => Ok(false),
             found => found,
         }
@@ -257,7 +256,7 @@ impl Engine {
     }
 }
 
-/// Whether purge has no work for a record except to pass it.
+/// Whether purge has no work for a record except to move past it.
 fn is_idle(record: &UndoRecord<'_>) -> bool {
     match record {
         UndoRecord::Delete { .. } | UndoRecord::DropTree { .. } => false,

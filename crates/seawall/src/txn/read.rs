@@ -24,7 +24,7 @@ pub(super) enum RowLock {
     IfThere,
     /// As a range of this key alone, present or not.
     Range,
-    /// Not, though other transactions' locks are waited for: the answer need not stay true.
+    /// Not at all; the read still waits for the locks of others. The answer need not stay true.
     None,
 }
 
@@ -35,7 +35,7 @@ pub struct LockedRow {
     pub value: Option<Vec<u8>>,
     /// The transaction had no lock of its own on the key before, and has one now:
     /// [`Transaction::unlock_row`](crate::Transaction::unlock_row) can give it back in this statement. False
-    /// for a row that it wrote, and for one under a range that it had locked.
+    /// for a row that it wrote, and for a row in a range that it had locked.
     pub newly_locked: bool,
 }
 
@@ -44,8 +44,8 @@ pub struct LockedRow {
 pub enum LockOrCommitted {
     /// The row was free, and is locked exclusively now.
     Locked(LockedRow),
-    /// Another transaction has it. This is its committed version, `None` for no row: it is not locked, and
-    /// may change at any time.
+    /// Another transaction holds the row. This is the row's committed version, `None` if there is none. The
+    /// row is not locked, and may change at any time.
     Committed(Option<Vec<u8>>),
 }
 
@@ -153,7 +153,7 @@ impl Txn {
         self.lock_row_how(tree, key, mode, RowLock::Point, wait.unwrap_or(self.options.wait))
     }
 
-    /// At read committed, locks the row exclusively if no other transaction has it; otherwise returns its
+    /// At read committed, locks the row exclusively if no other transaction holds it; otherwise returns its
     /// committed version without waiting, and locks nothing. At the other levels it waits as
     /// [`Txn::lock_row`] does.
     ///
@@ -182,9 +182,9 @@ impl Txn {
         }
     }
 
-    /// Gives back the lock on a key that a locking read of this statement took new, if nothing else of this
-    /// transaction has requested or needed it since. Returns whether it did. At serializable all locks stay:
-    /// what was read has to stay true.
+    /// Releases the lock that a locking read of this statement newly took on a key, unless this transaction
+    /// has requested or needed it again since. Returns whether it released the lock. At serializable all
+    /// locks stay: what was read has to stay true.
     pub fn unlock_row(&self, tree: &TreeState, key: &[u8]) -> bool {
         self.options.isolation != Isolation::Serializable && self.release_row(tree, key)
     }
@@ -227,8 +227,8 @@ impl Txn {
         how: RowLock,
         wait: LockWait,
     ) -> Result<(Option<Stored>, bool)> {
-        // Kept to the end: the pages of a tree that is dropped meanwhile stay until this call has the lock,
-        // or returns that the tree is dropped.
+        // The view is kept to the end: the pages of a tree that is dropped meanwhile stay until this call has
+        // the lock, or returns that the tree is dropped.
         let view = self.pin();
         tree.usable(self.id(), &view)?;
         // Whether it had no lock there before it waited.
@@ -248,8 +248,9 @@ impl Txn {
         }
     }
 
-    /// One attempt, which does not wait. Also returns whether it took a lock where this transaction had none.
-    /// The caller has a view, which keeps the pages of a dropped tree. `again`: after a wait for the lock.
+    /// Makes one attempt to lock and find the latest version, without waiting. Also returns whether it took a
+    /// lock where this transaction had none. The caller has a view, which keeps the pages of a dropped tree.
+    /// `again`: after a wait for the lock.
     pub(super) fn lock_latest(
         &self,
         tree: &TreeState,
@@ -336,8 +337,8 @@ impl Engine {
                 _ => Plain::Absent,
             })
         };
-        // Without a view, the pages of a tree that is dropped now can be freed under the descent: after any
-        // error the read is repeated with a view.
+        // Without a view, the pages of a tree that is dropped meanwhile can be freed during the descent:
+        // after any error the read is repeated with a view.
         let must_have_view = tree.may_be_dropped() || tree.is_young(self.active.horizon());
         let looked = if must_have_view { Ok(Plain::No) } else { self.pool().retry(plain) };
         match (looked, f) {

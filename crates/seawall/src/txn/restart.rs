@@ -1,12 +1,12 @@
 //! A transaction object that outlives its transactions.
 //!
 //! 1. A transaction that ends in place ends like one that is consumed ([`super::transaction`]); then the
-//!    object begins anew, with the same options, no snapshot, no id and no lock. So there is no state in
-//!    between, and no call has to check whether the transaction has ended.
-//! 2. Each life has a lock owner with its own serial number ([`Txn::life`]): it identifies the savepoints,
-//!    views and cursors of an earlier life.
-//! 3. A commit whose outcome is unknown is left behind as it is: it gives up nothing, and the object
-//!    continues without it.
+//!    object begins a new transaction, with the same options, no snapshot, no id and no lock. So there is no
+//!    state in between, and no call has to check whether the transaction has ended.
+//! 2. A life of the object is one transaction. It has its own lock owner, whose serial number ([`Txn::life`])
+//!    tells its savepoints, views and cursors from those of an earlier life.
+//! 3. A transaction whose commit has an unknown outcome is left as it is: it releases nothing, and the object
+//!    begins a new one.
 
 use super::options::{Isolation, LockWait, TxOptions};
 use super::savepoint::Gone;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::log::Durability;
 
 impl Txn {
-    /// A number that no other transaction of this opening has, and no earlier one of this object.
+    /// A number that no other transaction of this opening has or had.
     pub fn life(&self) -> u64 {
         self.owner.serial()
     }
@@ -30,11 +30,12 @@ impl Txn {
         self.options.wait = wait;
     }
 
-    /// Commits, waits until the commit is done, and begins anew.
+    /// Commits, waits until the commit is done, and begins a new transaction.
     ///
     /// # Errors
-    /// Poisoned, no room in the log, or a change that is half done: it is not committed, and open as before.
-    /// [`Error::OutcomeUnknown`]: it has begun anew, without its changes.
+    /// Poisoned, no room in the log, or a change that is half done: the transaction is not committed, and
+    /// stays as it was. [`Error::OutcomeUnknown`]: the object has begun a new transaction, without the
+    /// changes of the old one.
     pub fn commit_in_place(&mut self, level: Durability) -> Result<()> {
         let committed = self.commit(level);
         match &committed {
@@ -48,15 +49,15 @@ impl Txn {
         committed
     }
 
-    /// Undoes everything, and begins anew with these options.
+    /// Undoes everything, and begins a new transaction with these options.
     ///
     /// # Errors
     /// The error that stopped the rollback; background work or the next opening completes it. The object has
-    /// begun anew in this case, too.
+    /// begun a new transaction in this case, too.
     pub fn restart(&mut self, options: TxOptions) -> Result<()> {
         let undone = self.decide_against();
         if undone.is_err() {
-            // Dropped, it joins the unfinished rollbacks.
+            // Its drop adds it to the unfinished rollbacks.
             let mut stopped = std::mem::replace(self, Self::begin(self.engine.clone(), options));
             self.interrupt = std::mem::take(&mut stopped.interrupt);
             return undone;
@@ -65,7 +66,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Begins anew after the end.
+    /// Begins a new transaction after the end of the old one.
     pub(super) fn renew(&mut self, options: TxOptions) {
         debug_assert!(matches!(self.state, State::Ended) && self.writing.is_none(), "only what has ended begins anew");
         self.engine.locks.renew(&mut self.owner, options.tag);
@@ -80,18 +81,19 @@ impl Txn {
         self.state = State::Open;
     }
 
-    /// Reads and locks at this level from now on. Another level cannot use the snapshot: it is given up.
+    /// Sets the isolation level of reads and locks from now on. A change of the level releases the snapshot,
+    /// which another level cannot use.
     pub fn set_isolation(&mut self, isolation: Isolation) {
         if std::mem::replace(&mut self.options.isolation, isolation) == isolation {
             return;
         }
         if isolation == Isolation::ReadCommitted {
-            // For the rest of its life: the ends of its points are not kept from now on, so a range could not
-            // cover them.
+            // For the rest of its life: the lowest and highest keys of its points are not recorded from now
+            // on, so no range could cover the points.
             self.owner.keep_points();
         }
         self.give_up_snapshot();
-        // Locks that had to be kept are not given back at the weaker level.
+        // Locks that had to be kept so far must not be released at a weaker level.
         self.owner.next_statement();
     }
 }

@@ -26,7 +26,7 @@ use crate::space::Purpose;
 impl Txn {
     /// Undoes the changes after `savepoint`; the transaction continues. The rows stay locked: what it learned
     /// by changing them has to stay true. At read committed nothing that was learned has to stay true, and
-    /// locks may go.
+    /// locks may be released.
     ///
     /// # Errors
     /// [`Error::Usage`] if the transaction was rolled back to an earlier savepoint since: `savepoint` no
@@ -40,9 +40,9 @@ impl Txn {
             return Err(Error::Usage(why.into()));
         }
         let before = self.changes;
-        // What was locked before the savepoint stays locked. At read committed the lock of a row that was
-        // only written goes with the write. If the transaction has given back locks of rows that it wrote,
-        // the two cannot be told apart, and all stay.
+        // Locks taken before the savepoint stay. At read committed the lock of a row that was only written
+        // ends when the write is undone. If the transaction has released locks of rows because it wrote them,
+        // the two cases cannot be told apart, and all rows stay locked.
         let read_committed = self.options.isolation == Isolation::ReadCommitted;
         let rows = if read_committed && !self.owner.gave_back() { Rows::GoWithTheChange } else { Rows::StayLocked };
         let undone = loop {
@@ -87,7 +87,8 @@ impl Txn {
         for tree in self.dead_in.get_mut().drain(..) {
             tree.dead.forget(*id);
         }
-        // Even at the very beginning there may be pages to free before the transaction can end.
+        // A full rollback calls `last_record` even without a record: there may be pages to free before the
+        // transaction can end.
         if undo_log.last() == savepoint.last && savepoint != SavepointAt::BEGIN {
             return Ok(false);
         }
@@ -97,7 +98,7 @@ impl Txn {
         self.undone += 1;
         self.changed.fill(self.changes);
         if rows == Rows::StayLocked {
-            // While the row still bears this transaction's id: it is locked at every moment.
+            // Done while the row still bears this transaction's id, so that it is locked at every moment.
             let row = match record.get() {
                 UndoRecord::Insert { tree, key, .. } => Some((tree, key)),
                 // A row that it changed before stays locked by that change.
@@ -108,8 +109,8 @@ impl Txn {
             };
             if let Some((tree, key)) = row {
                 if engine.locks.try_point(&self.owner, tree, key, Mode::Exclusive).is_err() {
-                    // Other owners wait for it. Only this transaction ends its owner, so the row can be
-                    // locked for it.
+                    // Other owners wait for the row. `convert` locks it in spite of them; it succeeds,
+                    // because only this transaction ends its own lock owner.
                     drop(engine.locks.convert(*id, tree, key));
                 }
             }
@@ -137,8 +138,8 @@ impl Engine {
                 let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                 let (leaf, slot) = self.own_entry(&mut mtr, Tree { id: tree, root }, key, me, at)?;
                 self.undo.cut(undo_log, &mut mtr)?;
-                // The entry keeps its length. A header that it did not have before stays: it says that every
-                // view sees the entry.
+                // The entry keeps its length. If the deletion added its header, the header stays: it says
+                // that every view sees the entry.
                 let head = Entry::header_bytes(previous.flags | HEADER, previous.writer, previous.undo);
                 mtr.run(leaf, &Patch::new(slot, 0, &head));
                 mtr.commit();
@@ -211,9 +212,10 @@ impl Engine {
             let fitted = self.pool().retry(|| {
                 let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                 let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
-                // If every view saw the row as deleted before this transaction revived it, purge may have
-                // passed that deletion meanwhile, and does not come back. Checked under the latch: if the
-                // answer is no, purge has not reached this leaf for it yet.
+                // If this update revived a deleted row, and every view sees that deletion, purge may have
+                // passed the deletion already, and does not come back: the entry is removed. Checked under
+                // the latch: if some view does not see the deletion, purge has not reached this leaf for it
+                // yet.
                 let purged = previous.flags & DELETED != 0 && self.active.oldest_view().sees(previous.writer);
                 if !purged && !Node::open(mtr.page(leaf))?.fits_replace(slot, payload.len())? {
                     return Ok(None);
@@ -234,7 +236,8 @@ impl Engine {
         }
     }
 
-    /// Frees the tree. Its rows are undone: it has a few pages, which are freed like those of a dropped one.
+    /// Frees the pages of the tree like those of a dropped one. Rows that have undo records are already
+    /// undone.
     fn undo_create(&self, tree: Tree, undo_log: &mut UndoLog, at: UndoPtr) -> Result<()> {
         self.trees.forget(tree.id);
         self.retire(tree)?;
@@ -255,8 +258,8 @@ impl Engine {
         })
     }
 
-    /// Merges the leaf of `key` with a neighbour if it has become too empty. With one that cannot be read there is no
-    /// merge, and nothing else to do.
+    /// Merges the leaf of `key` with a neighbour if it has become too empty. If a page for that cannot be read, the
+    /// merge is left out, which is no error.
     pub(super) fn tidy(&self, tree: Tree, key: &[u8]) -> Result<()> {
         match tree.tidy(&self.space, key) {
             Err(error) if error.is_damage() => self.health().check(),

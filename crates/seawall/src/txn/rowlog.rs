@@ -1,25 +1,25 @@
-//! Logs of the rows of a tree that change, for a build of an index over the tree meanwhile.
+//! Logs of the changed rows of a tree, for a concurrent build of an index over it.
 //!
-//! 1. A change of a row is noted under the leaf's latch, before it can be committed: key and transaction. It
-//!    may be noted too often, never too seldom. A change that leaves the row's entries in the index as they are
-//!    is only counted.
-//! 2. A log that begins misses the earlier changes of transactions that are active then. Its creator locks
-//!    the whole tree for a moment, or waits until these transactions have ended.
-//! 3. A tree without a log pays one load for it. The mutexes are taken under a latch, are innermost, and are
-//!    held to push a key.
+//! 1. Every change of a row is logged, as key and transaction, under the leaf's latch before it can be
+//!    committed. It may be logged more than once, but is never missed. A change that leaves the row's entries
+//!    in the index as they are is only counted.
+//! 2. A new log misses the earlier changes of transactions that are active when it begins. So its creator
+//!    locks the whole tree for a moment, or waits until these transactions have ended.
+//! 3. A change in a tree without a log costs one load. The mutexes are taken under a latch; no other lock is
+//!    taken under them, and they are held only to push a key.
 
 use crate::counted::{Mutex, RwLock};
 use crate::format::TxnId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Threads that change rows at once mostly share no mutex.
+/// Shards of a log, so that threads that change rows at once rarely share a mutex.
 const SHARDS: usize = 16;
 
 /// A change: its transaction, and the row's key.
 pub type Noted = (TxnId, Vec<u8>);
 
-/// Rows that changed and were not drained yet.
+/// The changes that were not drained yet.
 #[derive(Debug, Default)]
 pub struct RowLog {
     shards: [Mutex<Shard>; SHARDS],
@@ -28,7 +28,7 @@ pub struct RowLog {
 #[derive(Debug, Default)]
 struct Shard {
     rows: Vec<Noted>,
-    /// All that were ever noted or counted here.
+    /// The number of changes that were ever logged or counted here.
     noted: u64,
 }
 
@@ -40,12 +40,12 @@ impl RowLog {
         shard.noted += 1;
     }
 
-    /// How many changes have been noted or counted so far.
+    /// How many changes have been logged or counted so far.
     pub(super) fn noted(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().noted).sum()
     }
 
-    /// Takes the changes noted so far.
+    /// Takes the changes logged so far.
     pub fn drain(&self) -> Vec<Noted> {
         let mut all = Vec::new();
         for shard in &self.shards {
@@ -64,8 +64,8 @@ pub(super) struct RowLogs {
 }
 
 impl RowLogs {
-    /// Called before a change of a row is visible to others, under the leaf's exclusive latch. Not `indexed`: it leaves
-    /// the row's entries as they are.
+    /// Called before a change of a row is visible to others, under the leaf's exclusive latch. `indexed` is false if it
+    /// leaves the row's index entries as they are.
     #[inline]
     pub(super) fn changed(&self, writer: TxnId, key: &[u8], indexed: bool) {
         if self.on.load(Ordering::SeqCst) {

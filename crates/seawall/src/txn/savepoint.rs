@@ -22,8 +22,9 @@ impl SavepointAt {
 ///    `after` to label `to` removes those whose labels lie between the two.
 /// 2. Right after a rollback the transaction is where it was at the savepoint, so a savepoint made then gets
 ///    that one's label.
-/// 3. An interval is kept only if a savepoint was given out in it, and until a rollback goes back beyond it:
-///    statements that set a savepoint, fail and are rolled back leave nothing behind, however many they are.
+/// 3. An interval is kept only if a savepoint in it was given out, and only until a rollback goes back beyond
+///    it. So statements that set a savepoint, fail and are rolled back leave nothing behind, however many
+///    there are.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
     /// `to` and `after` of rollbacks; both rise.
@@ -52,7 +53,7 @@ impl Gone {
         self.intervals.get(at).is_some_and(|(to, _)| *to < label)
     }
 
-    /// Notes a rollback to label `to`, or a part of it (`all_of_it` is false), after which the count of
+    /// Notes a rollback to label `to`, or a partial one (`all_of_it` is false), after which the count of
     /// changes is `after`.
     pub(super) fn rolled_back(&mut self, to: u64, after: u64, all_of_it: bool) {
         let kept = self.intervals.partition_point(|(earlier, _)| *earlier < to);

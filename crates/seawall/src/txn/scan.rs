@@ -1,23 +1,23 @@
 //! Scans of a tree in key order, both ways.
 //!
 //! 1. A snapshot scan copies what it needs of a leaf, under its shared latch, and reads the copy with no
-//!    latch. What its view sees never changes, so the copy is as good as the leaf; only the transaction's own
-//!    changes of the tree make it old, and those are counted.
+//!    latch. What its view sees never changes, so the copy stays valid. Only the transaction's own changes of
+//!    the tree make it outdated; these are counted.
 //! 2. An entry whose version in the copy is not visible is looked up in the live tree, where its older
 //!    versions are reached under the latch.
-//! 3. There are no sibling links: the next leaf is the one with the upper fence, the previous one lies below
-//!    the lower fence. Splits and merges in between lose and repeat nothing, because the scan continues by
-//!    key.
+//! 3. There are no sibling links: the scan finds the next leaf by the upper fence key, and the previous one
+//!    by the lower fence key. Splits and merges in between make it neither skip nor repeat a row, because it
+//!    continues by key.
 //! 4. Rows that are dead for the scan are skipped together where a run of them is known ([`super::dead`]);
-//!    otherwise the scan records the run. It reads its view first and the runs of dead rows afterwards: it
-//!    does not see rows put there later.
+//!    otherwise the scan records the run. It takes its view before it reads the runs of dead rows, so it
+//!    would not see rows put there later.
 //! 5. A locking scan reads the live tree row by row. It locks the interval before the next key, checks that
-//!    this still is the next key, and only then locks the row, and its place with it: from then on nothing can
-//!    appear in the interval. While it waits for the row, the row's owner can still change it. Within a leaf
-//!    it does all of this under one shared latch, which excludes insertions: it need not check again
-//!    (`scan/locked.rs`). The next key is the next that is not dead: a row whose deletion is committed is as
-//!    good as purged, and is not locked by itself. The scan prefetches when it goes from leaf to leaf, as a
-//!    snapshot scan does.
+//!    this still is the next key, and only then locks the row, with its key as part of the range: from then
+//!    on no row can appear in the interval. While the scan waits for the row, the row's owner can still
+//!    change it. Within a leaf the scan does all of this under one shared latch, which excludes insertions,
+//!    so it need not check again (`scan/locked.rs`). The next key is the next that is not dead: a row whose
+//!    deletion is committed counts as purged, and gets no lock of its own. The scan prefetches when it goes
+//!    from leaf to leaf, as a snapshot scan does.
 
 mod locked;
 
@@ -60,14 +60,14 @@ fn bound_of(to: Seek<'_>) -> Bound<&[u8]> {
 enum Value {
     /// In the copy of the leaf, at the cursor.
     InLeaf,
-    /// Elsewhere; fetched when asked for.
+    /// Elsewhere; fetched when requested.
     Stored(Stored),
     /// Fetched.
     Bytes(Vec<u8>),
 }
 
 impl Value {
-    /// The memory of the value, for another one.
+    /// Takes the buffer of this value, for another value.
     fn take_memory(&mut self) -> Vec<u8> {
         match std::mem::replace(self, Self::InLeaf) {
             Self::Bytes(bytes) | Self::Stored(Stored::Inline(bytes)) => bytes,
@@ -76,9 +76,9 @@ impl Value {
     }
 }
 
-/// Consecutive dead rows after which a scan looks for a known run, and records theirs at a leaf's end.
+/// The fewest consecutive dead rows whose run a scan records at a leaf's end. It then skips known runs.
 pub(super) const DEAD_MIN: usize = 4;
-/// Consecutive dead rows after which it records their run within a leaf.
+/// Consecutive dead rows after which it does the same within a leaf.
 const DEAD_ROWS: usize = 16;
 /// Entries that it skips in one step between two checks for an interrupt.
 const PASSED_ROWS: usize = 64;
@@ -86,23 +86,23 @@ const PASSED_ROWS: usize = 64;
 /// A scan, in a transaction that it borrows: for reading, or for deleting the entry it stands on.
 #[derive(Debug)]
 pub struct Scan<T> {
-    /// The lock that the caller wants, whatever the isolation adds.
+    /// The lock that the caller requested, without what the isolation level adds.
     asked: ScanLock,
     txn: T,
     view: ViewRef,
-    /// Why it cannot be moved: its tree belongs to another database, or the process is another.
+    /// The error of [`Txn::admit`], which every call returns.
     refused: Option<Box<Error>>,
     state: ScanState,
 }
 
-/// The transaction that moves a scan, and its view. The same from one seek to the next.
+/// The transaction that moves a scan, and its view. Both stay the same from one seek to the next.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct By<'a> {
     pub(super) txn: &'a Txn,
     pub(super) view: &'a View,
 }
 
-/// The position and the settings of a scan: all of it but the transaction.
+/// The position and the settings of a scan: everything except the transaction.
 #[derive(Debug)]
 pub(super) struct ScanState {
     tree: Arc<TreeState>,
@@ -110,23 +110,23 @@ pub(super) struct ScanState {
     wait: LockWait,
     /// Where a locking scan ends: it locks nothing beyond.
     limit: (KeyBound, KeyBound),
-    /// The position of a snapshot scan: on entries seen or not.
+    /// The position of a snapshot scan, also on entries that it does not see.
     cursor: Cursor,
     /// The transaction's count of changes of the tree when the scan last moved.
     changes: u64,
     /// Its count of undone changes at that time.
     undone: u64,
     on_entry: bool,
-    /// After an error, or the deletion of its entry: where to continue.
+    /// After an error, or a change of its view: where to continue.
     lost: Option<Lost>,
-    /// Its copy of the leaf is good except for entries that it deleted itself. They are behind it as long as
-    /// it continues in one direction.
+    /// Set if its copy of the leaf is valid except for entries that it deleted itself. They are behind it as
+    /// long as it continues in one direction.
     deleted: Option<Deleted>,
     /// The key at which a locking scan stands.
     locked_key: Vec<u8>,
-    /// The buffer for the key that it goes to.
+    /// The buffer for the next key.
     next_key: Vec<u8>,
-    /// Whether it took a new lock on the row, and on that alone.
+    /// Whether it took a new lock on the row itself, not on a range.
     newly_locked: bool,
     /// Rows that a locking scan has reached since it last left a leaf.
     rows_in_leaf: usize,
@@ -207,7 +207,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self
     }
 
-    /// Its prefetch.
+    /// Its read-ahead.
     pub fn read_ahead(&mut self) -> &mut ReadAhead {
         self.state.read_ahead()
     }
@@ -241,7 +241,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self.state.on_entry
     }
 
-    /// Whether it has newly locked the row it stands on, by itself.
+    /// Whether it took a new lock on the row it stands on, not on a range.
     pub fn newly_locked(&self) -> bool {
         self.state.newly_locked()
     }
@@ -305,11 +305,12 @@ impl<T: Deref<Target = Txn>> Scan<T> {
 }
 
 impl Scan<&mut Txn> {
-    /// Deletes the entry it stands on. Returns `false` if that is already gone, which only a scan without
-    /// locks can find. Afterwards it stands on no entry, and continues from where the entry was.
+    /// Deletes the entry it stands on. Returns `false` if it is already gone, which can only happen to a scan
+    /// without locks. Afterwards it stands on no entry, and continues from where the entry was.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it stands on none; those of [`Txn::change`]: it still stands on the entry then.
+    /// [`Error::Usage`] when it stands on none; those of [`Txn::change`], after which it still stands on the
+    /// entry.
     pub fn delete(&mut self) -> Result<bool> {
         self.admitted()?;
         self.state.delete(self.txn)
@@ -391,12 +392,12 @@ impl ScanState {
         self.on_entry && self.newly_locked && self.lock != ScanLock::None
     }
 
-    /// Gives up its entry, and the position to continue from.
+    /// Leaves its entry, and forgets where to continue.
     pub(super) fn leave(&mut self) {
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
     }
 
-    /// What it has read belongs to another view: it continues by key.
+    /// Called when its view changes: it drops what it has read, and continues by key.
     pub(super) fn is_outdated(&mut self) {
         if self.on_entry || self.deleted.is_some_and(|deleted| deleted.here) {
             self.lost = Some(Lost::Beyond);
@@ -408,7 +409,7 @@ impl ScanState {
         if self.lock == ScanLock::None { self.cursor.last_key() } else { &self.locked_key }
     }
 
-    /// Whether the value needs no fetching: none but a long one that was not asked for so far does.
+    /// Whether the value needs no fetching. Only a long value that was not requested yet does.
     #[inline]
     pub(super) fn has_value(&self) -> bool {
         !matches!(self.value, Value::Stored(Stored::Overflow(_)))
@@ -424,7 +425,7 @@ impl ScanState {
         self.lend()
     }
 
-    /// The same where the value needs no fetching.
+    /// Like [`ScanState::entry`], for a value that needs no fetching.
     #[inline]
     pub(super) fn lend(&self) -> Result<(&[u8], &[u8])> {
         if !self.on_entry {
@@ -438,8 +439,8 @@ impl ScanState {
         Ok((self.key(), value))
     }
 
-    /// Checks that the pages of a long value are still its own: a rollback to a savepoint frees those of the
-    /// changes it undoes.
+    /// Checks that the pages of a long value are still its own: a rollback to a savepoint frees the long
+    /// values of the changes it undoes.
     fn still_there(&mut self, by: By<'_>, reference: OverflowRef) -> Result<()> {
         if self.undone == by.txn.undone {
             return Ok(());
@@ -498,7 +499,7 @@ impl ScanState {
             if self.on_entry {
                 let from = std::mem::take(&mut self.locked_key);
                 let moved = self.lock_in_leaf(by, mode, Bound::Excluded(&from), forward);
-                // The buffers change places, or stay.
+                // The two buffers are swapped, or stay.
                 if moved {
                     self.next_key = from;
                     return Ok(true);
@@ -542,7 +543,7 @@ impl ScanState {
 
     // --- by snapshot ---------------------------------------------------------------------------------------
 
-    /// Where a scan from here continues, if it starts among dead rows.
+    /// Where a seek to `to` continues, if it starts in a known run of dead rows.
     fn beyond_dead(&self, by: By<'_>, to: Seek<'_>) -> Option<Beyond> {
         self.tree.dead.beyond(bound_of(to), to.is_forward(), sight_of(by))
     }
@@ -555,7 +556,7 @@ impl ScanState {
         }
     }
 
-    /// Moves to the cursor's entry, or the next one of which the reader sees a version.
+    /// Stops at the cursor's entry, or at the next one of which the reader sees a version.
     fn settle(&mut self, by: By<'_>, mut there: bool, forward: bool) -> Result<bool> {
         let (mut dead, mut passed) = (0, 0);
         while there {
@@ -589,7 +590,7 @@ impl ScanState {
         self.cursor.slot().is_some_and(|slot| if forward { slot + 1 == count } else { slot == 0 })
     }
 
-    /// Records the run of dead entries around the cursor's, if the leaf is still as in the copy.
+    /// Records the run of dead entries around the cursor's, if the leaf has not changed since it was copied.
     fn remember_dead(&mut self, by: By<'_>) -> Result<()> {
         let (me, view, pool) = (by.txn.id(), by.view, by.txn.engine.pool());
         let (page, lsn) = (self.cursor.leaf_page(), self.cursor.leaf_lsn());
@@ -600,7 +601,8 @@ impl ScanState {
             (entry.is_deleted() && reader.sees_entry(entry)).then_some(me != TxnId::NONE && entry.writer == me)
         };
         let (lo, hi, own) = stretch(&node, slot..slot + 1, true, is_dead)?;
-        // By a descent, which reads no page: a leaf that was moved leaves its former page as it is in the copy.
+        // Found by a descent, which reads nothing from disk here: if the leaf was moved, its former page
+        // still looks like the copy.
         let Ok(leaf) = self.tree.at.leaf_shared(pool, self.cursor.key()) else { return Ok(()) };
         if page::number(&leaf) == page && page::lsn(&leaf) == lsn {
             if own {

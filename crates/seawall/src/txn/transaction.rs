@@ -1,12 +1,12 @@
 //! A transaction: its state, its beginning, its snapshot. Its end is in [`super::end`].
 //!
-//! 1. It gets an id, an undo log and a place in the active set at its first write. It gives them up only
-//!    when its commit is durable at the requested level, or its rollback is complete. Until then no other
-//!    transaction sees what it wrote, or can overwrite it (trap 9).
+//! 1. A transaction gets an id, an undo log and a place in the active set at its first write. It releases
+//!    them only when its commit is durable at the requested level (exception: [`super::prepared`], 3), or its
+//!    rollback is complete. Until then no other transaction sees what it wrote, or can overwrite it (trap 9).
 //! 2. The order at the end is: log durable; out of the active set; locks released; undo log released. A
-//!    waiter that is granted a lock finds the row's writer ended.
-//! 3. If the log fails under a commit, the outcome is unknown and nothing is given up: the database is
-//!    poisoned, and what is in memory stays invisible.
+//!    waiter that is then granted a lock finds that the row's writer has ended.
+//! 3. If the log fails during a commit, the outcome is unknown and nothing is released: the database is
+//!    poisoned, and the transaction's changes in memory stay invisible.
 //!
 //! ```text
 //!   reading ──start──> writing ──log_commit──> committing ──end──> ended
@@ -34,26 +34,27 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a transaction permits, and what becomes of it when it is dropped.
+/// What a transaction permits, and what happens when it is dropped.
 #[derive(Debug)]
 pub(super) enum State {
-    /// It takes changes. Rolled back when dropped.
+    /// It accepts changes. It is rolled back when dropped.
     Open,
     /// A change of several steps stopped halfway and could not be undone: it can only be rolled back.
     HalfDone,
-    /// It is prepared in place: it can only be committed or rolled back. If dropped, it is known by its name.
+    /// It is prepared in place: it can only be committed or rolled back. If dropped, it stays prepared and is
+    /// ended by its name.
     Prepared(Box<InPlace>),
     /// It stays as it is when dropped: prepared, or to be rolled back by the next opening.
     Kept,
-    /// It has ended, or the next opening finds out its outcome.
+    /// It has ended, or the next opening determines its outcome.
     Ended,
 }
 
 /// The registry of the names of prepared transactions.
 pub trait Names: fmt::Debug + Send + Sync {
-    /// The transaction with that name is decided.
+    /// Reports that the outcome of the transaction named `xid` is decided.
     fn ended(&self, xid: &[u8]);
-    /// The user has dropped the transaction with that name. It is still prepared.
+    /// Takes over the transaction named `xid`: its user has dropped it, and it is still prepared.
     fn left(&self, xid: &[u8], txn: Txn);
 }
 
@@ -71,10 +72,11 @@ pub struct Txn {
     pub(super) engine: Ref<Engine>,
     pub(super) options: TxOptions,
     pub(super) owner: Arc<LockOwner>,
-    /// The snapshot: repeatable read, from the first read without a lock to the end; read committed, of the
-    /// statement.
+    /// The snapshot. At repeatable read it lasts from the first read without a lock to the end of the
+    /// transaction; at read committed, for one statement.
     pub(super) view: RefCell<Option<Arc<View>>>,
-    /// An operation failed with a retryable error (deadlock or write conflict): roll back and run it again.
+    /// An operation failed with a retryable error (deadlock or write conflict): roll back and run the
+    /// transaction again.
     pub(super) gave_way: Cell<bool>,
     pub(super) writing: Option<Writing>,
     /// Trees that have runs of dead rows for this transaction alone.
@@ -86,27 +88,27 @@ pub struct Txn {
     pub(super) changed: [u64; CHANGED],
     /// Counts changes that were undone.
     pub(super) undone: u64,
-    /// The views of cursors that outlive a borrow. They end with the transaction.
+    /// The slots where cursors that outlive a borrow keep their views. The transaction empties them.
     pub(super) lent: RefCell<Vec<Arc<LentView>>>,
     /// The savepoints that no longer exist, and the current position: see [`Gone`].
     pub(super) gone: Gone,
     pub(super) state: State,
-    /// The interrupt, once a handle was asked for.
+    /// The interrupt, if a handle was requested.
     pub(super) interrupt: OnceCell<Arc<Interrupt>>,
     /// The leaves that it last changed, or read under a lock.
     pub(super) leaves: LeafHints,
 }
 
-/// The number of elements that count the changes of trees.
+/// The length of the array `Txn::changed`.
 const CHANGED: usize = 8;
 
-/// The place where a cursor keeps a view, which its transaction empties.
+/// The slot where a cursor keeps a view. The transaction empties it.
 pub(super) type LentView = crate::counted::Mutex<Lent>;
 
 /// A view that a cursor keeps while its transaction, or its statement, lives.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
-    /// The life of the transaction that has it in its list; 0 for none.
+    /// The life of the transaction that has this slot in its list; 0 for none.
     pub(super) to: u64,
     pub(super) view: Option<ViewRef>,
 }
@@ -114,7 +116,7 @@ pub(super) struct Lent {
 /// The view of a transaction or statement, or one made for a single read.
 #[derive(Debug, Clone)]
 pub(super) enum ViewRef {
-    /// Shared with the transaction: no counter that other threads use is changed.
+    /// Shared with the transaction: cloning it changes no counter that other threads use.
     Kept(Arc<View>),
     /// Owned by the reader alone, without an allocation.
     New(View),
@@ -173,21 +175,21 @@ impl Txn {
         txn.engine.locks.register(&txn.owner, id);
         txn.engine.resumed.fetch_add(1, Ordering::SeqCst);
         txn.writing = Some(Writing::new(id, undo_log, true));
-        // If the open fails from here on, the next one finds the transaction unchanged.
+        // If opening the database fails from here on, the next opening finds the transaction unchanged.
         txn.state = State::Kept;
         txn
     }
 
-    /// Reads up to `records` undo records of a transaction of an earlier opening, and enters it as a user of
-    /// the trees they name. Returns `false` if all its trees are known, which is so for every other
-    /// transaction.
+    /// Reads up to `records` more undo records of a transaction taken over from an earlier opening, and
+    /// enters it as a user of the trees they name. Returns `false` if all its trees are known, and for any
+    /// other transaction.
     ///
     /// # Errors
     /// Reading errors. Its trees stay unknown until it has ended.
     pub fn learn_trees(&mut self, records: usize) -> Result<bool> {
         let Some(writing) = self.writing.as_mut().filter(|writing| writing.resumed) else { return Ok(false) };
         let last = writing.undo_log.last();
-        // A rollback since the lookup began may have removed the record to go on from.
+        // A rollback since the lookup began may have removed the record to continue from.
         let mut at = writing.learning.filter(|(begun_at, _)| *begun_at == last).map_or(last, |(_, next)| next);
         let mut known: Option<TreeId> = None;
         for _ in 0..records {
@@ -206,9 +208,9 @@ impl Txn {
         Ok(true)
     }
 
-    /// Takes over a transaction that was prepared when the last process ended, and keeps it. It may stay for
-    /// days, so its undo shows what it must exclude: the trees it has changed must not be dropped, and those
-    /// it drops must not be changed.
+    /// Takes over a transaction that was prepared when the last process ended, and keeps it. It may stay
+    /// prepared for days. Its undo records show what other transactions must not do meanwhile: drop the trees
+    /// that it has changed, or change the trees that it drops.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -231,8 +233,8 @@ impl Txn {
                     engine.locks.add_range(&request).map_err(in_the_way)?;
                     engine.trees.state(CatalogRow { tree, root }).dropped_by(id);
                 }
-                // Whether it was built is not known any more: a snapshot taken before the commit is refused
-                // either way.
+                // It is no longer known whether the tree was built, so it is treated as built: a snapshot
+                // taken before the commit is refused in any case.
                 UndoRecord::CreateTree { tree, root } => {
                     let state = engine.trees.state(CatalogRow { tree, root });
                     state.is_built();
@@ -243,7 +245,7 @@ impl Txn {
                 | UndoRecord::Delete { tree, key, .. }
                     if !trees.contains(&tree) =>
                 {
-                    // A request for the whole tree finds that it is in use.
+                    // A request for the whole tree then finds that the tree is in use.
                     engine.locks.check_write(&txn.owner, tree, key).map_err(in_the_way)?;
                     trees.push(tree);
                 }
@@ -260,7 +262,7 @@ impl Txn {
         self.writing.as_ref().map_or(TxnId::NONE, |w| w.id)
     }
 
-    /// Repeatable read: takes the snapshot, unless it has one.
+    /// At repeatable read, takes the snapshot if there is none.
     pub fn take_snapshot(&self) {
         if self.options.isolation == Isolation::RepeatableRead {
             let mut view = self.view.borrow_mut();
@@ -268,7 +270,7 @@ impl Txn {
         }
     }
 
-    /// The view of a read without a lock. Repeatable read takes its snapshot here.
+    /// The view of a read without a lock. At repeatable read this takes the snapshot.
     pub(super) fn view(&self) -> ViewRef {
         self.take_snapshot();
         self.pin()
@@ -306,7 +308,7 @@ impl Txn {
         error
     }
 
-    /// Whether this process may use the transaction.
+    /// Checks that this process may use the transaction.
     ///
     /// # Errors
     /// [`Error::Usage`] in a forked process.
@@ -315,7 +317,7 @@ impl Txn {
         self.engine.instance.here()
     }
 
-    /// Whether the tree may be used with this transaction, in this process.
+    /// Checks that this transaction may use the tree, in this process.
     ///
     /// # Errors
     /// [`Error::Usage`] for a tree of another database or opening, and in a forked process.
@@ -326,7 +328,7 @@ impl Txn {
         if tree.is_young(self.engine.active.horizon()) { self.admit_young(tree) } else { Ok(()) }
     }
 
-    /// An older snapshot must not read rows without a writer, whatever it does with them.
+    /// Refuses every use of a built tree to a snapshot that does not see the tree's creation (`trees`, 4).
     #[cold]
     fn admit_young(&self, tree: &TreeState) -> Result<()> {
         self.view.borrow().as_ref().map_or(Ok(()), |view| tree.is_old_enough(self.id(), view))
@@ -337,18 +339,18 @@ impl Txn {
         self.gave_way.get()
     }
 
-    /// Begins a statement, for [`Txn::unlock_row`]. Read committed: takes a snapshot that lasts until the
-    /// next call of this or of [`Txn::end_statement`].
+    /// Begins a statement, for [`Txn::unlock_row`]. At read committed, takes a snapshot that lasts until the
+    /// next call of this function or of [`Txn::end_statement`].
     pub fn begin_statement(&mut self) {
         self.owner.next_statement();
         if self.options.isolation == Isolation::ReadCommitted && self.engine.instance.is_here() {
-            // Cursors of the statement before hold back purge no longer.
+            // Cursors of the previous statement no longer hold back purge.
             self.give_up_views();
             *self.view.get_mut() = Some(Arc::new(self.engine.active.view()));
         }
     }
 
-    /// Ends the statement. Read committed: gives up its snapshot.
+    /// Ends the statement. At read committed, releases its snapshot.
     pub fn end_statement(&mut self) {
         self.owner.next_statement();
         if self.options.isolation == Isolation::ReadCommitted {
@@ -356,7 +358,7 @@ impl Txn {
         }
     }
 
-    /// Gives up the snapshot, and the cursors' references to it.
+    /// Releases the snapshot, and the cursors' references to it.
     pub(super) fn give_up_views(&mut self) {
         *self.view.get_mut() = None;
         for lent in self.lent.get_mut().drain(..) {
@@ -364,8 +366,8 @@ impl Txn {
         }
     }
 
-    /// Gives up the snapshot before the transaction ends. The copies of its cursors become invalid: they
-    /// belong to another view than the next.
+    /// Releases the snapshot before the transaction ends. The leaf copies of its cursors become invalid,
+    /// because the next view is a different one.
     pub(super) fn give_up_snapshot(&mut self) {
         self.give_up_views();
         // Purge may free the long values that the cursors have reached.
@@ -380,7 +382,7 @@ impl Txn {
         self.changed[tree.0 as usize % CHANGED] = self.changes;
     }
 
-    /// A count that grows when the tree changes, or another tree that shares its element.
+    /// A count that grows when the tree changes, or when another tree that shares its element does.
     pub(super) fn changes_of(&self, tree: TreeId) -> u64 {
         self.changed[tree.0 as usize % CHANGED]
     }
@@ -411,7 +413,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Refuses to continue a transaction that takes no more changes.
+    /// Refuses to continue a transaction that accepts no more changes.
     pub(super) fn check_takes_changes(&self) -> Result<()> {
         match &self.state {
             State::Open | State::Kept | State::Ended => Ok(()),
@@ -430,7 +432,7 @@ impl Txn {
         Error::TransactionEnded { why }
     }
 
-    /// Its id; assigns one if it has none. No transaction of this database had it before.
+    /// Its id; assigns one if it has none. No other transaction of this database has ever had it.
     ///
     /// # Errors
     /// Read-only, poisoned, or too many writers.
@@ -447,7 +449,7 @@ impl Txn {
         savepoint
     }
 
-    /// A savepoint for a change of several steps, which does not give it to the user.
+    /// A savepoint for an internal change of several steps. The user does not get it.
     pub(super) fn savepoint_within(&self) -> SavepointAt {
         let last = self.writing.as_ref().map_or(UndoPtr::NONE, |w| w.undo_log.last());
         SavepointAt { last, changes: self.gone.label(self.changes) }

@@ -5,7 +5,7 @@
 //! 2. A dropper locks the whole tree exclusively, so no other transaction has a lock or a change in it. It
 //!    sets `dropper` before it ends. No undo record of a live transaction names a dropped tree, except the
 //!    dropper's own. A transaction that waited for the dropper's lock checks `dropper` again.
-//! 3. A view that sees the drop must not use the tree: its pages are freed when every view sees it.
+//! 3. A view that sees the drop must not use the tree: its pages are freed once every view sees the drop.
 //! 4. The rows of a built tree have no writer, so a view that does not see the tree's creation must not use
 //!    it. `creator` is set from before the first row until every view sees the creation.
 //!
@@ -94,17 +94,17 @@ impl TreeState {
         Self { at, owner, dropper, creator, built, dead: Dead::default(), rows: RowLogs::default() }
     }
 
-    /// Sets `txn`, which has locked the whole tree, as its creator. Before the first row.
+    /// Sets `txn`, which locks the whole tree, as its creator. Called before the first row is inserted.
     pub fn created_by(&self, txn: TxnId) {
         self.creator.store(txn.0, Ordering::SeqCst);
     }
 
-    /// Marks its rows as without writers. Before the first row.
+    /// Marks the tree as built: its rows have no writers. Called before the first row is added.
     pub fn is_built(&self) {
         self.built.store(true, Ordering::SeqCst);
     }
 
-    /// What a reader with `view` and own id `me` may do with the tree.
+    /// Whether a reader with `view` and own id `me` may read the tree.
     pub fn readable(&self, me: TxnId, view: &View) -> Readable {
         if self.usable(me, view).is_err_and(|error| matches!(error, Error::TreeDropped { .. })) {
             return Readable::Dropped;
@@ -128,7 +128,7 @@ impl TreeState {
         self.built.load(Ordering::SeqCst)
     }
 
-    /// Whether a view of `me` sees the rows that the tree was built from.
+    /// Checks that a view of `me` sees the rows that the tree was built from.
     ///
     /// # Errors
     /// [`Error::TreeTooNew`].
@@ -146,17 +146,17 @@ impl TreeState {
         self.dropper.store(txn.0, Ordering::SeqCst);
     }
 
-    /// Admits writers again, after a drop was rolled back.
+    /// Makes the tree usable again, after a drop was rolled back.
     pub fn reopen(&self) {
         self.dropper.store(0, Ordering::SeqCst);
     }
 
-    /// Its pages are no longer a tree.
+    /// Marks the tree as gone for every transaction.
     pub fn gone(&self) {
         self.dropper.store(GONE, Ordering::SeqCst);
     }
 
-    /// Whether a reader with `view` and own id `me` may use the tree.
+    /// Checks that a reader with `view` and own id `me` may use the tree.
     ///
     /// # Errors
     /// [`Error::TreeDropped`], [`Error::TreeTooNew`].
@@ -165,8 +165,8 @@ impl TreeState {
         self.stands(me, view)
     }
 
-    /// Whether its pages may be read, whatever rows `view` sees in them: for operations that move and count
-    /// pages.
+    /// Checks that its pages may be read, regardless of the rows that `view` sees in them: for operations
+    /// that move and count pages.
     ///
     /// # Errors
     /// [`Error::TreeDropped`].
@@ -183,8 +183,8 @@ impl TreeState {
         self.dropper.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether `me`, which has just got the lock it needs, may use the tree's latest state: a dropper holds
-    /// every lock of the tree until it has ended.
+    /// Checks that `me`, which has just got the lock it needs, may use the tree's latest state: a dropper
+    /// holds every lock of the tree until it has ended.
     ///
     /// # Errors
     /// [`Error::TreeDropped`].
@@ -223,7 +223,7 @@ impl Trees {
         self.by_id.read().get(&tree).cloned()
     }
 
-    /// Removes a tree whose pages are freed.
+    /// Removes a tree whose pages are being freed.
     pub fn forget(&self, tree: TreeId) {
         let forgotten = self.by_id.write().remove(&tree);
         if let Some(state) = forgotten {

@@ -1,17 +1,19 @@
 //! Unique prefixes: a secondary index whose entries are its columns followed by the primary key.
 //!
-//! 1. An attempt locks the prefix itself as a point: of two transactions that insert entries with one prefix,
-//!    the second begins when the first has its entry in. Then it reads the latest version of every entry that
-//!    begins with the prefix, and waits for the entries of unended transactions. An existing one is locked, shared,
-//!    only at serializable: two transactions that are both refused because of it, and then change it, would deadlock.
-//! 2. When the entry is in, the prefix is given back: another transaction that inserts under it finds the
-//!    entry, and waits for its writer. A rollback removes the entry and its protection together. At
-//!    serializable the prefix stays locked: the answer that no entry was there must stay true after a
-//!    rollback to a savepoint.
-//! 3. No transaction waits for a row with the prefix locked. Otherwise the row's writer, which comes back for
-//!    the same prefix, would close a cycle. The lock of another entry that it waited for is given back, and a new
-//!    attempt begins. That of the new entry's place is kept for the next attempt: several that each gave it back before
-//!    they tried would hand it round. It is given back before a wait for another entry, for the reason above.
+//! 1. An attempt locks the prefix itself as a point: of two transactions that insert entries with the same prefix, the
+//!    second begins when the first has inserted its entry. Then the attempt reads the latest version of every entry
+//!    that begins with the prefix, and waits for entries whose writers have not ended. It locks an existing entry,
+//!    shared, only at serializable: two transactions that are both refused because of the entry, and then change it,
+//!    would deadlock.
+//! 2. When the entry is inserted, the lock of the prefix is released: another transaction that inserts under the prefix
+//!    finds the entry, and waits for its writer. A rollback removes the entry and this protection together. At
+//!    serializable the prefix stays locked: the answer that no entry was there must stay true after a rollback to a
+//!    savepoint.
+//! 3. No transaction waits for a row while it has the prefix locked. Otherwise the row's writer would close a cycle by
+//!    requesting the same prefix again. After a wait for another entry, the lock of that entry is released and a new
+//!    attempt begins. After a wait for the place of the new entry, that lock is kept for the next attempt: if several
+//!    transactions each released it before they tried again, they would pass it round. It is released before a wait for
+//!    another entry, for the reason above.
 
 use super::locks::Mode;
 use super::options::Isolation;
@@ -49,14 +51,14 @@ impl Txn {
         self.start()?;
         let prefix = &key[..prefix_bytes];
         if value.len() > inline_value_max(self.engine.pool().page_bytes(), key.len()) {
-            // Many steps, none of which may wait: the row is locked first.
+            // A long value takes many steps, none of which may wait: the row is locked first.
             self.lock_key(tree, key, Mode::Exclusive)?;
         }
         let gives_back = self.options.isolation != Isolation::Serializable;
         // The lock of the new entry's place, if an attempt has waited for it (3).
         let mut place = false;
         loop {
-            // Kept to the end of the attempt, as for every locking read.
+            // The view is kept to the end of the attempt, as for every locking read.
             let view = self.pin();
             tree.usable(self.id(), &view)?;
             let new = self.lock_point(tree, prefix, Mode::Exclusive)?;
@@ -95,7 +97,7 @@ impl Txn {
 
     /// One attempt, with the prefix locked. Does not wait for another transaction.
     fn insert_under(&mut self, tree: &Arc<TreeState>, prefix: &[u8], key: &[u8], value: &[u8]) -> Result<Attempt> {
-        // A dropper of the tree waits for that lock from now on, or has ended.
+        // A dropper of the tree waits for the prefix lock from now on, or has ended.
         tree.is_there(self.id(), &self.engine.active)?;
         let how = if self.options.isolation == Isolation::Serializable { RowLock::Point } else { RowLock::None };
         let mut from = Bound::Included(prefix.to_vec());

@@ -3,10 +3,11 @@
 //! 1. An entry is seen when it has no header, when its writer is the reader itself, or when the view sees its
 //!    writer. Its undo pointer is then never followed: the record behind it may be gone.
 //! 2. An entry that is not seen is undone in a copy, record by record, until a version is seen. A view pins
-//!    every record it can need: purge leaves a transaction's records alone while some view does not see it.
+//!    every record it can need: purge keeps a transaction's records while some view does not see the
+//!    transaction.
 //! 3. Records of a transaction that is still active can be cut by its rollback. They are read under the
 //!    leaf's latch: rollback latches the leaf exclusively in the same mini-transaction. Records of ended
-//!    transactions stay while the view lives, and are read without the leaf.
+//!    transactions stay while the view lives, and are read without the leaf's latch.
 
 use super::engine::Engine;
 use super::undo::UndoRecord;
@@ -88,7 +89,7 @@ impl Engine {
             }
             let stepped = self.undo.read(image.undo, |record| take_back(&mut image, record));
             match stepped {
-                // The chain below is stable: read on with no latch held.
+                // The rest of the chain is stable: the page is loaded with no latch held.
                 Err(Stop::Load(page)) if leaf.is_none() => _pinned = Some(self.space.pool().load(page)?),
                 Err(stop) => return Err(stop),
                 Ok(Err(why)) => return Err(Error::bad_page(image.undo.page(), why).into()),

@@ -1,18 +1,18 @@
 //! Read views: which transactions a read sees.
 //!
 //! 1. Ids are assigned in ascending order, each one once. A transaction is active from its begin (or restore)
-//!    to its end (`views/ids.rs`, which takes no lock; an end needs the lock of the views only when it is the
+//!    to its end (`views/ids.rs`, which takes no lock; an end takes the lock of the views only if it is the
 //!    first after a snapshot was made).
 //! 2. A snapshot is `next` and the active ids of one moment. It sees `id` iff `id < next` and `id` is not
-//!    among them. A begin changes nothing for it (the new id is not below its `next`), so a snapshot serves
-//!    every view until the next *end*.
+//!    among them. A begin does not change what it sees (the new id is not below its `next`), so one snapshot
+//!    serves all views until the next *end*.
 //! 3. `low` of a snapshot is its lowest active id, or `next`. Later snapshots never have a lower one: the
 //!    lowest active id only rises.
 //! 4. `live` holds the snapshots that may have views, in the order of their creation; the current one, if
 //!    `fresh`, is its last. A snapshot whose only reference is this list has no view and, unless it is
 //!    current, will never have one: views are made under the lock.
 //! 5. `horizon` is the `low` of the oldest live snapshot or of now, as of some earlier moment. By (3) it
-//!    never falls, so an old value is only too careful: every view that exists or will be made sees every id
+//!    never falls, so an outdated value is still safe: every view that exists or will be made sees every id
 //!    below it.
 
 mod ids;
@@ -53,11 +53,11 @@ struct State {
     fresh: bool,
     /// Snapshots made so far.
     made: u64,
-    /// When `live` has this many, those without views are removed from its middle.
+    /// When `live` has this many snapshots, those without views are removed from its middle, too.
     sweep_at: usize,
 }
 
-/// One moment of the active set, for the views that were opened in it.
+/// The active set at one moment, for the views made of it.
 #[derive(Debug)]
 struct Snapshot {
     ids: Arc<[u64]>,
@@ -67,7 +67,7 @@ struct Snapshot {
     serial: u64,
     /// No new view will be made of it.
     stale: AtomicBool,
-    /// Since when it has had views without a break, microseconds of the clock.
+    /// Since when it has always had a view, microseconds of the clock.
     since_us: AtomicU64,
     set: Weak<Shared>,
 }
@@ -75,7 +75,7 @@ struct Snapshot {
 /// The transactions that one statement or transaction sees. Cheap to make and to clone; holds back purge
 /// until dropped.
 ///
-/// It does not know its own transaction: a reader first checks whether the writer is itself.
+/// A view does not know its own transaction: a reader first checks whether the writer is itself.
 #[derive(Debug, Clone)]
 pub struct View {
     low: u64,
@@ -83,7 +83,7 @@ pub struct View {
     snapshot: Arc<Snapshot>,
 }
 
-/// What every view sees, including future ones. Stays true for ever, and holds nothing back.
+/// What every view sees, including future ones. Stays true for ever, and does not hold back purge.
 #[derive(Debug, Clone)]
 pub struct OldestView {
     low: u64,
@@ -108,8 +108,8 @@ impl View {
         Self { low: 0, next: 0, snapshot: Arc::new(snapshot) }
     }
 
-    /// Whether the view sees what `id` wrote. It always sees [`TxnId::NONE`], the writer of what every view
-    /// sees.
+    /// Whether the view sees what `id` wrote. Every view of the active set sees [`TxnId::NONE`], the writer
+    /// of what every view sees.
     #[inline]
     #[must_use]
     pub fn sees(&self, id: TxnId) -> bool {
@@ -126,7 +126,7 @@ impl View {
         TxnId(self.next)
     }
 
-    /// The view sees every id below.
+    /// The view sees every id below this one.
     #[must_use]
     #[cfg(test)]
     pub fn low(&self) -> TxnId {
@@ -146,7 +146,7 @@ impl Drop for View {
         // dropped at once may each count the other as remaining: then the horizon moves at the next end, or
         // when purge asks.
         if Arc::strong_count(&self.snapshot) <= 2 && self.snapshot.stale.load(Ordering::Acquire) {
-            // Above the horizon it is not the oldest, and its drop changes nothing either.
+            // A snapshot above the horizon is not the oldest: its drop changes nothing either.
             let shared = self.snapshot.set.upgrade().filter(|shared| shared.ids.horizon() >= self.low);
             let shared = shared.filter(|shared| shared.process.is_current());
             if let Some(shared) = shared {
@@ -166,7 +166,7 @@ impl OldestView {
         sees(self.low, self.next, &self.ids, id.0)
     }
 
-    /// Every view sees every id below.
+    /// Every view sees every id below this one.
     #[must_use]
     #[cfg(test)]
     pub fn low(&self) -> TxnId {
@@ -180,8 +180,8 @@ impl OldestView {
     }
 }
 
-/// The active ids of one moment, in ascending order, and its `next`. The caller holds the lock of the views;
-/// the gate is left closed.
+/// Returns `next` and the active ids, in ascending order, of one moment. The caller holds the lock of the
+/// views. Leaves the gate closed.
 fn moment(ids: &Ids) -> (u64, SmallVec<[u64; 64]>) {
     let mut active = SmallVec::new();
     let next = ids.close(|id| active.push(id));
@@ -213,8 +213,8 @@ impl State {
     }
 
     /// Removes snapshots without views (`leaving` is about to lose its last) from the old end, up to the
-    /// first with one; then raises the horizon. Returns one of those removed, for the caller to free without
-    /// the lock.
+    /// first that has one; then raises the horizon. Returns one of those removed, for the caller to free
+    /// without the lock.
     fn prune(&mut self, leaving: Option<&Arc<Snapshot>>, ids: &Ids) -> Option<Arc<Snapshot>> {
         let mut gone = None;
         while let Some(front) = self.live.front() {
@@ -238,7 +238,7 @@ impl State {
         gone
     }
 
-    /// No more views are made of the newest snapshot.
+    /// Ends the making of views of the newest snapshot.
     fn give_up_newest(&mut self, ids: &Ids) {
         if std::mem::take(&mut self.fresh) {
             ids.none_is_fresh();
@@ -263,8 +263,8 @@ impl ActiveSet {
         u64::try_from(self.shared.clock.now().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// After a restart, before anything else: `next` is the first id that was never assigned, `unended` are
-    /// the losers and the prepared transactions.
+    /// Sets the state after a restart, before any other call: `next` is the first id that was never assigned,
+    /// `unended` are the losers and the prepared transactions.
     pub fn restore(&self, next: TxnId, unended: &[TxnId]) {
         let mut state = self.shared.state.write();
         let mut active: Vec<u64> = unended.iter().map(|id| id.0).collect();
@@ -282,8 +282,8 @@ impl ActiveSet {
         TxnId(self.shared.ids.begin())
     }
 
-    /// `id` is committed, durable at its level, or wholly undone: views made from now on see what it wrote.
-    /// Ending twice does nothing.
+    /// Ends `id`, which is committed and durable at its level (but see `txn/prepared.rs`, 3), or completely
+    /// undone: views made from now on see what it wrote. Ending it twice does nothing.
     pub fn end(&self, id: TxnId) {
         let Shared { ids, state, .. } = &*self.shared;
         let ended = ids.end(id.0);
@@ -348,8 +348,8 @@ impl ActiveSet {
         self.shared.state.read().made + 1
     }
 
-    /// Every id below it is seen by every view that exists or will be made. May lag behind a dropped view,
-    /// never runs ahead.
+    /// Every view that exists or will be made sees every id below this one. It may lag after a view is
+    /// dropped, and is never too high.
     #[must_use]
     pub fn horizon(&self) -> TxnId {
         TxnId(self.shared.ids.horizon())

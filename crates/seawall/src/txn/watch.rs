@@ -24,7 +24,7 @@ impl Watching {
         self.log.drain()
     }
 
-    /// How many changes there were since it began, those included that leave the entries as they are.
+    /// How many changes there were since it began, including those that leave the index entries as they are.
     #[must_use]
     pub fn noted(&self) -> u64 {
         self.log.noted()
@@ -39,7 +39,7 @@ impl Drop for Watching {
 
 impl Txn {
     /// Begins to log the changes of a tree. The log has every change that is not seen by a view made after
-    /// this returns. The transaction has neither a snapshot nor changes.
+    /// this returns. The transaction must have neither a snapshot nor changes.
     ///
     /// # Errors
     /// [`Error::LockTimeout`] if transactions that were active do not end; [`Error::TreeDropped`].
@@ -48,7 +48,7 @@ impl Txn {
         engine.admit(tree)?;
         // The last step of a build locks the whole tree: better to wait now.
         self.wait_for_resumed(tree)?;
-        // With the whole tree locked, every change in it has ended.
+        // With the whole tree locked, every transaction that changed it has ended.
         let alone = Self::begin(engine.clone(), TxOptions::default());
         let locked = alone.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, LockWait::NoWait);
         let watching = Watching { tree: tree.clone(), log: tree.rows.begin() };
@@ -84,7 +84,7 @@ impl Txn {
         self.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)
     }
 
-    /// Whether its snapshot, or a view of now, sees the changes of a transaction, or would if that had
+    /// Whether its snapshot, or else a view of now, sees the changes of `writer`, or would if that had
     /// committed.
     #[must_use]
     pub fn sees(&self, writer: TxnId) -> bool {

@@ -1,15 +1,15 @@
 //! Changing rows.
 //!
-//! One change is one mini-transaction: it latches the leaf, checks locks, appends the undo record to the
-//! undo log, and changes the leaf. So after every crash the row and its undo record are either both there or
-//! both not. What cannot be done under the latch (waiting for a lock, splitting the leaf, making room for
-//! undo, reading a page) is done with no latch held, and the change is tried again from the beginning.
+//! One change is one mini-transaction: it latches the leaf, checks locks, appends the undo record to the undo
+//! log, and changes the leaf. So after a crash either both the row and its undo record exist, or neither
+//! does. What cannot be done under the latch (waiting for a lock, splitting the leaf, making room for undo,
+//! reading a page) is done with no latch held, and the change is retried from the beginning.
 //!
-//! Many rows that belong to one leaf are changed in one mini-transaction: each of them can be the last,
-//! because an attempt that ends early has changed nothing of its own row.
+//! One mini-transaction can change several rows of one leaf. It can end after any of them, because an attempt
+//! that ends early has not changed its row.
 //!
 //! A long value is written first, page by page, under an undo record that names its first page: a crash or
-//! rollback frees it. A value that fits a page is written by the mini-transaction of that record.
+//! rollback frees it. A value that fits one page is written by the mini-transaction that logs that record.
 
 use super::engine::Engine;
 use super::locking::{LOG_ROOM, Writer};
@@ -36,8 +36,8 @@ pub enum Change {
     Insert,
     /// Insert or overwrite.
     Put,
-    /// Overwrite if it is there. Not `indexed`: its entries in the indexes that are being built over the tree stay
-    /// as they are.
+    /// Overwrite if it is there. `indexed` is false if the row's entries stay the same in the indexes that are being
+    /// built over the tree.
     Update { indexed: bool },
     /// Remove if it is there.
     Delete,
@@ -45,11 +45,11 @@ pub enum Change {
 
 /// How an attempt under the latch ended.
 enum Attempt {
-    /// It is done; whether the key existed before.
+    /// It is done; `was_there`: the key existed before.
     Done { was_there: bool },
     /// The key exists.
     Exists,
-    /// Another transaction holds it.
+    /// Another transaction holds the key.
     Blocked,
     /// Another transaction has written it, and this one does not wait.
     Busy(TxnId),
@@ -57,7 +57,7 @@ enum Attempt {
     Stale(TxnId),
     /// The leaf has no room for a payload of this many bytes.
     NoRoom(usize),
-    /// The old row is longer than the room that was made for it in undo and log.
+    /// The old row is longer than the room made for it in the undo log and the redo log.
     LongRow,
 }
 
@@ -75,7 +75,8 @@ struct RowChange<'c> {
     key: &'c [u8],
     new: NewValue<'c>,
     change: Change,
-    /// The longest old row, with its key and header, for which there is room in undo and log.
+    /// The longest old row, with its key and header, for which there is room in the undo log and the redo
+    /// log.
     row_bytes: usize,
 }
 
@@ -86,26 +87,26 @@ struct LeafEdit<'e, 'p> {
     slot: usize,
 }
 
-/// Bytes of one change's redo records besides keys and values: of the leaf's, the undo record's, and that of
-/// the transaction's `Begin`.
+/// Bytes of one change's redo records besides keys and values: those for the leaf, for the undo record, and
+/// for the transaction's `Begin`.
 const RECORD_BYTES: usize = 128;
 
-/// The most that one change of a row logs, if it had at most `row_bytes` before: an undo record with the old
-/// row, and the leaf's record with the new one.
+/// The most that one change of a row logs, if the old row has at most `row_bytes`: an undo record with the
+/// old row, and the leaf's record with the new one.
 fn logged_max(key_bytes: usize, payload_bytes: usize, row_bytes: usize) -> usize {
     UndoRecord::room_for_row(key_bytes, row_bytes) + key_bytes + payload_bytes + RECORD_BYTES
 }
 
-/// The longest old row, with its key and header, for which room is made in undo and log before the row is
-/// read: a quarter of a page. If the old row is longer, the change is tried again with room for the longest
+/// The longest old row, with its key and header, for which room is made in both logs before the row is read:
+/// a quarter of a page. If the old row is longer, the change is retried with room for the longest
 /// ([`Attempt::LongRow`]). Room for half a page before every change would leave undo pages half empty. If the
 /// new row is longer than a quarter of a page, the old one probably is, too.
 fn row_bytes_expected(new_bytes: usize, page_bytes: usize) -> usize {
     if new_bytes > page_bytes / 4 { btree::entry_bytes_max(page_bytes) } else { page_bytes / 4 }
 }
 
-/// The most rows of one mini-transaction: the largest rows that share two pages stay below its limit in the
-/// log.
+/// The most rows that one mini-transaction changes. They share two pages, so even the largest rows stay below
+/// the log limit of a mini-transaction.
 const RUN_ROWS_MAX: usize = 64;
 
 /// The longest value, bytes.
@@ -139,9 +140,8 @@ impl Txn {
         Ok(())
     }
 
-    /// Inserts a key that may be inserted, as far as that needs no wait for another transaction. Returns
-    /// `false`, with nothing changed, where it would have to wait. The caller has checked the lengths of key
-    /// and value.
+    /// Inserts a row, unless that needs a wait for another transaction: then it returns `false`, with nothing
+    /// changed. The caller has checked the lengths of key and value.
     ///
     /// # Errors
     /// As [`Txn::change`].
@@ -156,8 +156,9 @@ impl Txn {
     }
 
     fn change_long(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
-        // Locked before pages are allocated: a tree that is dropped meanwhile, and purged, gets none. Nor is
-        // the value written for nothing if the change is known to be refused.
+        // The row is locked before pages are allocated, so that none are allocated for a tree that is dropped
+        // and purged meanwhile. It also shows whether the change would be refused: then the value is not
+        // written.
         let there = self.lock_key(tree, key, Mode::Exclusive)?;
         if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {
             self.tells();
@@ -169,7 +170,7 @@ impl Txn {
             return Ok(false);
         }
         self.wait_for_log_room(MtrSize::Large)?;
-        // If this fails, no entry refers to the written pages.
+        // If a step fails, no entry refers to the written pages.
         self.atomically(|txn| {
             let reference = txn.write_overflow(tree, value)?.encode();
             txn.change_stored(tree, key, NewValue { flags: OVERFLOW, bytes: &reference }, change)
@@ -224,7 +225,8 @@ impl Txn {
         }
     }
 
-    /// Makes room for undo. If that logs, the wait for room in the log can be interrupted.
+    /// Makes room for `bytes` of undo. If that has to write to the redo log, it first waits for room there;
+    /// an interrupt can end this wait.
     fn ensure_undo_room(&mut self, engine: &Engine, bytes: usize) -> Result<()> {
         if engine.undo.has_room(&Writing::of(&mut self.writing).undo_log, bytes) {
             return Ok(());
@@ -233,9 +235,9 @@ impl Txn {
         engine.undo.ensure_room(&mut Writing::of(&mut self.writing).undo_log, bytes)
     }
 
-    /// Inserts or puts those of `rows`, in key order, that belong to the first one's leaf, as far as that needs no
-    /// wait. Rows to insert have keys each greater than the one before it. Returns the number of rows changed. Zero is
-    /// no error: the first one needs more than a latch.
+    /// Inserts or puts the leading `rows` that belong to the first one's leaf, up to the first that needs more than the
+    /// leaf's latch. `rows` are in key order; insertions have no equal keys. Returns the number of rows changed. Zero
+    /// is no error.
     pub(super) fn change_run(
         &mut self,
         tree: &Arc<TreeState>,
@@ -251,7 +253,7 @@ impl Txn {
         self.start()?;
         let row_bytes = row_bytes_expected(first.0.len() + ENTRY_HEADER_BYTES + first.1.len(), page_bytes);
         self.ensure_undo_room(&engine, UndoRecord::room_for_row(first.0.len(), row_bytes))?;
-        // All undo records go into one page, so the old rows take no more than that.
+        // All undo records go into one page, so the old rows take at most one page.
         let new_bytes = |(key, value): &(&[u8], &[u8])| 2 * key.len() + ENTRY_HEADER_BYTES + value.len() + RECORD_BYTES;
         let run = rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row));
         let size = MtrSize::Bytes(page_bytes + run.map(new_bytes).sum::<usize>());
@@ -267,7 +269,7 @@ impl Txn {
                 let row = RowChange { engine: &engine, tree, key, new, change, row_bytes };
                 match self.attempt_at(&row, &mut mtr, leaf) {
                     Ok(Attempt::Done { .. }) => done += 1,
-                    // Nothing of this row is changed: it is tried again alone.
+                    // This row is unchanged: the caller tries it again.
                     Ok(_) => break,
                     Err(_) if done > 0 => break,
                     Err(stop) => return Err(stop),
@@ -286,7 +288,7 @@ impl Txn {
     fn attempt(&mut self, row: &RowChange<'_>) -> Result<Attempt, Stop> {
         let &RowChange { engine, tree, key, .. } = row;
         let payload_bytes = match row.change {
-            // The entry with its delete mark, which may add its first header.
+            // The delete mark may give the entry its first header: then the whole entry is logged.
             Change::Delete => row.row_bytes,
             Change::Insert | Change::Put | Change::Update { .. } => row.new.payload_bytes(),
         };
@@ -386,21 +388,21 @@ impl Txn {
         Ok(Attempt::Done { was_there: false })
     }
 
-    /// Called before a change that changes nothing reports whether the row exists. That is a read: if
-    /// conflicts fail, it has to match the snapshot, so the snapshot is taken now if there is none.
+    /// Called before a change that changes nothing reports whether the row exists. That answer is a read:
+    /// with [`OnConflict::Fail`] it has to match the snapshot, so the snapshot is taken now if there is none.
     pub(super) fn tells(&self) {
         if self.options.on_conflict == OnConflict::Fail {
             self.take_snapshot();
         }
     }
 
-    /// Whether this transaction wrote the entry: others that meet the entry wait for this one.
+    /// Whether the entry bears this transaction's id: other transactions that find it wait for this one.
     fn bears_its_id(&self, mtr: &Mtr<'_>, leaf: LatchedPage, slot: usize) -> Result<bool, Stop> {
         Ok(Node::open(mtr.page(leaf))?.entry(slot)?.writer == self.id())
     }
 
-    /// The answer of a change that changes nothing. For a serializable transaction it has to stay true; of a
-    /// row that is `mine` it does.
+    /// Returns the answer of a change that changes nothing. In a serializable transaction it has to stay
+    /// true, so the row is locked shared unless it is `mine`.
     fn told(&self, tree: &TreeState, key: &[u8], mine: bool, answer: Attempt) -> Attempt {
         self.tells();
         let stays = mine

@@ -23,7 +23,8 @@ pub(super) struct Writing {
 
 /// The largest buffers that a thread keeps, bytes.
 const SPARE_BYTES_MAX: usize = 64 << 10;
-/// Their initial size, bytes: a buffer of a small row shares no cache line with a buffer of another thread.
+/// Their initial size, bytes: large enough that the buffer of a small row shares no cache line with another
+/// thread's.
 const SPARE_BYTES_MIN: usize = 512;
 
 thread_local! {
@@ -41,12 +42,13 @@ impl Writing {
         Self { id, undo_log, resumed, learning: None, payload, old }
     }
 
-    /// That of a transaction that has been started ([`super::Txn::start`]).
+    /// Returns the [`Writing`] of a transaction that has been started ([`super::Txn::start`]).
     pub(super) fn of(writing: &mut Option<Self>) -> &mut Self {
         writing.as_mut().expect("a change starts its transaction first")
     }
 
-    /// Its undo log. The thread keeps the buffers for its next transaction, unless they have become large.
+    /// Returns its undo log. The thread keeps the buffers for its next transaction, unless they have become
+    /// large.
     pub(super) fn into_undo_log(mut self) -> UndoLog {
         if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
             self.payload.clear();

@@ -228,7 +228,7 @@ impl Rig {
             return false;
         }
         let gone = &self.model.log[seq..];
-        // That of an event whose end is not known lies before that of the next.
+        // The end of an event whose end is not known lies before that of the next event.
         let end = gone.iter().map(|event| event.end).find(|end| *end > 0).unwrap_or(self.head);
         let Some(first) = damage.iter().map(|range| range.start).filter(|start| *start < end).min() else {
             return false;

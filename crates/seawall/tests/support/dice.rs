@@ -14,7 +14,7 @@ impl Dice {
         Self(seed ^ 0x5ea7_a11d_1ce5_eed5)
     }
 
-    /// A stream of its own.
+    /// Splits off an independent stream.
     pub(crate) fn split(&mut self) -> Self {
         Self::new(self.next())
     }

@@ -43,7 +43,7 @@ impl DyingProcess {
         Self::tearing(disk, how, after, false)
     }
 
-    /// The same; `tears`: (2).
+    /// Like [`DyingProcess::new`]; `tears`: see (2).
     #[allow(dead_code)]
     pub(crate) fn tearing(disk: &Arc<SimDisk>, how: End, after: Option<u64>, tears: bool) -> Arc<Self> {
         let left = AtomicU64::new(after.unwrap_or(u64::MAX));

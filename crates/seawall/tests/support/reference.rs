@@ -80,9 +80,9 @@ pub(crate) enum Mutant {
     ShortCopy,
     /// A restarted transaction keeps its earlier changes.
     KeepsChanges,
-    /// A row locked by another transaction reads as if nothing of it were committed.
+    /// A row locked by another transaction reads as if it had no committed version.
     LooksPast,
-    /// A commit in order is forgotten by what is prepared, and not logged.
+    /// An ordered commit ends the prepared transaction, but is not logged.
     OrderedUnlogged,
     /// An interrupted change stays.
     KeepsInterrupted,
@@ -682,7 +682,7 @@ fn copy(disk: &dyn Disk, from: &Handle, bytes: u64, dir: &str) -> Result<()> {
     Ok(disk.sync_dir(Path::new(dir))?)
 }
 
-/// Rows of its owner's own, and what they were at the last savepoint.
+/// The rows of one owner, now and at the last savepoint.
 #[derive(Default)]
 pub(crate) struct TemporaryTree(BTreeMap<Vec<u8>, Vec<u8>>, BTreeMap<Vec<u8>, Vec<u8>>);
 

@@ -124,9 +124,9 @@ pub(crate) struct Live {
     pub(crate) told: Arc<Mutex<Vec<Seq>>>,
     /// A backup is in progress.
     pub(crate) copies: bool,
-    /// They outlive transactions; each with its tree and current key.
+    /// Cursors, which outlive transactions; each with its tree and current key.
     pub(crate) cursors: Vec<(OwnedCursor, Option<(Uid, Key)>)>,
-    /// They know nothing of transactions.
+    /// Temporary trees, which are independent of transactions.
     pub(crate) temporaries: Vec<Temporary>,
     pub(crate) trees: BTreeMap<Uid, Tree>,
     /// Trees built from rows: an older snapshot refuses them.
@@ -174,7 +174,7 @@ pub(crate) struct Rig {
     pub(crate) newer: bool,
     /// An interrupt is pending for the current transaction.
     pub(crate) interrupted: bool,
-    /// Temporary trees are used beside everything else.
+    /// Temporary trees are used together with everything else.
     pub(crate) temporaries: bool,
     /// The transactions durably in the outside log: they must be committed.
     pub(crate) decided: BTreeSet<Vec<u8>>,
@@ -261,9 +261,9 @@ impl Rig {
             // Segments end as often as possible.
             (page_bytes, segment_bytes) = (4096, 64 << 10);
         }
-        // Half of the seeds clean early, as all did when the first were kept.
+        // Half of the seeds clean early, as all seeds did when the first ones were kept.
         let (age, dirty) = if size.kept || seed % 2 == 0 { (25, 45) } else { (75, 90) };
-        // A fixed share, but for a third.
+        // A third of the seeds has a share that adapts, the others a fixed one.
         let (least, most) = if size.kept { (0, 0) } else { [(1, 50), (20, 20), (60, 60)][(seed / 2 % 3) as usize] };
         let fixed = vec![
             ("deferred_percent_min", least.to_string()),

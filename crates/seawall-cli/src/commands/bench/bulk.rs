@@ -13,25 +13,25 @@ use std::time::Duration;
     after_help = "Example:\n  seawall bench bulk --task build-tree --keys 10000000 --dir /srv/bench"
 )]
 pub(crate) struct BulkArgs {
-    /// pop-first, build-tree, put-many or index
+    /// Task: pop-first, build-tree, put-many or index
     #[arg(long, value_name = "NAME")]
     task: Task,
-    /// Where the database is created; removed at the end
+    /// Directory for the database, which is removed at the end
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Rows
+    /// Number of rows
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// Bytes of a value
+    /// Size of a value, bytes
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = units::size)]
     value_size: u64,
-    /// Memory for pages
+    /// Memory for the buffer pool
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = units::size)]
     pool: u64,
-    /// Writers beside the index
+    /// Writers that run beside the index build
     #[arg(long, value_name = "N", default_value_t = 16)]
     threads: usize,
-    /// Time for which the writers are measured alone, before and after the index each
+    /// Time to measure the writers alone, before and again after the index build
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     duration: Duration,
     /// Print the result as JSON

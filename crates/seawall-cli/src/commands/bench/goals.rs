@@ -16,7 +16,7 @@ use seawall_bench::goals::{Extent, GOALS, Overrides, Plan, Records, Runner, eval
 use seawall_bench::run::data_dir::given_or_temporary;
 use std::path::{Path, PathBuf};
 
-/// Most disk space that a run needs at one time, MiB: full and quick.
+/// Maximum disk space that a run needs at one time, MiB: full and quick.
 const SPACE_MIB: [u64; 2] = [40 << 10, 18 << 10];
 
 #[derive(Debug, clap::Args)]
@@ -24,32 +24,33 @@ const SPACE_MIB: [u64; 2] = [40 << 10, 18 << 10];
     seawall bench goals --out goals\n  \
     seawall bench goals --quick --only '^commit' --out goals")]
 pub(crate) struct GoalsArgs {
-    /// The small variant of everything: a quarter of the time
+    /// Run the small variant of everything, in a quarter of the time
     #[arg(long)]
     quick: bool,
-    /// Only goals whose name matches this regular expression
+    /// Measure only goals whose name matches this regular expression
     #[arg(long, value_name = "REGEX")]
     only: Option<Regex>,
-    /// Measure each cell this many times instead of as goals.toml says
+    /// Rounds of each cell, instead of those in goals.toml
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
-    /// Arguments of every window, after those of goals.toml, such as '--duration 1s'
+    /// More arguments for every window, after those in goals.toml, such as '--duration 1s'
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     window: Option<String>,
-    /// Keep rows below this directory during the run, and leave what is still there for another run; else a
-    /// temporary one below ./target or $TMPDIR
+    /// Directory for rows during the run [default: a temporary one below ./target or $TMPDIR]
+    ///
+    /// What is still in a directory given here at the end of the run is left for another run.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Write goals.json, goals.md and a file for each measurement (cells/) into this directory
     #[arg(long, value_name = "DIR", default_value = "target/goals")]
     out: PathBuf,
-    /// Take over the cells of an earlier run of the same binary in --out
+    /// Reuse the cells that an earlier run of the same binary left in `--out`
     #[arg(long)]
     resume: bool,
-    /// Seed of the order of the cells
+    /// Seed for the order of the cells
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Show what would be measured, and measure nothing
+    /// Show what would be measured, without measuring
     #[arg(long)]
     list: bool,
 }
@@ -68,7 +69,7 @@ impl GoalsArgs {
         Ok(plan)
     }
 
-    /// The command that repeats the run.
+    /// Returns the command that repeats the run.
     fn command(&self) -> String {
         let given = [
             self.quick.then(|| " --quick".to_owned()),
@@ -175,7 +176,7 @@ impl Listener for Lines {
     }
 
     fn outcome(&mut self, outcome: &evaluate::Outcome) {
-        // A closed standard output must not end the run: the files are still to be written.
+        // A closed standard output must not end the run: the files must still be written.
         self.0.suspend(|| print(format!("{}\n", outcome.line())).map_or((), drop));
     }
 

@@ -14,17 +14,19 @@ use seawall_bench::workload::Workload;
     seawall bench kv --workload update --keys 10M --pool 256M --dir /srv/bench --reuse --json"
 )]
 pub(crate) struct KvArgs {
-    /// load-sequential, load-random, point-read, point-read-cold, update, read-modify-write, commit,
-    /// commit-beside-backup, mixed or short-range
+    /// Workload to run
+    ///
+    /// One of load-sequential, load-random, point-read, point-read-cold, update, read-modify-write,
+    /// commit, commit-beside-backup, mixed or short-range.
     #[arg(long, value_name = "NAME")]
     workload: Workload,
-    /// Keys in the store; K and M stand for 1,000 and 1,000,000
+    /// Number of keys in the store; K and M stand for 1,000 and 1,000,000
     #[arg(long, value_name = "N", default_value = "1M", value_parser = count)]
     keys: u64,
-    /// Bytes of a value; 400 unless given, and 100 for both kinds of commit
+    /// Size of a value, bytes [default: 400, for both kinds of commit 100]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     value_size: Option<u64>,
-    /// Write the puts of up to N threads as one transaction, as an application could
+    /// Combine the puts of up to N threads in one transaction, as an application could
     #[arg(long, value_name = "N", default_value_t = 1)]
     client_batch: usize,
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! `seawall bench`: a workload on Seawall or on a store it is compared with, each cell in its own process.
+//! `seawall bench`: a workload on Seawall or on a store that it is compared with, each cell in its own process.
 //!
 //! 1. Invalid requests are refused before anything is written.
 //! 2. The result goes to standard output, as a table or with `--json` as JSON; everything else to standard error.
-//! 3. Exit code 1 when the data is not consistent afterwards (TPC-C), 2 for an error, also one inside the
-//!    window: the result until then is still shown.
+//! 3. Exit code 1 when the data is not consistent afterwards (TPC-C), 2 for an error. After an error inside the
+//!    window, the result until then is still shown.
 
 mod bulk;
 mod goals;
@@ -27,17 +27,16 @@ use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Measure workloads for Seawall only: rows popped from the front, a tree built of sorted rows, an index
-    /// built beside writers.
+    /// Measure bulk work of Seawall: popping rows from the front, building a tree of sorted rows, building an
+    /// index beside writers.
     Bulk(bulk::BulkArgs),
     /// Measure a key-value workload.
     Kv(kv::KvArgs),
-    /// Measure the goals: Seawall and the others alternately, one line a goal, exit code 1 when one falls
-    /// short.
+    /// Measure the goals, Seawall and the other stores in turn: one line per goal, exit code 1 if one is not met.
     Goals(goals::GoalsArgs),
     /// Measure how long opening takes after kill -9, and its lower bound.
     Restart(restart::RestartArgs),
-    /// Measure scans and reads of many keys, with and without prefetch, beside fio's reads of the same file.
+    /// Measure scans and reads of many keys, with and without prefetch, and fio's reads of the same file.
     Scan(scan::ScanArgs),
     /// Measure TPC-C, and check that the data is consistent afterwards.
     Tpcc(tpcc::TpccArgs),
@@ -60,55 +59,57 @@ const POOL_BYTES: u64 = 512 << 20;
 /// Options of every workload.
 #[derive(Debug, Args)]
 pub(super) struct CommonArgs {
-    /// seawall, raw (the disk alone), and in a build with peers rocksdb, lmdb, sqlite, redb or fjall
+    /// Store: seawall, raw (the disk alone) or, in a build with peers, rocksdb, lmdb, sqlite, redb or fjall
     #[arg(long, value_name = "NAME", default_value = "seawall", value_parser = store_name)]
     pub(super) store: String,
-    /// Threads that work at the same time
+    /// Number of threads that work at the same time
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) threads: usize,
-    /// What a change waits for: flushed (or 1) the device's flush, written (2) the kernel, deferred (0) nothing
+    /// What a change waits for: the device's flush (flushed, 1), the kernel (written, 2) or nothing (deferred, 0)
     #[arg(long, value_name = "LEVEL", default_value = "flushed", value_parser = durability)]
     pub(super) durability: Durability,
-    /// Memory for the store's cache, with K, M, G or T; 512M unless given, and 64M for scans
+    /// Memory for the store's cache, with K, M, G or T [default: 512M, for scans 64M]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(super) pool: Option<u64>,
-    /// Time that is measured, with ms, s, m or h
+    /// Measured time, with ms, s, m or h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     pub(super) duration: Duration,
-    /// Operations of all threads together, instead of a time
+    /// Measure this many operations of all threads together, instead of a time
     #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
-    /// Warm-up before the measured time; a quarter of the duration and at most 2s unless given, none with
-    /// --ops
+    /// Warm-up before the measured time
+    ///
+    /// Unless given, a quarter of the duration and at most 2s; with `--ops`, none.
     #[arg(long, value_name = "TIME", value_parser = warm_up)]
     pub(super) warm_up: Option<Duration>,
-    /// After the warm-up, wait until the store's background work keeps up (Seawall's log has wrapped twice,
-    /// RocksDB has compacted), at most this long; work left after the window is charged otherwise
+    /// After the warm-up, wait at most this long for the store's steady state
+    ///
+    /// In the steady state, background work keeps up: Seawall's log has wrapped twice, RocksDB has compacted.
+    /// Otherwise, the work left after the window counts in the result.
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     steady: Option<Duration>,
-    /// Let this many operations arrive a second, at random times, whether or not earlier ones are done
+    /// Start this many operations per second at random times, whether or not earlier ones are done
     #[arg(long, value_name = "N", conflicts_with = "ops", value_parser = rate)]
     rate: Option<f64>,
-    /// Keep the data in this directory; else it is in a temporary one below ./target or $TMPDIR, which is
-    /// removed
+    /// Keep the data in this directory [default: a temporary one below ./target or $TMPDIR]
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
-    /// Use the data that an earlier run left in --dir, when it is the same
+    /// Reuse the data that an earlier run left in `--dir`, if it is the same
     #[arg(long, requires = "dir")]
     pub(super) reuse: bool,
-    /// End after the load, when the store has settled
+    /// Stop after the load, when the store has settled
     #[arg(long, requires = "dir")]
     pub(super) load_only: bool,
-    /// Seed of keys, values and their order
+    /// Seed for keys, values and their order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Run in a memory cgroup of this size, page cache included
+    /// Run in a memory cgroup of this size, including the page cache
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(super) memory_limit: Option<u64>,
     /// Set an option of the store by its own name; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, String)>,
-    /// Added to each flush of Seawall's own I/O, with ms or s
+    /// Delay each flush of Seawall's own I/O by this time, with ms or s
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     flush_delay: Option<Duration>,
     /// Print the result as JSON; docs/bench.md explains each field
@@ -120,8 +121,8 @@ pub(super) struct CommonArgs {
 }
 
 impl CommonArgs {
-    /// The configuration of the run, with options for the store: first those that the workload needs, so that the
-    /// user's override them.
+    /// Returns the configuration of the run. The options that the workload needs come first, so that the user's
+    /// options override them.
     pub(super) fn config(&self, needed: &[(&str, &str)]) -> RunConfig {
         let needed = needed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         RunConfig {
@@ -136,7 +137,7 @@ impl CommonArgs {
         }
     }
 
-    /// The cell, for a workload that takes the number and size of its rows from options.
+    /// Returns the cell, for a workload that takes the number and size of its rows from options.
     pub(super) fn cell(&self, workload: &str, keys: u64, value_size: u64, client_batch: usize) -> Cell {
         Cell {
             workload: workload.to_owned(),
@@ -175,13 +176,13 @@ impl CommonArgs {
         Ok(())
     }
 
-    /// As `check`, and bounds the memory until the returned value is dropped.
+    /// Like `check`, and also limits the memory until the returned value is dropped.
     pub(super) fn prepare(&self) -> Result<Option<MemoryGroup>, Failed> {
         self.check()?;
         Ok(self.memory_limit.map(MemoryGroup::enter).transpose()?)
     }
 
-    /// Shows what a run came to.
+    /// Shows the result of a run and how it ended.
     pub(super) fn end(&self, ran: Ran) -> Outcome {
         match (&ran.result, &ran.load) {
             // A run that failed at once has only its error to show.
@@ -199,7 +200,7 @@ impl CommonArgs {
 
     /// Prints and writes the result.
     fn show(&self, result: &CellResult) -> Result<(), Failed> {
-        // The files first: the measurement cannot be repeated.
+        // Write the files first: the measurement cannot be repeated.
         if let Some(dir) = &self.out {
             write_files(dir, [(RESULT, result.to_json()), (REPORT, html(result))])?;
         }
@@ -215,7 +216,7 @@ impl CommonArgs {
 const RESULT: &str = "result.json";
 const REPORT: &str = "report.html";
 
-/// Opens the store of that name.
+/// Opens the store named `name`.
 pub(super) fn open(name: &str, settings: &Settings) -> Result<Box<dyn Store>, Error> {
     let opened = stores::open(name, settings);
     #[cfg(feature = "peers")]
@@ -258,12 +259,12 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| format!("{text:?} is no rate: write a number above 0"))
 }
 
-/// Unlike other times this one may be zero.
+/// Parses a warm-up time. Unlike other times, it may be zero.
 fn warm_up(text: &str) -> Result<Duration, String> {
     if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { units::duration(text) }
 }
 
-/// The outcome of a run.
+/// Returns the outcome of a run.
 pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
     match (error, interrupted) {
         (Some(error), _) => Err(format!("the run ended early: {error}").into()),

@@ -9,19 +9,19 @@ use std::process::Command;
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true, after_help = "Example:\n  seawall bench restart --dir /srv/bench --log 1G")]
 pub(crate) struct RestartArgs {
-    /// Where the database is created; removed at the end
+    /// Directory for the database, which is removed at the end
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Log after the last checkpoint when the process is killed
+    /// Amount of log after the last checkpoint when the process is killed
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = units::size)]
     log: u64,
-    /// Rows
+    /// Number of rows
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// Bytes of a value
+    /// Size of a value, bytes
     #[arg(long, value_name = "SIZE", default_value = "500", value_parser = units::size)]
     value_size: u64,
-    /// Memory for pages; all rows should fit
+    /// Memory for the buffer pool; all rows should fit
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = units::size)]
     pool: u64,
     /// Print the result as JSON

@@ -1,4 +1,5 @@
-//! `seawall bench scan`: ranges, everything, many keys at a time, on a tree in key order or scattered.
+//! `seawall bench scan`: reads of ranges, of the whole tree, or of many keys at a time, on a tree in key order or
+//! fragmented.
 //!
 //! 1. With `--table` the cells of docs/bench.md are measured on the same rows one after the other, and fio once for
 //!    each tree.
@@ -19,7 +20,7 @@ use seawall_bench::scan::{Order, Query, Rows};
 
 /// Default memory for the cache: ten times as much data is loaded in seconds.
 const POOL_BYTES: u64 = 64 << 20;
-/// Memory of a process beside its pool, as in the goals.
+/// Memory that a process needs besides its pool, as in the goals.
 const BESIDE_POOL_BYTES: u64 = 80 << 20;
 /// The ranges of `--table`.
 const RANGES: [Query; 4] = [Query::Range(100), Query::Range(1000), Query::Range(30_000), Query::All];
@@ -36,41 +37,42 @@ const THREADS: [usize; 4] = [1, 2, 4, 16];
     seawall bench scan --table --duration 1s --dir /srv/bench --reuse"
 )]
 pub(crate) struct ScanArgs {
-    /// The order in which rows were inserted: by key, or at random, so that neighbours lie apart
+    /// Insertion order of the rows: ordered (by key) or fragmented (at random, so that neighbours lie apart)
     #[arg(long, value_name = "HOW", default_value = "fragmented")]
     tree: Order,
-    /// Rows of each range, or `all` for the whole table
+    /// Rows per range, or `all` for the whole table
     #[arg(long, value_name = "N", default_value = "30000", value_parser = range)]
     rows_per_range: Query,
-    /// Read this many random keys in one request instead
+    /// Instead of ranges, read this many random keys in one request
     #[arg(long, value_name = "N", conflicts_with = "rows_per_range", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     multi_get: Option<u64>,
-    /// The same keys, one request each
+    /// Instead of ranges, read this many random keys, one request each
     #[arg(long, value_name = "N", conflicts_with_all = ["rows_per_range", "multi_get"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     gets: Option<u64>,
-    /// Threads that read one random key after the other beside the scans (--threads 0 for no scans)
+    /// Threads that read one random key after the other beside the scans (`--threads 0`: no scans)
     #[arg(long, value_name = "N", default_value_t = 0)]
     point_readers: usize,
-    /// Whether Seawall prefetches; on unless given; other stores use their own defaults
+    /// Whether Seawall prefetches [default: on]; other stores use their own defaults
     #[arg(long, value_name = "WHETHER")]
     prefetch: Option<Prefetch>,
-    /// How Seawall reads its data file; direct unless given
+    /// How Seawall reads its data file [default: direct]
     #[arg(long, value_name = "HOW")]
     method: Option<Method>,
-    /// Rows in the table, with K and M; ten times the pool unless given
+    /// Rows in the table, with K or M [default: ten times the pool]
     #[arg(long, value_name = "N", value_parser = count)]
     keys: Option<u64>,
-    /// Bytes of a value; a key has 16
+    /// Size of a value, bytes; a key has 16
     #[arg(long, value_name = "SIZE", default_value = "184", value_parser = units::size)]
     value_size: u64,
     /// Do not run fio on the file afterwards
     #[arg(long)]
     no_fio: bool,
-    /// Measure both trees, all sizes, 1 to 16 threads, with and without reading ahead, direct and buffered; some
-    /// minutes
+    /// Measure all combinations, which takes some minutes
+    ///
+    /// Measures both trees, all sizes, 1 to 16 threads, with and without prefetch, direct and buffered.
     #[arg(long, alias = "all", conflicts_with_all = ["tree", "rows_per_range", "multi_get", "gets", "point_readers", "prefetch", "method", "threads", "load_only", "out"])]
     table: bool,
-    /// With --table: no more threads than this
+    /// With `--table`: maximum number of threads
     #[arg(long, value_name = "N", default_value_t = 16, requires = "table")]
     threads_max: usize,
     #[command(flatten)]
@@ -89,7 +91,7 @@ enum Method {
     Buffered,
 }
 
-/// The word of a value on the command line.
+/// Returns the word for a value on the command line.
 fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -203,7 +205,7 @@ fn table(args: &ScanArgs, stop: &Stop) -> Outcome {
     if common.json { answer(pretty(&results)?) } else { Ok(Ended::Well) }
 }
 
-/// The ways of Seawall; other stores have only one way to read.
+/// The ways in which Seawall reads; other stores have only one way.
 const WAYS: [Way; 4] = [
     (Prefetch::Off, Method::Buffered),
     (Prefetch::On, Method::Buffered),
@@ -211,7 +213,7 @@ const WAYS: [Way; 4] = [
     (Prefetch::On, Method::Direct),
 ];
 
-/// Query, threads and way of each cell; fio runs after the last one.
+/// Returns query, threads and way of each cell; fio runs after the last one.
 fn cells(store: &str, keys: u64, threads_max: usize) -> Vec<(Query, usize, Way)> {
     let ways = if store == "seawall" { &WAYS[..] } else { &WAYS[3..] };
     let mut cells = Vec::new();

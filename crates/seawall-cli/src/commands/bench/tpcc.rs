@@ -21,7 +21,7 @@ pub(crate) struct TpccArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(WAREHOUSES_MAX)))]
     warehouses: u16,
-    /// Divide the numbers of items and customers by this, for a quick look; no TPC-C then
+    /// Divide the numbers of items and customers by this, for a quick look; the result is then not TPC-C
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=300))]
     scale_down: u32,
     #[command(flatten)]

@@ -16,20 +16,23 @@ const TOLD_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Where to: a new or empty directory
+    /// New or empty directory for the backup
     to: PathBuf,
-    /// Bytes a second that are read at most; 0 is as many as the disk gives
+    /// Maximum bytes read per second; 0 for no limit
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = rate)]
     rate: u64,
-    /// Log that the backup may keep from being reused, beyond log_capacity; it ends with an error when
-    /// writers are that far ahead
+    /// Maximum log kept for the backup, beyond log_capacity
+    ///
+    /// When writers are this far ahead, the backup ends with an error.
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = units::size)]
     held_log_max: u64,
-    /// An earlier backup: only what has changed since is copied
+    /// Earlier backup: copy only what has changed since
     #[arg(long, value_name = "BASE")]
     incremental_from: Option<PathBuf>,
-    /// Go on copying log after the pages, until the process that has the database open decides the end; prints
-    /// "waiting" when it may, and "ended" when it has. A MariaDB server does so at BACKUP STAGE END
+    /// Copy log until the process that has the database open ends the backup
+    ///
+    /// Prints "waiting" when that process may end the backup, and "ended" when it has. A MariaDB server ends
+    /// it at BACKUP STAGE END.
     #[arg(long)]
     wait_for_end: bool,
     /// Print JSON
@@ -53,7 +56,7 @@ pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
     let mut told = Instant::now();
     let (mut waits, mut ended) = (false, false);
     let mut go_on = |progress: &BackupProgress| {
-        // Where nothing reads it any more, the signals still end it.
+        // If nothing reads the output any more, signals still end the backup.
         if progress.waits && !std::mem::replace(&mut waits, true) {
             drop(print(if args.json { "{\"waiting\":true}\n" } else { "waiting\n" }));
         }
@@ -105,7 +108,7 @@ pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {
-    /// A full backup and the increments on it, in order; then the new database's directory, new or empty
+    /// A full backup, its increments in order, and a new or empty directory for the new database
     #[arg(required = true, num_args = 2.., value_name = "FROM... TO")]
     places: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `seawall doctor DIR`: where the I/O time goes, and what to change. Each sentence includes its numbers.
+//! `seawall doctor DIR`: where the I/O time goes, and what to change. Each finding includes its numbers.
 
 use super::stat::{Seen, percentile, time};
 use crate::{Ended, Outcome, Stop, answer, pretty, units};
@@ -10,14 +10,14 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most causes of I/O to report.
+/// Maximum number of causes of I/O to report.
 const TOLD_MAX: usize = 6;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The directory of the database
     dir: PathBuf,
-    /// Measure for this long, such as 10s, instead of since the database was opened
+    /// Measure for this long, such as 10s [default: the time since the database was opened]
     #[arg(long, value_parser = units::duration)]
     window: Option<Duration>,
     /// Print JSON
@@ -59,7 +59,7 @@ fn list(lines: &[impl Display], none: &str) -> String {
     if lines.is_empty() { format!("  {none}\n") } else { lines.iter().map(|line| format!("  {line}\n")).collect() }
 }
 
-/// The causes with the most I/O time, a sentence each.
+/// Returns the causes with the most I/O time, a sentence each.
 fn io_time(stats: &Stats) -> Vec<String> {
     let mut cells: Vec<_> =
         stats.io.cells.iter().filter(|cell| cell.count() > 0).map(|cell| (total_ns(cell), cell)).collect();

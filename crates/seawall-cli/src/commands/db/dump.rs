@@ -1,6 +1,6 @@
-//! `seawall dump DIR`: all trees, or some, as one portable stream (crates/seawall/FORMAT.md).
+//! `seawall dump DIR`: writes all trees, or some, as one portable stream (crates/seawall/FORMAT.md).
 //!
-//! - A dump is one moment of the database: one snapshot for all trees.
+//! - A dump shows one moment of the database: one snapshot for all trees.
 //! - A failed dump leaves no usable dump: its file is removed, and on a pipe it has no end block, which
 //!   `load` notices.
 //! - With `--skip-damaged` it dumps the rest: standard error names each missing range of keys, and the exit
@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 pub(crate) struct DumpArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Only these trees; all when none is named
+    /// Trees to dump; all if none is named
     trees: Vec<String>,
-    /// A new file to write; `-` is standard output
+    /// New file to write; `-` is standard output
     #[arg(long, short, default_value = "-")]
     out: PathBuf,
-    /// Leave out damaged parts and name them, instead of failing; exit code 1 then
+    /// Skip and name damaged parts instead of failing; the exit code is then 1
     #[arg(long)]
     skip_damaged: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
         return Err("a dump is no text: send it into a file or a pipe, or name a file with --out".into());
     }
     let db = args.database.open_to_read()?;
-    // Before the output file is created.
+    // Checked before the output file is created.
     trees_of(&db, &args.trees)?;
     let dumped = if to_stdout {
         write(&db, std::io::stdout().lock(), args, stop)
@@ -48,7 +48,7 @@ pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
         let kept = written.and_then(|dumped| {
             let file = out.into_inner().map_err(|e| cannot(e.into_error()))?;
             file.sync_all().map_err(&cannot)?;
-            // Its name, too.
+            // Make its name durable, too.
             let dir = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
             File::open(dir).and_then(|dir| dir.sync_all()).map_err(&cannot)?;
             Ok(dumped)

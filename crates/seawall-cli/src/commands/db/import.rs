@@ -1,6 +1,6 @@
-//! `seawall import DIR TREE`: rows from text, two columns or members: the key and the value.
+//! `seawall import DIR TREE`: imports rows from text with two columns or members, the key and the value.
 //!
-//! 1. One transaction: after any failure nothing was imported. It may be larger than memory.
+//! 1. The import is one transaction: after any failure nothing was imported. It may be larger than memory.
 //! 2. `--tsv` reads what `seawall scan` prints, `--jsonl` what `seawall scan --json` prints.
 
 use super::load::open_input;
@@ -16,24 +16,24 @@ use std::path::PathBuf;
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The tree; made when it is not there
+    /// The tree; created if it does not exist
     tree: String,
-    /// The file; `-` is standard input
+    /// File to read; `-` is standard input
     #[arg(long = "in", short, default_value = "-")]
     input: PathBuf,
-    /// A row a line: the key, a tab, the value
+    /// One row per line: the key, a tab, the value
     #[arg(long)]
     tsv: bool,
-    /// Comma-separated values: the key, the value. As everywhere, a backslash begins an escape (\\ is one)
+    /// Comma-separated values: the key, the value; a backslash begins an escape (\\ is a backslash)
     #[arg(long)]
     csv: bool,
-    /// A JSON object a line, with "key" and "value", in whose text a backslash begins an escape
+    /// One JSON object per line, with "key" and "value"; in both, a backslash begins an escape
     #[arg(long)]
     jsonl: bool,
-    /// The first line holds names of columns
+    /// Skip the first line, which holds column names
     #[arg(long, conflicts_with = "jsonl")]
     header: bool,
-    /// Replace the values of keys that exist; else such a key is an error
+    /// Replace the values of existing keys; otherwise an existing key is an error
     #[arg(long)]
     merge: bool,
     #[command(flatten)]
@@ -63,7 +63,8 @@ struct Row {
     value: String,
 }
 
-/// Notes whether a quoted value is open: the reader of CSV takes the end of the input for its end.
+/// Tracks whether a quoted value is open, because the CSV reader accepts the end of the input as the end
+/// of the value.
 struct Quotes<R> {
     input: R,
     open: bool,
@@ -72,13 +73,13 @@ struct Quotes<R> {
 impl<R: Read> Read for Quotes<R> {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         let read = self.input.read(buf)?;
-        // One within a quoted value is doubled.
+        // A quotation mark within a quoted value is doubled.
         self.open ^= buf[..read].iter().filter(|&&byte| byte == b'"').count() % 2 == 1;
         Ok(read)
     }
 }
 
-/// Changes the tree; returns the number of rows.
+/// Puts the rows into the tree; returns the number of rows.
 fn rows(args: &ImportArgs, input: impl Read, stop: &Stop, tx: &mut Transaction) -> Result<u64, Failed> {
     let tree = match tx.open_tree(&args.tree) {
         Err(Error::NoSuchTree { .. }) => tx.create_tree(&args.tree)?,

@@ -1,4 +1,5 @@
-//! Standard input with cancellation: a reader that waits for a silent pipe must end when it is asked to stop.
+//! Standard input with cancellation: a command that waits for a silent pipe must end when it is asked to
+//! stop.
 //!
 //! A separate thread reads, so that the waiting thread can check the stop flag regularly. At the end of the
 //! process that thread is abandoned in its read.
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 /// Bytes of one read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks read ahead.
+/// Number of chunks read ahead.
 const CHUNKS_AHEAD: usize = 4;
 /// Interval between checks of the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -24,7 +25,7 @@ pub(super) struct Input<'s> {
 }
 
 impl<'s> Input<'s> {
-    /// Starts to read; only one instance may exist.
+    /// Starts reading; only one instance may exist.
     pub(super) fn new(stop: &'s Stop) -> Result<Self> {
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         std::thread::Builder::new().name("stdin".into()).spawn(move || {

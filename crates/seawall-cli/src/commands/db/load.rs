@@ -1,10 +1,10 @@
-//! `seawall load DIR`: all trees of a dump, or some.
+//! `seawall load DIR`: loads all trees of a dump, or some.
 //!
-//! 1. Without `--merge` everything is loaded in one transaction of built trees: after a failure, Ctrl-C or a
-//!    kill nothing of it is there; a database that the load made stays, empty, and takes the load again.
-//! 2. With `--merge` rows go into trees that exist, in batches. A load that fails says what is committed, and
-//!    can be repeated.
-//! 3. A block's checksum is compared before the block is used.
+//! 1. Without `--merge`, one transaction builds all trees: after a failure, Ctrl-C or a kill, none of them is
+//!    there. A database that the load created stays, empty, and the load can be repeated.
+//! 2. With `--merge`, rows go into existing trees, in batches. A load that fails reports what is committed, and can
+//!    be repeated.
+//! 3. The checksum of a block is verified before the block is used.
 
 use super::input::Input;
 use super::notation::escape;
@@ -21,21 +21,22 @@ use std::path::{Path, PathBuf};
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Only these trees of the dump; all when none is named
+    /// Trees of the dump to load; all if none is named
     trees: Vec<String>,
-    /// The dump; `-` is standard input
+    /// File with the dump; `-` is standard input
     #[arg(long = "in", short, default_value = "-")]
     input: PathBuf,
-    /// Load into trees that exist, over entries with the same key, in batches; else such a tree is an error,
-    /// and a load is whole or nothing
+    /// Load into existing trees, in batches, and replace entries with the same key
+    ///
+    /// Without this option, a tree that exists is an error, and the load is all or nothing.
     #[arg(long)]
     merge: bool,
-    /// With --merge, commit whenever this many bytes were loaded, with K, M or G
+    /// With `--merge`: commit after each batch of this many bytes, with K, M or G
     #[arg(long, default_value = "4M", value_parser = units::size, requires = "merge")]
     batch: u64,
 }
 
-/// Opens a file, or standard input, which ends when `stop` is set.
+/// Opens a file, or standard input, whose reads fail once `stop` is set.
 pub(super) fn open_input<'s>(path: &Path, stop: &'s Stop) -> Result<Box<dyn Read + 's>, Failed> {
     if path == Path::new("-") {
         return Ok(Box::new(Input::new(stop)?));
@@ -106,8 +107,8 @@ impl Dump<'_> {
         Ok(read.map_err(|e| e.of_file(&self.args.input, Op::Read))?)
     }
 
-    /// Calls `load` with the name of each tree that is wanted, and passes over the others. Fails if a tree that was
-    /// asked for is missing.
+    /// Calls `load` with the name of each requested tree, and skips the others. Fails if a requested tree is
+    /// missing.
     fn trees(&mut self, mut load: impl FnMut(&mut Self, &str) -> Result<(), Failed>) -> Result<(), Failed> {
         let mut missing = self.args.trees.clone();
         while let Some(Item::Tree(name)) = self.read()? {
@@ -137,7 +138,7 @@ impl Dump<'_> {
                     read.map_err(|e| e.of_file(&self.args.input, Op::Read))?;
                     f(&key, &long)?;
                 }
-                // `value` has consumed the pieces; a dump has its end behind the end of a tree.
+                // `value` has consumed the pieces; a new tree begins only after the end of this one.
                 Some(Item::Piece(_) | Item::Tree(_)) => {}
                 Some(Item::TreeEnd(_)) | None => return Ok(()),
             }
@@ -169,12 +170,12 @@ fn whole(db: &Database, dump: &mut Dump<'_>) -> Result<Totals, Failed> {
     Ok(totals)
 }
 
-/// Rows on their way into existing trees.
+/// Puts rows into existing trees, in batches.
 struct Batches<'a> {
     db: &'a Database,
     batch_bytes_max: u64,
     tx: Option<Transaction>,
-    /// Totals with the open transaction.
+    /// Totals including the open transaction.
     put: Totals,
     /// Committed totals.
     done: Totals,

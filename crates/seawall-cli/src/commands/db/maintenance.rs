@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct GrowArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// How large the data file shall be at least, such as 100G
+    /// Minimum size of the data file, such as 100G
     #[arg(value_parser = units::size)]
     size: u64,
 }
@@ -31,12 +31,12 @@ pub(crate) fn grow(args: &GrowArgs) -> Outcome {
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Only these trees; all when none is named
+    /// Trees to compact; all if none is named
     trees: Vec<String>,
-    /// How full leaves are made, percent
+    /// How full the leaves are made, percent
     #[arg(long, default_value_t = CompactOptions::default().fill_percent, value_parser = clap::value_parser!(u32).range(50..=100))]
     fill: u32,
-    /// Leaves a second that are read and written at most; 0 is as many as the disk gives
+    /// Maximum leaves read and written per second; 0 for no limit
     #[arg(long, default_value_t = 0)]
     rate: u32,
     /// Print JSON
@@ -47,7 +47,7 @@ pub(crate) struct CompactArgs {
 /// Interval between progress messages.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// When interrupted, it keeps the work done so far.
+/// Compacts trees; when interrupted, keeps the work done so far.
 pub(crate) fn compact(args: &CompactArgs, stop: &Stop) -> Outcome {
     let db = args.database.open()?;
     let (mut text, mut list) = (String::new(), Vec::new());
@@ -59,7 +59,7 @@ pub(crate) fn compact(args: &CompactArgs, stop: &Stop) -> Outcome {
     Ok(if broken_off { Ended::Interrupted } else { Ended::Well })
 }
 
-/// Returns whether it was broken off.
+/// Compacts the trees and shrinks the data file. Returns whether it was interrupted.
 fn compact_all(
     db: &Database,
     args: &CompactArgs,
@@ -112,7 +112,7 @@ fn lines(findings: &[seawall::Damage]) -> String {
     findings.iter().map(|finding| format!("{finding}\n")).collect()
 }
 
-/// Exits with 1 when it finds damage.
+/// Checks a database; exits with 1 if it finds damage.
 pub(crate) fn check(args: &CheckArgs) -> Outcome {
     let db = match args.database.open() {
         // Damage that prevents opening is the first finding; beyond that only the pages can be checked.

@@ -1,9 +1,9 @@
-//! Commands on a database, a module for each or for a few that belong together, and `seawall options`.
+//! Commands on a database, one module for each command or group of related commands, and `seawall options`.
 //!
 //! - A command that needs a database never creates one by accident: only `init` and `load` do.
 //! - `stat` and `doctor` open nothing: they read what the process that has the database open publishes.
 //!   `backup` asks that process, if it has a control socket. All other commands open the database themselves.
-//! - Keys and values are text with escapes (`\n`, `\\`, `\x00`), the same on the way in and out, or with
+//! - Keys and values are text with escapes (`\n`, `\\`, `\x00`), the same in input and output, or with
 //!   `--hex` hexadecimal digits.
 
 pub(crate) mod backup;
@@ -91,7 +91,7 @@ pub(crate) struct DatabaseArgs {
     pub(crate) flags: Flags,
 }
 
-/// Whether there is a database in `dir`.
+/// Returns whether there is a database in `dir`.
 pub(crate) fn is_database(dir: &Path) -> bool {
     dir.join(seawall::CONTROL_FILE).exists()
 }
@@ -119,7 +119,8 @@ impl DatabaseArgs {
         self.open_or_make()
     }
 
-    /// Opens the existing database for a command that only reads: without any write if it was closed cleanly.
+    /// Opens the existing database for a command that only reads. Writes nothing if the database was closed
+    /// cleanly.
     pub(crate) fn open_to_read(&self) -> seawall::Result<Database> {
         must_be_database(&self.dir)?;
         match Database::open_read_only_with(&self.dir, self.flags.options()?) {
@@ -140,7 +141,7 @@ impl DatabaseArgs {
     }
 }
 
-/// The name of a file, or of standard input or output, for messages.
+/// Returns the name of a file, or of standard input or output, for messages.
 fn file_name(path: &Path) -> String {
     if path == Path::new("-") { "standard input or output".into() } else { path.display().to_string() }
 }

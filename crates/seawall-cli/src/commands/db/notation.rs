@@ -3,7 +3,7 @@
 /// How keys and values are written.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Notation {
-    /// Keys and values are hexadecimal digits, on the way in and out
+    /// Read and print keys and values as hexadecimal digits
     #[arg(long)]
     pub(crate) hex: bool,
 }
@@ -27,7 +27,8 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     bytes.ok_or_else(|| format!("{text:?} are no bytes: write two hexadecimal digits for each, such as 00ff7a"))
 }
 
-/// Printable characters stay, so that text in any script is readable; the rest is escaped byte by byte.
+/// Formats bytes as text. Printable characters stay, so that text in any script is readable; the rest
+/// is escaped byte by byte.
 pub(super) fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

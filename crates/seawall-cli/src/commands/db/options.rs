@@ -6,7 +6,7 @@ use seawall::Options;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct OptionsArgs {
-    /// Only options whose name contains this
+    /// Show only options whose name contains this
     name: Option<String>,
 }
 

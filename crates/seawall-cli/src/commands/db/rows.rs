@@ -18,7 +18,7 @@ pub(crate) struct GetArgs {
     key: String,
     #[command(flatten)]
     notation: Notation,
-    /// Print the bytes of the value as they are, and no line end
+    /// Print the bytes of the value unchanged, without a line end
     #[arg(long, conflicts_with_all = ["hex", "json"])]
     raw: bool,
     /// Print JSON
@@ -53,14 +53,14 @@ pub(crate) struct PutArgs {
     tree: String,
     /// The key
     key: String,
-    /// The value; `-` takes the bytes of standard input as they are
+    /// The value; `-` reads it from standard input, unchanged
     value: String,
     #[command(flatten)]
     notation: Notation,
-    /// Make the tree when it is not there
+    /// Create the tree if it does not exist
     #[arg(long)]
     create: bool,
-    /// Refuse to replace a value that is there
+    /// Fail if the key exists, instead of replacing its value
     #[arg(long)]
     new: bool,
 }
@@ -95,7 +95,7 @@ pub(crate) struct DelArgs {
     database: DatabaseArgs,
     /// The tree
     tree: String,
-    /// The key; or --drop-tree
+    /// The key; not with `--drop-tree`
     #[arg(required_unless_present = "drop_tree")]
     key: Option<String>,
     /// Drop the tree with everything in it
@@ -125,30 +125,30 @@ pub(crate) struct ScanArgs {
     database: DatabaseArgs,
     /// The tree
     tree: String,
-    /// Begin at this key
+    /// Start at this key
     #[arg(long)]
     from: Option<String>,
-    /// End before this key
+    /// Stop before this key
     #[arg(long)]
     to: Option<String>,
-    /// Only keys that begin like this
+    /// Print only keys with this prefix
     #[arg(long, conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
-    /// From the last key to the first
+    /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// End after this many entries
+    /// Stop after this many entries
     #[arg(long)]
     limit: Option<u64>,
-    /// Leave the values out
+    /// Print only the keys, not the values
     #[arg(long)]
     keys: bool,
-    /// Print the number of entries instead of them
+    /// Print the number of entries instead of the entries
     #[arg(long, conflicts_with_all = ["limit", "json"])]
     count: bool,
     #[command(flatten)]
     notation: Notation,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }

@@ -2,8 +2,8 @@
 //!
 //! - The database is not opened: the owning process publishes its statistics every `stats_interval` into a
 //!   small file of the directory.
-//! - The age of the numbers is always shown. The lock of the control file tells a process that was killed
-//!   from one that hangs.
+//! - The age of the numbers is always shown. The lock on the control file distinguishes a process that was
+//!   killed from one that hangs.
 
 use super::must_be_database;
 use crate::{Ended, Failed, Outcome, Reader, Stop, answer, note, print, units};
@@ -24,16 +24,16 @@ use std::time::Duration;
 pub(crate) struct StatArgs {
     /// The directory of the database
     dir: PathBuf,
-    /// Show the rates again and again, until Ctrl-C
+    /// Show the rates repeatedly, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
-    /// Time between two outputs of --watch, with ms, s, m or h
+    /// Time between two outputs of `--watch`, with ms, s, m or h
     #[arg(long, default_value = "1s", value_parser = units::duration)]
     interval: Duration,
-    /// End --watch after this many outputs
+    /// Stop `--watch` after this many outputs
     #[arg(long)]
     count: Option<u64>,
-    /// Print JSON, with --watch an object a line
+    /// Print JSON; with `--watch`, one object per line
     #[arg(long)]
     json: bool,
     /// Print Prometheus text
@@ -45,12 +45,12 @@ pub(crate) struct StatArgs {
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) published: Published,
-    /// Whether its control file is locked; `None` if that cannot be seen.
+    /// Whether its control file is locked; `None` if that cannot be determined.
     held: Option<bool>,
 }
 
-/// Whether a process has the database in `dir` open for writing. A process that is about to open it tries
-/// again when it meets this look.
+/// Returns whether a process has the database in `dir` open for writing. A process that opens the database
+/// at the same moment retries when it meets the shared lock that is taken here.
 fn held(dir: &Path) -> Option<bool> {
     let control = File::open(dir.join(seawall::CONTROL_FILE)).ok()?;
     match flock(&control, FlockOperation::NonBlockingLockShared) {
@@ -70,12 +70,12 @@ impl Seen {
         Ok(Self { published, held: held(dir) })
     }
 
-    /// Whether the process that published has the database open and publishes.
+    /// Returns whether the process that published the numbers still has the database open and publishes.
     pub(super) fn is_live(&self) -> bool {
         self.published.is_live() && self.held != Some(false)
     }
 
-    /// The origin of the numbers, a sentence.
+    /// Returns a sentence about the origin of the numbers.
     pub(super) fn origin(&self) -> String {
         let age = self.published.age();
         let ago = if age < Duration::from_secs(90) {
@@ -141,12 +141,12 @@ fn as_json(seen: &Seen, stats: &Stats) -> String {
     format!("{value}\n")
 }
 
-/// The cells with operations.
+/// Iterates over the cells with operations or errors.
 fn used(stats: &Stats) -> impl Iterator<Item = &CellSnapshot> {
     stats.io.cells.iter().filter(|cell| cell.count() + cell.errors > 0)
 }
 
-/// The latencies of a cell: the median, the 99th percentile and the longest, ns.
+/// Returns the latencies of a cell: the median, the 99th percentile and the longest, ns.
 fn latencies(cell: &CellSnapshot) -> [u64; 3] {
     [50.0, 99.0, 100.0].map(|percent| percentile(cell, percent))
 }
@@ -159,7 +159,7 @@ fn io_json(cell: &CellSnapshot) -> Value {
     })
 }
 
-/// A time for people.
+/// Formats a time for people.
 pub(super) fn time(ns: u64) -> String {
     match ns {
         0..10_000_000 => format!("{} us", ns / 1_000),
@@ -168,7 +168,7 @@ pub(super) fn time(ns: u64) -> String {
     }
 }
 
-/// The distribution of latencies, a column for each factor of about three from 10 us to 1 s.
+/// Draws the distribution of latencies, with a column for each factor of about three from 10 us to 1 s.
 fn shape(cell: &CellSnapshot) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const ENDS_US: [u64; 11] = [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000];
@@ -185,7 +185,7 @@ fn shape(cell: &CellSnapshot) -> String {
     columns.into_iter().map(bar).collect()
 }
 
-/// What the buffer pool does, one line or two.
+/// Describes the activity of the buffer pool, in one or two lines.
 fn pool_lines(s: &Stats, rate: impl Fn(u64) -> f64 + Copy) -> String {
     let p = &s.pool;
     let [misses, evictions, written] = [p.misses, p.evictions, p.pages_written].map(rate);
@@ -206,7 +206,7 @@ fn pool_lines(s: &Stats, rate: impl Fn(u64) -> f64 + Copy) -> String {
     text
 }
 
-/// All activity in a window, for people.
+/// Formats all activity in a window for people.
 fn page(s: &Stats) -> String {
     let seconds = s.elapsed_ns as f64 / 1e9;
     let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };

@@ -1,4 +1,4 @@
-//! `seawall init|trees DIR`: makes a database; lists its trees and how their leaves lie in the file.
+//! `seawall init|trees DIR`: creates a database; lists its trees and how their leaves lie in the file.
 
 use super::{DatabaseArgs, Notation, is_database};
 use crate::{Outcome, answer, units};
@@ -21,7 +21,7 @@ pub(crate) fn init(args: &DatabaseArgs) -> Outcome {
 pub(crate) struct TreesArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Show for each tree how its leaves lie in the file and how full they are; reads the branch pages and
+    /// Show how the leaves of each tree lie in the file and how full they are; reads the branch pages and
     /// some leaves
     #[arg(long)]
     fragmentation: bool,
@@ -51,7 +51,7 @@ pub(crate) fn trees(args: &TreesArgs) -> Outcome {
     answer(if args.json { format!("{}\n", Value::Array(list)) } else { text })
 }
 
-/// The trees of these names, or all.
+/// Returns the trees with these names, or all.
 pub(super) fn trees_of(db: &Database, names: &[String]) -> seawall::Result<Vec<String>> {
     let mut all = db.trees()?;
     if let Some(name) = names.iter().find(|name| !all.contains(name)) {
@@ -61,13 +61,13 @@ pub(super) fn trees_of(db: &Database, names: &[String]) -> seawall::Result<Vec<S
     Ok(all)
 }
 
-/// The fragmentation of a tree, for people: "40 leaves, 63% of neighbours apart, leaves 71% full".
+/// Formats the fragmentation of a tree for people: "40 leaves, 63% of neighbours apart, leaves 71% full".
 pub(super) fn fragmentation_text(tree: &Fragmentation) -> String {
     let (leaves, apart_percent, fill_percent) = (tree.leaves, 100.0 * tree.share(), tree.fill_percent);
     format!("{leaves} leaves, {apart_percent:.0}% of neighbours apart, leaves {fill_percent}% full")
 }
 
-/// The same for programs.
+/// Returns the fragmentation of a tree as JSON, for programs.
 pub(super) fn fragmentation_json(tree: &Fragmentation) -> Value {
     json!({
         "leaves": tree.leaves, "apart": tree.apart, "apart_share": tree.share(), "fill_percent": tree.fill_percent,

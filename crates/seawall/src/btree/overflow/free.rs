@@ -1,4 +1,4 @@
-//! Freeing long values, page by page.
+//! Frees long values, page by page.
 
 use super::{Head, List, ListCut, PAGES_AT_ONCE_MAX, SetNext, latch_list};
 use crate::buffer::{Mtr, MtrSize};
@@ -6,8 +6,8 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use crate::space::Space;
 
-/// Frees everything of a long value of `tree` except its head, in mini-transactions of its own. May be called
-/// again, also after a crash: it does what is left. No latch may be held.
+/// Frees all pages of a long value of `tree` except its head, in mini-transactions of its own. May be called
+/// again, also after a crash: it frees what is left. No latch may be held.
 ///
 /// # Errors
 /// Those of reading.
@@ -16,8 +16,8 @@ pub fn free_overflow_body(space: &Space, tree: TreeId, head: PageId) -> Result<(
     Ok(())
 }
 
-/// The same in at most `budget` mini-transactions, which it counts down. Returns whether only the head is
-/// left.
+/// Like [`free_overflow_body`], in at most `budget` mini-transactions, which it subtracts from `budget`.
+/// Returns whether only the head is left.
 ///
 /// # Errors
 /// Those of reading.
@@ -31,8 +31,8 @@ pub fn free_overflow_some(space: &Space, tree: TreeId, head: PageId, budget: &mu
     Ok(false)
 }
 
-/// Frees the head of a long value whose body is freed, in a mini-transaction of the caller that also forgets
-/// the head. Call it after all other latches are taken.
+/// Frees the head of a long value whose body is freed, in a mini-transaction of the caller (`overflow.rs`,
+/// 4). Call it after all other latches are taken.
 ///
 /// # Errors
 /// [`Stop::Load`]; [`Error::Corrupt`] when the body is not freed. Nothing is changed then.

@@ -1,4 +1,4 @@
-//! Reading long values, with prefetching.
+//! Reads long values, with prefetching.
 
 use super::{Head, List, TOGETHER, data};
 use crate::btree::entry::OverflowRef;
@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::format::{PageId, TreeId};
 use std::ops::ControlFlow;
 
-/// Bytes of a value whose head is its only page; `None` when the head is a list. No latch may be held.
+/// Returns the length, in bytes, of a value whose head is its only page; `None` when the head is a list. No
+/// latch may be held.
 pub(in crate::btree) fn one_page_len(pool: &Pool, tree: TreeId, head: PageId) -> Result<Option<u64>> {
     pool.retry(|| {
         Ok(match Head::of(&pool.shared(head)?, head, tree)? {
@@ -42,8 +43,8 @@ fn read_head(
     })
 }
 
-/// Reads a long value of `tree` piece by piece, with prefetching, until `piece` breaks. A shared latch is
-/// held on the piece's page meanwhile: `piece` must not call the database. No latch may be held.
+/// Reads a long value of `tree` piece by piece, with prefetching, until `piece` breaks. `piece` runs under a
+/// shared latch on the page of its bytes: it must not call the database. No latch may be held.
 ///
 /// # Errors
 /// Those of reading; [`Error::Corrupt`] when the pieces do not add up.
@@ -114,7 +115,7 @@ fn read_from(
 /// held.
 ///
 /// # Errors
-/// As [`read_overflow`]; the values before the unreadable one have been passed.
+/// Those of [`read_overflow`]; the values before the unreadable one have been passed.
 pub fn read_overflow_many(
     pool: &Pool,
     tree: TreeId,
@@ -153,7 +154,7 @@ pub fn read_overflow_many(
 /// Reads a long value of `tree` into `value`. No latch may be held.
 ///
 /// # Errors
-/// As [`read_overflow`].
+/// Those of [`read_overflow`].
 pub fn read_overflow_into(pool: &Pool, tree: TreeId, reference: OverflowRef, value: &mut Vec<u8>) -> Result<()> {
     value.clear();
     // A damaged length must not allocate a gigabyte before anything was read.

@@ -1,4 +1,4 @@
-//! Writing long values, page by page.
+//! Writes long values, page by page.
 
 use super::{
     ListPush, NewData, NewList, OVERFLOW_VALUE_BYTES_MAX, SetNext, data_bytes, latch_list, list_pages, pages_at_once,
@@ -10,10 +10,10 @@ use crate::format::{PageId, TreeId};
 use crate::space::{Purpose, Reserved, Space};
 
 /// Writes a value of at most [`one_page_value_max`] bytes into a page of its own, in a mini-transaction of
-/// the caller that also records the page for the cleanup after a crash.
+/// the caller that also records the page for cleanup after a crash (`overflow.rs`, 2).
 ///
 /// # Errors
-/// As [`Reserved::take`]; nothing is changed then.
+/// Those of [`Reserved::take`]; nothing is changed then.
 pub fn write_one_page(
     tree: TreeId,
     mtr: &mut Mtr<'_>,
@@ -41,11 +41,11 @@ pub struct OverflowWriter {
 }
 
 impl OverflowWriter {
-    /// Takes the head, in a mini-transaction of the caller that also records the head for the cleanup after a
-    /// crash.
+    /// Takes the head, in a mini-transaction of the caller that also records the head for cleanup after a
+    /// crash (`overflow.rs`, 2).
     ///
     /// # Errors
-    /// As [`Reserved::take`]; nothing is changed then.
+    /// Those of [`Reserved::take`]; nothing is changed then.
     pub fn begin(tree: TreeId, mtr: &mut Mtr<'_>, reserved: &mut Reserved<'_>) -> Result<Self, Stop> {
         let (head, held) = reserved.take(mtr)?;
         mtr.run(held, &NewList { id: head, tree });
@@ -82,7 +82,7 @@ impl OverflowWriter {
         }
         let whole = bytes.len() / full * full;
         let pieces: Vec<&[u8]> = bytes[..whole].chunks(full).collect();
-        // A small pool must not be filled by one mini-transaction.
+        // One mini-transaction must not fill a small pool.
         let frames = space.pool().frames() as usize;
         let at_once = pages_at_once(space.pool().page_bytes()).min(frames / 8).max(1);
         for pieces in pieces.chunks(at_once) {
@@ -95,7 +95,7 @@ impl OverflowWriter {
     /// Writes the remaining bytes. No latch may be held.
     ///
     /// # Errors
-    /// As [`OverflowWriter::append`].
+    /// Those of [`OverflowWriter::append`].
     pub fn finish(mut self, space: &Space, purpose: Purpose) -> Result<OverflowRef> {
         if !self.partial.is_empty() {
             let partial = std::mem::take(&mut self.partial);

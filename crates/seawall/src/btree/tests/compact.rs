@@ -1,4 +1,4 @@
-//! Compactions beside a `BTreeMap`: after each step the tree is whole and holds the same entries.
+//! Compactions against a `BTreeMap`: after each step the tree is whole and holds the same entries.
 
 use super::long::{begin_long_for, write_long};
 use super::rig::{Model, Rig, apply, log_config, plain};
@@ -23,14 +23,14 @@ fn fragmentation(rig: &Rig) -> Fragmentation {
     rig.tree.fragmentation(&rig.pool).unwrap()
 }
 
-/// The whole tree, step by step.
+/// Compacts the whole tree, step by step.
 fn compact(rig: &Rig) -> crate::btree::Moved {
     let mut compaction = Compaction::new(rig.tree, &rig.space, FILL);
     while compaction.step(TxnId::NONE).unwrap() {}
     compaction.moved()
 }
 
-/// A tree that was filled in no order.
+/// Fills the tree in random order.
 fn shuffled(rig: &Rig, rows: u32, value_bytes: usize, seed: u64) -> Model {
     let mut keys: Vec<u32> = (0..rows).collect();
     keys.shuffle(&mut Pcg64Mcg::seed_from_u64(seed));
@@ -56,7 +56,7 @@ fn leaves_come_into_order_and_become_fewer() {
         assert!(after.fill_percent >= 80 && after.leaves < before.leaves, "{page_bytes}: {before:?} {after:?}");
         assert_eq!(before.leaves - after.leaves, moved.freed - moved.written);
         rig.verify(&model);
-        // What is in order and full stays.
+        // Leaves that are in order and full stay.
         let again = compact(&rig);
         assert!(again.written * 10 < moved.written, "{page_bytes}: {moved:?}, then {again:?}");
         rig.verify(&model);
@@ -151,7 +151,7 @@ fn emptied_leaves_are_merged_away_and_branches_with_them() {
     let before = rig.leaves().len();
     compact(&rig);
     assert!(rig.leaves().len() * 10 < before, "{:?} of {before}", rig.leaves());
-    // What was one leaf a branch is now under one branch.
+    // The first compaction left one leaf per branch; these are now under one branch.
     compact(&rig);
     assert!(rig.leaves().len() <= 5, "{:?}", rig.leaves());
     rig.verify(&Model::new());
@@ -224,7 +224,7 @@ fn strange_key(dice: &mut Pcg64Mcg, len_max: usize) -> Vec<u8> {
     key
 }
 
-/// Steps of compactions among random changes with keys of all lengths; many are broken off.
+/// Steps of compactions among random changes with keys of all lengths; many compactions are abandoned.
 #[test]
 fn random_lives_with_compactions() {
     for (seed, page_bytes, frames) in [(0, 4096, 16), (1, 4096, 32), (2, 4096, 256), (3, 8192, 64), (4, 16384, 256)] {

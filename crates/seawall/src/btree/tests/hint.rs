@@ -1,4 +1,4 @@
-//! Hints beside descents: whatever happens to the leaf that a hint names, a hint leads where a descent leads.
+//! Hints against descents: whatever happens to the leaf that a hint names, both lead to the same leaf.
 
 use super::rig::{Rig, TREE, plain};
 use crate::btree::hint::SURE;
@@ -30,8 +30,8 @@ fn hints_lead_where_descents_lead_through_splits_merges_and_compactions() {
         let hints = LeafHints::default();
         let (mut near, mut compaction) = (0u32, None::<Compaction<'_>>);
         for step in 0..6000 {
-            // In runs of neighbours, so that hints are tried; growing and shrinking in turns, so that leaves
-            // split and merge.
+            // Keys come in runs of neighbours, so that hints are tried. The tree grows and shrinks in turns,
+            // so that leaves split and merge.
             near = if dice.random_bool(0.03) { dice.random_range(0..4000) } else { near + dice.random_range(0..2) };
             let key = near.to_be_bytes();
             if dice.random_bool(if step / 1500 % 2 == 0 { 0.9 } else { 0.2 }) {

@@ -39,7 +39,7 @@ pub(super) fn write_long(rig: &Rig, value: &[u8]) -> OverflowRef {
 
 pub(super) fn free_long(rig: &Rig, reference: OverflowRef) {
     free_overflow_body(&rig.space, rig.tree.id, reference.head).unwrap();
-    // Again does nothing.
+    // A second call does nothing.
     free_overflow_body(&rig.space, rig.tree.id, reference.head).unwrap();
     rig.pool
         .retry(|| {
@@ -69,7 +69,7 @@ fn long_values_of_all_lengths_come_back_and_go() {
         model.insert(vec![i as u8], payload);
         kept.push((value, reference));
     }
-    // The pages reached are those owned: lists and data included.
+    // The check reaches exactly the pages that the tree owns, lists and data included.
     rig.verify(&model);
     let mut read = Vec::new();
     for (value, reference) in &kept {
@@ -172,7 +172,7 @@ fn owned(rig: &Rig) -> usize {
     pages
 }
 
-/// Short values with lists of their own are what databases of format 3 have.
+/// Databases of format 3 have short values with lists of their own.
 #[test]
 fn a_value_that_fits_a_page_takes_one_page_and_is_read_beside_those_with_lists() {
     for page_bytes in [4 << 10, 8 << 10, 16 << 10, 32 << 10] {

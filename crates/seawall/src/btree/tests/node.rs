@@ -41,7 +41,7 @@ impl Twin {
         change.encode(&mut body);
         redo(R::TAG, &body, &mut self.replayed).unwrap();
         assert!(self.page == self.replayed, "replay differs after tag {:#x}", R::TAG);
-        // A body cut short or too long is refused, or is another body; it never panics.
+        // A body cut short is refused, or is another valid body; it never panics.
         let mut scratch = self.page.clone();
         let _ = redo(R::TAG, &body[..body.len() / 2], &mut scratch);
         self.node().validate().unwrap();
@@ -64,7 +64,7 @@ fn page_bytes() -> impl Strategy<Value = usize> {
     (12u32..=15).prop_map(|shift| 1 << shift)
 }
 
-/// Keys that share much, and end where others go on.
+/// Keys with long common prefixes; some are prefixes of others.
 fn key(len_max: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![Just(0u8), Just(0xff), Just(b'a'), any::<u8>()];
     prop_oneof![
@@ -101,7 +101,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Rows around the longest, and keys around the longest.
+/// Rows and keys of about the greatest length.
 fn long_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (key(9000), prop_oneof![2 => 0usize..=1000, 3 => 900usize..=1000, 1 => Just(1000)], any::<u8>())
@@ -208,7 +208,7 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..120),
         probes in proptest::collection::vec(key(1000), 20),
     ) {
-        // The fences share the prefix; or there are none.
+        // The fences share the prefix, or there are no fences.
         let (lower, upper) = (prefix.clone(), [&prefix[..], &[0xff; 9]].concat());
         let empty = Packed::default();
         let mut twin = if unbounded {
@@ -244,7 +244,7 @@ proptest! {
         fresh.truncate(key_bytes_max(page_bytes));
         prop_assume!(!model.is_empty() && left.node().covers(&fresh));
         let Ok(cut) = choose(&left.node(), &fresh) else {
-            // Only for a key that is there and alone: its entry can always grow.
+            // This happens only if the leaf has no other key than this one: its entry can always grow.
             prop_assert!(model.len() == 1 && model.contains_key(&fresh));
             return Ok(());
         };
@@ -264,7 +264,7 @@ proptest! {
         prop_assert_eq!(contents(&left.node()), expected);
     }
 
-    /// As [`crate::btree::Tree::make_room`] does it: until there is room, each step in the half that the key
+    /// Splits like [`crate::btree::Tree::make_room`]: until there is room, each time in the half that the key
     /// belongs to.
     #[test]
     fn splits_end_with_room_for_any_row(
@@ -311,7 +311,7 @@ proptest! {
             if right.node().covers(&key) {
                 leaf = right;
             }
-            // Fewer entries, or a fence where there was none.
+            // The half has fewer entries, or a fence where there was none.
             let node = leaf.node();
             prop_assert!(node.count() < count || node.has_upper() && !had_upper || !node.lower().is_empty() && !had_lower);
             steps += 1;
@@ -386,7 +386,7 @@ proptest! {
             let below = used.iter().rposition(|s| s < probe).unwrap_or(0);
             prop_assert_eq!(twin.node().child_slot_below(probe).unwrap(), below);
         }
-        // Split and merged, it leads the same way.
+        // After a split and a merge it leads to the same children.
         if used.len() >= 2 {
             let before = contents(&twin.node());
             let cut = choose(&twin.node(), &probes[0]).unwrap();
@@ -423,7 +423,7 @@ proptest! {
             step(&mut twin, &mut model, op, &[]);
         }
         let mut page = twin.page.clone();
-        // A strange body on a good page.
+        // An arbitrary body on a valid page.
         let _ = redo(tag, &body, &mut page.clone());
         for (at, byte) in lies {
             let at = if header_lies { 20 + at % 200 } else { at };
@@ -488,7 +488,7 @@ fn limits_are_what_the_manual_says() {
     ] {
         assert_eq!((key_bytes_max(page_bytes), entry_bytes_max(page_bytes)), (key, entry));
         assert_eq!(crate::btree::one_page_value_max(page_bytes), one_page);
-        // What files of format 3 may hold is allowed.
+        // Everything that files of format 3 may hold is allowed.
         assert!(key >= (page_bytes / 5).min(3072) && entry >= page_bytes / 4);
     }
 }
@@ -504,7 +504,7 @@ fn the_longest_entry_fits_beside_the_longest_fences_and_so_do_three_children() {
         let longest = payload(entry_bytes_max(page_bytes) - max - 13, 2);
         assert!(leaf.node().fits_insert(key.len(), longest.len()).unwrap());
         leaf.run(&Insert::new(0, 0, &key, &longest));
-        // It shrinks and grows again.
+        // The entry shrinks and grows again.
         leaf.run(&Replace::new(0, &payload(0, 1)));
         assert!(leaf.node().fits_replace(0, longest.len()).unwrap());
         leaf.run(&Replace::new(0, &longest));

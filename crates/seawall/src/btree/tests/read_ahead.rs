@@ -18,7 +18,7 @@ fn key(i: u32) -> Vec<u8> {
     i.to_be_bytes().to_vec()
 }
 
-/// A cold tree of `rows`: 100 bytes each, so about 20 to 35 a leaf, put in this order.
+/// A cold tree with rows of 100 bytes, so about 20 to 35 a leaf, inserted in this order.
 fn cold(frames: u64, order: impl Iterator<Item = u32>) -> Rig {
     let rig = Rig::with_log(4096, frames, 64 << 20);
     for i in order {
@@ -142,12 +142,12 @@ fn a_limit_that_ends_in_the_next_leaf_asks_for_nothing_ahead() {
     cursor.read_ahead().limit(10);
     assert!(cursor.seek(&rig.pool, Seek::AtLeast(&key(3000))).unwrap());
     let first = cursor.leaf_page();
-    // To the next leaf, which has all that is left.
+    // Go to the next leaf, which has all rows that are left.
     while cursor.leaf_page() == first {
         assert!(cursor.next(&rig.pool).unwrap());
     }
     assert_eq!((rig.pool.stats().prefetched, rig.pool.prefetchers()), (before, 0));
-    // More than a leaf: asked for.
+    // A limit of more than a leaf: leaves are prefetched.
     let mut cursor = Cursor::new(rig.tree);
     cursor.read_ahead().limit(1000);
     assert!(cursor.seek(&rig.pool, Seek::AtLeast(&key(1000))).unwrap());
@@ -180,7 +180,7 @@ fn a_scan_that_is_dropped_gives_everything_back() {
 fn reads_that_fail_ahead_are_read_again_and_only_their_readers_errors() {
     let rig = cold(400, shuffled(6000));
     rig.disk.inject(Fault::eio().on(Op::Read).path("/db/data").probability(0.3).times(60));
-    // Only reads ahead fail here: those that a reader waits for are tried until they succeed.
+    // Only prefetches may fail unnoticed: a read that fails for the reader is tried until it succeeds.
     let mut keys = Vec::new();
     let mut failed = 0;
     let mut next = Some(key(0));
@@ -301,7 +301,7 @@ fn an_estimate_reads_few_leaves_and_none_that_it_need_not() {
     }
     let found = small.tree.estimate(&small.pool, &key(2), Bound::Included(&key(5))).unwrap();
     assert_eq!((found.entries, found.leaves), (4, 1));
-    // A few leaves are all counted: at the end of an ascending tree is a full one.
+    // If there are few leaves, all are counted: an ascending tree ends with a full one.
     for i in 7..300 {
         small.put(&key(i), &plain(&[1; 50]));
     }

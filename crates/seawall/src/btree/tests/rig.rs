@@ -145,7 +145,7 @@ impl Rig {
         self.try_delete(key).unwrap()
     }
 
-    /// The same; only the merge can fail.
+    /// Like [`Rig::delete`], but may fail: only the merge can.
     pub(super) fn try_delete(&self, key: &[u8]) -> Result<bool> {
         let found = self.pool.retry(|| {
             let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
@@ -219,7 +219,7 @@ impl Rig {
         assert_eq!(self.pool.health().first_error().map(|e| e.to_string()), None);
     }
 
-    /// Leaves and bytes used in them.
+    /// The bytes used in each leaf.
     pub(super) fn leaves(&self) -> Vec<usize> {
         let mut used = Vec::new();
         let mut key = Some(Vec::new());

@@ -17,7 +17,7 @@ use seawall_sim::Fault;
 use std::collections::HashMap;
 use std::ops::Bound;
 
-/// Keys of all lengths that share much.
+/// Keys of all lengths with long common prefixes.
 fn strange_key(dice: &mut Pcg64Mcg, len_max: usize) -> Vec<u8> {
     let len = match dice.random_range(0..10) {
         0 => 0,
@@ -39,7 +39,7 @@ fn random_life(page_bytes: usize, frames: u64, steps: usize, seed: u64) {
     let mut model = Model::new();
     let key_max = key_bytes_max(page_bytes);
     for step in 0..steps {
-        // Waves: it grows, then shrinks to almost nothing, then grows again.
+        // In waves: the tree grows, then shrinks to almost nothing, then grows again.
         let growing = step / (steps / 4).max(1) % 2 == 0;
         if dice.random_bool(if growing { 0.8 } else { 0.2 }) {
             let key = strange_key(&mut dice, key_max);
@@ -411,7 +411,7 @@ fn a_check_names_every_damaged_page_and_goes_on() {
         rig.put(&i.to_be_bytes(), &plain(&[0; 20]));
     }
     assert_eq!(check(rig.tree, &rig.pool, |_, _| ()), []);
-    // A child is taken out of a branch; another is damaged itself.
+    // One child is removed from its branch; another is damaged itself.
     let level1 = rig.tree.level1_children(&rig.pool, &[], Bound::Unbounded, false).unwrap();
     let (before, damaged) = (level1.children[2], level1.children[7]);
     rig.pool
@@ -480,7 +480,8 @@ fn a_page_that_cannot_be_read_is_an_error_and_can_be_read_later() {
     rig.verify(&model);
 }
 
-/// The maps say that some leaves are not the tree's: what would free them changes nothing, and the database lives.
+/// The space maps say that some leaves are not the tree's: an operation that would free them changes nothing,
+/// and the database stays usable.
 #[test]
 fn what_another_owns_is_not_freed() {
     let rig = Rig::new(4096, 256);

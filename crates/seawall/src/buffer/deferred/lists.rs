@@ -1,4 +1,4 @@
-//! The memory of lists: chunks of 64 bytes in blocks of 4 KiB, in a mapping of the pool's own.
+//! The memory of lists: chunks of 64 bytes in blocks of 4 KiB, in a mapping of its own.
 //!
 //! ```text
 //!   block:  GONE ──no other has a free chunk──> HELD, with a bit for each free chunk
@@ -8,12 +8,13 @@
 //!   list:   first chunk [ Head | records ] ──> [ next | records ] ──> [ next | records ]
 //! ```
 //!
-//! 1. A chunk is free, or part of one [`List`]. Its bytes are touched only by the holder of that list; chunks are
-//!    taken and given under the mutex.
-//! 2. A chunk comes from the lowest block held that has one: a block is taken into use only when all others are full,
-//!    and the high ones empty themselves. So what is held is never more than the most that was used since the last
-//!    trim, or than what that left. (A general allocator lost up to a third here.)
-//! 3. Blocks on their way back to the system have no free chunk, so that none is handed out meanwhile.
+//! 1. A chunk is free, or part of one [`List`]. Only the holder of that list touches the chunk's bytes. Chunks are
+//!    taken and freed under the mutex.
+//! 2. A chunk comes from the lowest held block that has a free one. Another block is taken only when all held blocks
+//!    are full, and high blocks become empty over time. So lists never hold more than the most that they used since the
+//!    last trim, or than that trim left. (A general allocator lost up to a third here.)
+//! 3. While [`Lists::trim`] gives a block back to the system, the block counts as full, so that none of its chunks is
+//!    handed out.
 #![allow(unsafe_code)]
 
 use crate::buffer::arena::Mapping;
@@ -31,57 +32,58 @@ const CHUNKS: usize = 64;
 const BLOCK: usize = CHUNK * CHUNKS;
 /// A block without a used chunk.
 const FREE: u64 = u64::MAX;
-/// Bytes of a record in a list beside its body: its tag and the length of the body.
+/// Bytes of a record in a list in addition to its body: its tag and the length of the body.
 const RECORD_BYTES: usize = 1 + size_of::<u16>();
-/// Memory of a list elsewhere, bytes, as computed: its entry in the set of `Away` (16 bytes in nodes that are two
-/// thirds full, and the allocator's part), and in its map (9 in tables that are 44% to 88% full and grow by copying).
+/// Memory of a list outside its chunks, bytes, computed: its entry in the set of `Away` (16 bytes in nodes that are two
+/// thirds full, plus the allocator's overhead), and in its map (9 bytes in tables that are 44% to 88% full and grow by
+/// copying).
 const ENTRY_BYTES: usize = 56;
 
-/// The records that a page on the disk lacks. Given up with [`Lists::free`].
+/// The records that a page on the disk lacks. Must be freed with [`Lists::free`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(in crate::buffer) struct List(NonZeroU32);
 
 impl List {
-    /// The number of its first chunk, counted from 1.
+    /// Returns the number of the first chunk, counted from 1.
     pub(super) fn number(self) -> u32 {
         self.0.get()
     }
 
-    /// The list with that number, which its holder gives up; `None` for 0.
+    /// Returns the list with that number; the caller is now its holder. `None` for 0.
     pub(super) fn of(number: u32) -> Option<Self> {
         NonZeroU32::new(number).map(Self)
     }
 }
 
-/// What its first chunk begins with.
+/// The beginning of the first chunk of a list.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Head {
-    /// Start of the oldest.
+    /// Start of the oldest record.
     pub(super) since: u64,
-    /// The page's LSN before it.
+    /// The page's LSN before the oldest record.
     pub(super) base: Lsn,
-    /// The page's LSN after the newest.
+    /// The page's LSN after the newest record.
     pub(super) end: Lsn,
     next: u32,
     last: u32,
     /// Bytes of the records.
     len: u16,
     pub(super) records: u16,
-    /// The page has changed since it last came back: without the list, the next eviction would write it.
+    /// The page has changed since it was last brought back: without the list, the next eviction would write it.
     pub(super) changed: bool,
-    /// No byte of a chunk is undefined.
+    /// Explicit padding: no byte of a chunk is undefined.
     unused: [u8; 3],
 }
 
-/// Where the records begin in a first chunk, and in others.
+/// The offset of the records in a first chunk (`FIRST`) and in other chunks (`NEXT`).
 const FIRST: usize = size_of::<Head>();
 const _: () = assert!(FIRST == 40, "without padding");
 const NEXT: usize = size_of::<u32>();
 
 impl Head {
-    /// Bytes that the last chunk still has.
+    /// Returns the free bytes of the last chunk.
     fn room(&self) -> usize {
         let len = usize::from(self.len);
         match len.checked_sub(CHUNK - FIRST) {
@@ -96,7 +98,7 @@ impl Head {
 pub(super) struct Lists {
     memory: Mapping,
     blocks: Mutex<Blocks>,
-    /// Chunks in use, blocks held, and how many of these have no used chunk.
+    /// Chunks in use, blocks held, and held blocks without a used chunk.
     used: AtomicUsize,
     held: AtomicUsize,
     empty: AtomicUsize,
@@ -105,16 +107,16 @@ pub(super) struct Lists {
 
 #[derive(Debug, Default)]
 struct Blocks {
-    /// Free chunks by block.
+    /// The free chunks of each block, by bit.
     free: Vec<u64>,
-    /// Blocks held with a free chunk, by bit; none below word `from`.
+    /// Held blocks with a free chunk, by bit; none below word `from`.
     some: Vec<u64>,
     from: usize,
     /// Blocks that were given back.
     gone: Vec<u32>,
 }
 
-/// The bit of a block in its word of `some`.
+/// Returns the bit of a block in its word of `some`.
 fn bit_of(block: usize) -> u64 {
     1 << (block % 64)
 }
@@ -128,7 +130,7 @@ impl Blocks {
         self.from = self.from.min(block / 64);
     }
 
-    /// The lowest block held with a free chunk.
+    /// Returns the lowest held block with a free chunk.
     fn lowest(&mut self) -> Option<usize> {
         while let Some(&word) = self.some.get(self.from) {
             if word != 0 {
@@ -141,7 +143,7 @@ impl Blocks {
 }
 
 impl Lists {
-    /// Room for lists of at most so many bytes; address space only.
+    /// Reserves room for lists of at most `bytes`: only address space.
     pub(super) fn reserve(bytes: u64) -> Result<Self> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(u32::MAX as usize * CHUNK) / BLOCK * BLOCK;
         let lists = Self {
@@ -156,17 +158,17 @@ impl Lists {
         Ok(lists)
     }
 
-    /// Memory that lists use, bytes.
+    /// Returns the memory that lists use, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed) * CHUNK + self.entries()
     }
 
-    /// Memory that cannot be used otherwise, bytes.
+    /// Returns the memory that lists hold, bytes: used, or free in their blocks.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed) * BLOCK + self.entries()
     }
 
-    /// Whether [`Lists::trim`] would give anything back.
+    /// Returns whether [`Lists::trim`] would give anything back.
     pub(super) fn has_empty_blocks(&self) -> bool {
         self.empty.load(Ordering::Relaxed) > 0
     }
@@ -175,19 +177,19 @@ impl Lists {
         self.lists.load(Ordering::Relaxed) * ENTRY_BYTES
     }
 
-    /// A list without records; `None` when there is no memory left.
+    /// Makes a list without records; `None` if there is no memory left.
     pub(super) fn begin(&self, since: u64, base: Lsn) -> Option<List> {
         let mut list = None;
         self.take(1, |chunk| list = Some(List(chunk)));
         let list = list?;
-        // SAFETY: its chunk is the caller's (1), aligned to 64 bytes.
+        // SAFETY: the chunk belongs to the caller (1), and is aligned to 64 bytes.
         unsafe { self.head_of(&list).write(Head { since, base, end: base, last: list.0.get(), ..Head::default() }) };
         self.lists.fetch_add(1, Ordering::Relaxed);
         Some(list)
     }
 
     pub(super) fn head(&self, list: &List) -> Head {
-        // SAFETY: written by `begin`; the chunk is the list's holder's (1).
+        // SAFETY: written by `begin`; the chunk belongs to the holder of the list (1).
         unsafe { self.head_of(list).read() }
     }
 
@@ -196,7 +198,7 @@ impl Lists {
         unsafe { self.head_of(list).write(head) };
     }
 
-    /// The page has been brought back; whether it had changed since the last time.
+    /// Notes that the page was brought back. Returns whether it had changed since the last time.
     pub(super) fn brought_back(&self, list: &mut List) -> bool {
         let head = self.head(list);
         self.set_head(list, Head { changed: false, ..head });
@@ -208,8 +210,8 @@ impl Lists {
         self.set_head(list, Head { end, ..head });
     }
 
-    /// Appends a record, if the list stays within `most` bytes and there is memory; else `false`, and the list must be
-    /// given up.
+    /// Appends a record if the list stays within `most` bytes and there is memory. Otherwise returns `false`, and the
+    /// caller must free the list.
     #[must_use]
     pub(super) fn push(&self, list: &mut List, tag: u8, body: &[u8], most: usize) -> bool {
         let mut head = self.head(list);
@@ -224,7 +226,7 @@ impl Lists {
             place = FIRST + usize::from(head.len);
         }
         let wanted = added.saturating_sub(room).div_ceil(CHUNK - NEXT);
-        // Linked in any case, so that they are given up with the list.
+        // The chunks are linked even if they do not suffice, so that they are freed with the list.
         let taken = self.take(wanted, |chunk| {
             let chunk = chunk.get();
             self.write_chunk(list, chunk)[..NEXT].fill(0);
@@ -257,7 +259,7 @@ impl Lists {
         enough
     }
 
-    /// Its records, for [`records`].
+    /// Returns the records of a list, for [`records`].
     pub(super) fn read(&self, list: &List) -> Vec<u8> {
         let head = self.head(list);
         let len = usize::from(head.len);
@@ -274,8 +276,8 @@ impl Lists {
         }
     }
 
-    /// Gives up a list.
-    #[allow(clippy::needless_pass_by_value)] // nothing is left of it
+    /// Frees a list.
+    #[allow(clippy::needless_pass_by_value)] // the list no longer exists after this
     pub(super) fn free(&self, list: List) {
         let mut next = self.head(&list).next;
         let mut blocks = self.blocks.lock();
@@ -291,7 +293,7 @@ impl Lists {
             if next == 0 {
                 break;
             }
-            // Still this thread's: no other takes a chunk without the mutex.
+            // The chunk still belongs to this thread: others take chunks only under the mutex.
             chunk = next;
             next = self.next(&list, chunk);
         }
@@ -320,7 +322,7 @@ impl Lists {
         self.blocks.lock().gone.extend(empty.into_iter().map(|block| block as u32));
     }
 
-    /// Takes so many chunks; fewer if there are not as many. Returns how many.
+    /// Takes `wanted` chunks, or fewer if there is not enough memory. Returns how many.
     fn take(&self, wanted: usize, mut taken: impl FnMut(NonZeroU32)) -> usize {
         if wanted == 0 {
             return 0;
@@ -350,7 +352,7 @@ impl Lists {
         wanted - left
     }
 
-    /// Takes a block into use; `None` when all are.
+    /// Takes another block into use; `None` if all are in use.
     fn hold(&self, blocks: &mut Blocks) -> Option<usize> {
         let block = match blocks.gone.pop() {
             Some(block) => block as usize,
@@ -371,19 +373,19 @@ impl Lists {
         self.chunk(list.0.get()).cast()
     }
 
-    /// A chunk of the list.
+    /// Returns a chunk of the list.
     fn read_chunk<'l>(&'l self, _: &'l List, chunk: u32) -> &'l [u8; CHUNK] {
         // SAFETY: memory of the mapping; its bytes change only with the list borrowed exclusively (1).
         unsafe { self.chunk(chunk).cast().as_ref() }
     }
 
-    /// The same, to change it.
+    /// Returns a chunk of the list, to change it.
     fn write_chunk<'l>(&'l self, _: &'l mut List, chunk: u32) -> &'l mut [u8; CHUNK] {
         // SAFETY: as above.
         unsafe { self.chunk(chunk).cast().as_mut() }
     }
 
-    /// The chunk after one that is not the first; 0 if it is the last.
+    /// Returns the chunk after a chunk that is not the first; 0 if it is the last.
     fn next(&self, list: &List, chunk: u32) -> u32 {
         let bytes = self.read_chunk(list, chunk);
         bytes.first_chunk().map_or(0, |next| u32::from_ne_bytes(*next))
@@ -397,7 +399,7 @@ impl Lists {
     }
 }
 
-/// Tags and bodies of what [`Lists::read`] gives.
+/// Iterates over the tags and bodies of what [`Lists::read`] returns.
 pub(super) fn records(mut read: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (&tag, after) = read.split_first()?;
@@ -423,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Random lists keep what was put into them, no block is held without need, and all memory comes back.
+    /// Random lists keep their records, no block is held without need, and all memory is given back.
     #[test]
     fn lists_keep_their_records_and_blocks_are_used_again() {
         let lists = Lists::reserve(1 << 20).unwrap();

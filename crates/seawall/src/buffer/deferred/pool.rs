@@ -1,4 +1,4 @@
-//! Pages that leave the pool as their records, and come back.
+//! Evicting dirty pages while their records stay in memory, and bringing them back.
 
 use super::Change;
 use super::lists::{List, records};
@@ -14,7 +14,7 @@ use crate::mutants::Mutant;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Pool {
-    /// Changes the share of deferred changes to what pays (`share.rs`).
+    /// Adapts the share of deferred changes (`share.rs`).
     pub(in crate::buffer) fn adapt_deferred(&self) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ends = Ends {
@@ -36,7 +36,7 @@ impl Pool {
         }
     }
 
-    /// Notes a change of a page, under its exclusive latch and after it was marked.
+    /// Adds a change to the page's list, under the page's exclusive latch and after the page was marked.
     #[inline]
     pub(in crate::buffer) fn list_change(&self, frame: u32, page: PageId, change: Change<'_>) {
         let known = self.frames.get(frame);
@@ -49,8 +49,9 @@ impl Pool {
             known.flags.fetch_or(WHOLE, Ordering::Relaxed);
         }
         if change.records.is_none() && self.deferred.pages.load(Ordering::Acquire) > 0 {
-            // A page made anew: its older records no longer matter, but the log from the first of them on does until
-            // the page is home. The change that made it anew may not be durable when the others are.
+            // The page was made anew, so its older records are obsolete. But the log from the first of them on is
+            // needed until the page is written home: the change that made it anew may not be durable when the older
+            // changes are.
             let mut away = self.deferred.away.lock();
             if let Some(list) = away.take(page) {
                 let since = self.deferred.lists.head(&list).since;
@@ -64,7 +65,8 @@ impl Pool {
         }
     }
 
-    /// Appends to the frame's list; `false` if it is now incomplete: it would be too long, or there is no memory.
+    /// Appends a change to the frame's list. Returns `false` if the list would be too long or there is no memory; then
+    /// the frame has no list.
     fn list(&self, frame: u32, page: PageId, change: Change<'_>, changed: &[u8]) -> bool {
         let (deferred, dirt) = (&self.deferred, self.frames.dirt(frame));
         let lists = &deferred.lists;
@@ -84,7 +86,7 @@ impl Pool {
         } else {
             lists.free(list);
         }
-        // The number of frames with a list changes when it begins, and when it ends.
+        // The number of frames with a list changes only when a list begins or ends.
         if complete && first {
             deferred.frames.fetch_add(1, Ordering::Relaxed);
         } else if !complete && !first {
@@ -93,7 +95,7 @@ impl Pool {
         complete
     }
 
-    /// Whether the page of this frame, which is dirty, could leave now with its list.
+    /// Returns whether the dirty page in `frame` can be evicted now, keeping its list.
     pub(in crate::buffer) fn may_leave(&self, frame: u32) -> bool {
         self.deferred.is_on()
             && self.frames.dirt(frame).rec_lsn.load(Ordering::Acquire) != 0
@@ -101,13 +103,13 @@ impl Pool {
             && self.frames.dirt(frame).list.load(Ordering::Acquire) != 0
     }
 
-    /// Frames with a list, at most so many.
+    /// Returns at most `most` frames with a list.
     pub(in crate::buffer) fn some_listed(&self, most: usize) -> Vec<u32> {
         let listed = |frame: &u32| self.frames.dirt(*frame).list.load(Ordering::Acquire) != 0;
         (0..self.frames.span()).filter(listed).take(most).collect()
     }
 
-    /// Evicts an unused dirty page, whose records stay; the caller owns its frame. No I/O.
+    /// Evicts an unused dirty page and keeps its records. The caller then owns the frame. Does no I/O.
     pub(in crate::buffer) fn send_away(&self, frame: u32) -> Option<Owned<'_>> {
         if !self.may_leave(frame) {
             return None;
@@ -133,7 +135,7 @@ impl Pool {
         Some(owned)
     }
 
-    /// Takes the records of a page that this thread loads (2); `None` if it is not away.
+    /// Takes the list of a page that this thread loads (2); `None` if the page is not away.
     fn take_list(&self, page: PageId) -> Option<Taken<'_>> {
         if self.deferred.pages.load(Ordering::Acquire) == 0 {
             return None;
@@ -142,11 +144,11 @@ impl Pool {
         Some(Taken { pool: self, page, list: Some(list) })
     }
 
-    /// Applies a page's list to what was read of it.
+    /// Applies a page's list to its bytes as read from the disk.
     fn apply(&self, page: PageId, list: &List, bytes: &mut [u8]) -> Result<()> {
         let (found, head) = (page::lsn(bytes), self.deferred.lists.head(list));
         if found == head.end && self.health().check().is_err() {
-            // It is home, though a later step of its merge has failed.
+            // The page was written home before a later step of its merge failed.
             return Ok(());
         }
         if found != head.base {
@@ -179,7 +181,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a page current that this thread has read into a frame of its own and checked.
+    /// Applies the deferred changes to a page that this thread has read into its own frame and checked. The page stays
+    /// dirty, with its list.
     pub(in crate::buffer) fn bring_back(&self, owned: &mut Owned<'_>, page: PageId) -> Result<()> {
         let Some(mut taken) = self.take_list(page) else { return Ok(()) };
         taken.apply(owned.bytes_mut())?;
@@ -198,14 +201,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes the copy of a page that is away current, for a write home; whether it is away. Its list stays until
-    /// [`Pool::merged`].
+    /// Applies the deferred changes of a page that is away to a copy, for a write home. Returns whether the page is
+    /// away. Its list stays until [`Pool::merged`].
     pub(in crate::buffer) fn merge_into(&self, page: PageId, bytes: &mut [u8]) -> Result<bool> {
         let Some(taken) = self.take_list(page) else { return Ok(false) };
         taken.apply(bytes).map(|()| true)
     }
 
-    /// The page, which this thread merged, is home.
+    /// Removes the list of a page that this thread has merged and written home.
     pub(in crate::buffer) fn merged(&self, page: PageId) {
         let mut away = self.deferred.away.lock();
         let Some(list) = away.take(page) else { return };
@@ -219,7 +222,7 @@ impl Pool {
     }
 }
 
-/// The list of a page that this thread loads. Dropped with it, the page is away as before.
+/// The list of a page that this thread loads. If this is dropped while it has the list, the page is away as before.
 struct Taken<'p> {
     pool: &'p Pool,
     page: PageId,

@@ -1,9 +1,9 @@
-//! The share of the pool that deferred changes get: what pays.
+//! Adapts the share of the pool that deferred changes get.
 //!
-//! A page that leaves memory with its records comes to one of two ends. It is *read again* while they are in memory:
-//! that has spared a write (with doublewrite two). Or it is *merged*: that has cost a read. And what lists have, frames
-//! lack: a page that was evicted a short time ago (a *ghost*) and is missed would be in memory if there were more
-//! frames.
+//! A page that was evicted with its records ends in one of two ways. It is *read again* while the records are in
+//! memory: that saves a write (with doublewrite, two). Or it is *merged*: that costs a read. And frames lack the memory
+//! that lists use: a page that was evicted a short time ago (a *ghost*) and is missed would be in memory if there were
+//! more frames.
 //!
 //! ```text
 //!   0 ──first eviction──> least ──a window in which it pays──> a quarter more, up to most
@@ -12,22 +12,22 @@
 //! ```
 //!
 //! 1. A window ends when as many pages have been evicted as there are frames.
-//! 2. Lists that hold a page's worth of memory gain `(writes * read again - merged) / pages of lists`; a frame more
-//!    would gain `ghosts missed / ghosts`. The larger gets the memory.
-//! 3. The share never falls below `least`: the ends of those few pages tell when it pays again.
-//! 4. Ghosts are counted for one page in 16, so that evictions and misses seldom meet at the mutex.
+//! 2. A page of memory for lists saves `(writes * read again - merged) / pages of lists` operations; one more frame
+//!    saves `ghosts missed / ghosts`. The use that saves more gets the memory.
+//! 3. The share never falls below `least`: the pages in it show when a larger share pays again.
+//! 4. Only one page in 16 is counted as a ghost, so that evictions and misses seldom contend for the mutex.
 
 use crate::counted::Mutex;
 use crate::format::PageId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// One page in so many is counted as a ghost.
+/// One page in this many is counted as a ghost.
 const SAMPLED: u32 = 16;
-/// Ghosts are remembered for this part of the frames.
+/// One ghost is remembered for this many frames (before sampling).
 const GHOST_PART: usize = 16;
 
-/// What has happened since the pool was opened.
+/// Counts since the pool was opened: pages evicted, read again and merged.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::buffer) struct Ends {
     pub(in crate::buffer) evicted: u64,
@@ -35,22 +35,22 @@ pub(in crate::buffer) struct Ends {
     pub(in crate::buffer) merged: u64,
 }
 
-/// What the pool is like now.
+/// The state of the pool.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::buffer) struct Sizes {
     pub(in crate::buffer) frames: u64,
     pub(in crate::buffer) page_bytes: u64,
     pub(in crate::buffer) list_bytes: u64,
     pub(in crate::buffer) list_bytes_max: u64,
-    /// Whether the frames that the share has taken are all gone.
+    /// Whether all frames that the share has taken are retired.
     pub(in crate::buffer) may_grow: bool,
-    /// Writes that a page costs which goes home.
+    /// Writes that it costs to write one page home.
     pub(in crate::buffer) writes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Ghosts {
-    /// With the number of its eviction.
+    /// Each ghost with the number of its eviction.
     order: VecDeque<(PageId, u64)>,
     known: HashMap<PageId, u64>,
     evicted: u64,
@@ -62,7 +62,7 @@ pub(super) struct Share {
     most: AtomicU32,
     /// Percent; 0 before the first eviction.
     now: AtomicU32,
-    /// At the end of the last window.
+    /// The counts at the end of the last window: [`Ends`], and ghosts missed.
     seen: Mutex<(Ends, u64)>,
     ghosts: Mutex<Ghosts>,
     ghosts_missed: AtomicU64,
@@ -84,12 +84,12 @@ impl Share {
         }
     }
 
-    /// The share, percent.
+    /// Returns the share, percent.
     pub(super) fn percent(&self) -> u32 {
         self.now.load(Ordering::Relaxed).min(self.most.load(Ordering::Relaxed))
     }
 
-    /// New limits, percent; whether the share has changed.
+    /// Sets the limits, percent. Returns whether the share has changed.
     pub(super) fn set_limits(&self, least: u32, most: u32) -> bool {
         let (least, now) = (least.min(most), self.percent());
         self.least.store(least, Ordering::Relaxed);
@@ -101,7 +101,8 @@ impl Share {
         self.now.swap(percent, Ordering::Relaxed) != percent
     }
 
-    /// Notes that a page was evicted of a pool of so many frames; whether the share has changed: it was the first.
+    /// Notes that a page was evicted from a pool of `frames`. Returns whether the share has changed, which it does at
+    /// the first eviction.
     pub(super) fn note_eviction(&self, page: PageId, frames: u64) -> bool {
         if is_sampled(page) {
             let most = ghosts_of(frames);
@@ -127,7 +128,7 @@ impl Share {
         }
     }
 
-    /// Whether the share has changed because a window has ended.
+    /// Adapts the share if a window has ended. Returns whether the share has changed.
     pub(super) fn adapt(&self, ends: Ends, sizes: Sizes) -> bool {
         let mut seen = self.seen.lock();
         let (before, ghosts_before) = *seen;
@@ -155,7 +156,7 @@ impl Share {
     }
 }
 
-/// Sampled ghosts of a pool of so many frames.
+/// Returns the number of sampled ghosts in a pool of `frames`.
 fn ghosts_of(frames: u64) -> usize {
     (frames as usize / GHOST_PART / SAMPLED as usize).max(4)
 }
@@ -176,7 +177,7 @@ mod tests {
         share
     }
 
-    /// Ends windows in each of which so many pages were read again and merged.
+    /// Ends 40 windows; in each, this many pages were read again and merged.
     fn windows(share: &Share, from: u64, read_again: u64, merged: u64, list_bytes: u64) -> u64 {
         for nth in from + 1..=from + 40 {
             let ends = Ends { evicted: nth * 1000, read_again: nth * read_again, merged: nth * merged };

@@ -9,11 +9,11 @@ use seawall_io::{Allocate, Cause, EffectiveMode};
 use std::sync::atomic::Ordering;
 
 impl Pool {
-    /// Makes the data file `pages` pages long, durably; never shorter. No latch may be held.
+    /// Grows the data file to `pages` pages, durably; never makes it shorter. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when the disk is full: nothing has changed. The disk's refusal; a failed flush
-    /// poisons the database.
+    /// [`Error::NoSpace`] when the disk is full: nothing has changed. Other errors of the disk; a failed flush poisons
+    /// the database.
     pub fn grow_file(&self, pages: u32) -> Result<()> {
         self.health.check()?;
         let (before, len) = (self.data.len(), u64::from(pages) * self.page_bytes as u64);
@@ -31,8 +31,8 @@ impl Pool {
         let unfinished = Unfinished::begin(&self.health, "growing the data file");
         match self.data.grow(Allocate::Unwritten, len, Cause::Preallocate) {
             Ok(()) => {}
-            // No fallocate here: writing the last page extends the file, and a full disk shows when the pages
-            // between are written.
+            // The file system has no fallocate: writing the last page extends the file, and a full disk is only found
+            // when the pages before it are written.
             Err(e) if e.is_unsupported() => {
                 let zeroes = seawall_io::AlignedBuf::zeroed(self.page_bytes);
                 let last = len - self.page_bytes as u64;
@@ -51,44 +51,43 @@ impl Pool {
         Ok(())
     }
 
-    /// Cuts the data file to `pages` pages, durably; never makes it longer. No page beyond may be dirty,
-    /// being written, or named by log after the checkpoint. No latch may be held.
+    /// Cuts the data file to `pages` pages, durably; never makes it longer. No page that is cut off may be dirty, being
+    /// written, or named by the log after the checkpoint. No latch may be held.
     ///
     /// # Errors
-    /// The disk's refusal: the file stays as long as it was; a failed flush poisons the database.
+    /// An error of the disk: the file stays as long as it was. A failed flush poisons the database.
     pub fn cut_file(&self, pages: u32) -> Result<()> {
         self.health.check()?;
         self.data.cut(u64::from(pages) * self.page_bytes as u64, Cause::Preallocate)?;
         self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))
     }
 
-    /// How the data file is open.
+    /// The mode in which the data file is open.
     pub fn data_mode(&self) -> EffectiveMode {
         self.data.mode()
     }
 
-    /// Size of the pool, bytes: its frames, and what is kept for deferred changes.
+    /// Size of the pool, bytes: the frames, and what is kept for deferred changes.
     pub fn bytes(&self) -> u64 {
         self.given_bytes.load(Ordering::Relaxed)
     }
 
-    /// Frames for pages.
+    /// Number of frames.
     pub fn frames(&self) -> u64 {
         self.frames.limit().into()
     }
 
-    /// Sets the limits of the share that is kept for deferred changes once the pool has to evict, percent.
+    /// Sets the limits of the share that is kept for deferred changes once the pool has had to evict, percent.
     pub fn set_deferred_percent(&self, least: u32, most: u32) {
         self.deferred.set_share(least, most);
     }
 
-    /// Changes the size of the pool while it is used. Growing is done at once; shrinking writes and drops the
-    /// pages of the frames that go. No latch may be held.
+    /// Changes the size of the pool while it is in use. Growing is immediate; shrinking writes and evicts the pages of
+    /// the frames that are retired. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages beyond
-    /// the new size stayed pinned for longer than the pool's patience; a failed write poisons. The size is as before
-    /// then.
+    /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages in retired frames
+    /// stayed pinned for longer than the pool's patience; a failed write poisons. After an error the size is as before.
     pub fn set_bytes(&self, bytes: u64) -> Result<()> {
         let name = "pool_size";
         let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };
@@ -119,11 +118,11 @@ impl Pool {
         outcome
     }
 
-    /// Divides the pool's size between frames and deferred changes; whether that is done at once. Under the role of
-    /// resizing.
+    /// Divides the pool's size between frames and deferred changes. Returns false if frames must first be retired.
+    /// Called with the role of resizing.
     fn set_frames(&self) -> bool {
         let (bytes, page_bytes) = (self.bytes(), self.page_bytes as u64);
-        // Never so much that the frames do not suffice.
+        // The frames are never fewer than `FRAMES_MIN`.
         let kept = self.deferred.kept_of(bytes).min(bytes.saturating_sub(FRAMES_MIN * page_bytes));
         let (limit, before) = (((bytes - kept) / page_bytes) as u32, self.frames.limit());
         let grows = limit >= before;
@@ -136,7 +135,7 @@ impl Pool {
             self.deferred.set_unfit();
         }
         if grows {
-            // The memory that lists have given up, and no more.
+            // Frames get only the memory that lists have given back.
             let free = (bytes.saturating_sub(held) / page_bytes) as u32;
             let limit = limit.min(free);
             if limit > before {
@@ -146,14 +145,14 @@ impl Pool {
         grows
     }
 
-    /// Lists may have their share, once the frames that go have given it up.
+    /// Allows lists to use their share, as far as retired frames have given it back.
     fn give_rest(&self) {
         let (bytes, frames) = (self.bytes(), u64::from(self.frames.span()) * self.page_bytes as u64);
         self.deferred.set_bytes_max(self.deferred.kept_of(bytes).min(bytes.saturating_sub(frames)));
     }
 
-    /// Drops the pages of frames beyond the limit, and writes at most so many of them before. Under the role of
-    /// resizing.
+    /// Evicts the pages of frames beyond the limit, after writing at most `most` of those that must be written. Called
+    /// with the role of resizing.
     fn retire_frames(&self, wait: bool, most: usize) -> Result<Retired> {
         self.finish_prefetches(wait);
         let beyond = self.frames.limit()..self.frames.span();
@@ -170,7 +169,7 @@ impl Pool {
         Ok(retired)
     }
 
-    /// A step towards the number of frames that goes with the share for deferred changes.
+    /// Does one step towards the number of frames that the share for deferred changes leaves.
     pub(in crate::buffer) fn fit_frames(&self) -> Result<Retired> {
         if !self.deferred.is_unfit() && self.frames.span() == self.frames.limit() {
             return Ok(Retired::default());
@@ -184,12 +183,12 @@ impl Pool {
     }
 }
 
-/// What a step of making the pool smaller did.
+/// What a step of shrinking the pool did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::buffer) struct Retired {
     /// Pages written home.
     pub(in crate::buffer) written: usize,
-    /// Pages that lost their frame.
+    /// Pages evicted.
     pub(in crate::buffer) frames: usize,
     /// Whether no frame beyond the limit holds a page.
     all: bool,

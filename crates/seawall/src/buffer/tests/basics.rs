@@ -74,14 +74,14 @@ fn cleaning_keeps_to_its_pace_until_it_must_hurry() {
     for number in 40..60 {
         db.make(number, 1);
     }
-    // The oldest quarter first, and none twice.
+    // The oldest quarter first, and no page twice.
     let step = db.clean_step().unwrap();
     assert!((10..=20).contains(&step.written) && step.pause > Duration::from_millis(7) && step.more, "{step:?}");
     assert_eq!(db.stats().dirty, 60 - step.written as u64);
     for number in 0..90 {
         db.make(number, 2);
     }
-    // Urgent: at the rate for bursts, as it is set now.
+    // Urgent: at the burst rate that is set now.
     db.set_io_capacity(2000, 10_000);
     let step = db.clean_step().unwrap();
     assert!(step.written > 0, "{step:?}");
@@ -104,7 +104,7 @@ fn free_frames_are_made_ahead_of_need() {
     assert!(db.stats().free >= 2);
 }
 
-/// A checkpoint costs as much as is dirty, not as the pool could hold.
+/// The cost of a checkpoint depends on the number of dirty pages, not on the size of the pool.
 #[test]
 fn a_checkpoint_looks_at_dirty_pages_only() {
     let machine = Machine { frames: 256, ..Machine::new(21) };

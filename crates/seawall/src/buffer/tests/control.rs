@@ -75,7 +75,7 @@ fn a_torn_write_leaves_the_block_before_or_the_one_after() {
         drop(control);
         let read = open(&disk).unwrap();
         assert!([durable, durable + 1].contains(&read.current().incarnation), "seed {seed}");
-        // The next write never touches the slot with the newest block.
+        // The next write does not touch the slot with the newest block.
         let before = read.current().incarnation;
         disk.inject(Fault::eio().on(Op::Write).once());
         assert!(read.begin_incarnation(1 << 20).is_err());

@@ -17,12 +17,12 @@ type Change = Vec<(u32, Option<usize>, u64)>;
 struct History {
     /// By the LSN at which they end.
     changes: Vec<(Lsn, Change)>,
-    /// What was flushed, and so acknowledged.
+    /// The flushed position: everything up to it is acknowledged.
     acknowledged: Lsn,
 }
 
 impl History {
-    /// What the pages hold after all mini-transactions that end no later than `end`.
+    /// Returns the contents of the pages after all mini-transactions that end no later than `end`.
     fn pages(&self, end: Lsn) -> BTreeMap<u32, Vec<u64>> {
         let mut pages = BTreeMap::new();
         for (_, change) in self.changes.iter().filter(|(at, _)| *at <= end) {
@@ -38,7 +38,7 @@ impl History {
     }
 }
 
-/// Does random operations until one fails or enough were done.
+/// Does up to `steps` random operations, until one fails.
 fn work(db: &Db, rng: &mut Pcg64Mcg, history: &mut History, steps: usize) -> Result<()> {
     let mut known: Vec<u32> = history.pages(Lsn(u64::MAX)).into_keys().collect();
     for _ in 0..steps {
@@ -122,10 +122,10 @@ fn crash_and_recover(seed: u64) -> u64 {
     let mut db = machine.create();
     db.grow_file(PAGES).unwrap();
     for round in 0..3 {
-        // The operation at which the machine dies fails: in the middle of whatever was in progress.
+        // The operation at which the machine crashes fails, in the middle of the work in progress.
         let number = machine.disk.trace().len() + rng.random_range(20..900);
         machine.disk.inject(Fault::eio().at_op(number));
-        // It may hit nothing that matters; then nothing fails.
+        // The fault may hit an operation that can fail without an error here.
         drop(work(&db, &mut rng, &mut history, 400));
         if rng.random_range(0..3) == 0 {
             db.process.crash_by(SimDisk::process_crash);
@@ -151,9 +151,9 @@ fn a_seed_replays_every_operation() {
 
 #[test]
 fn a_crash_anywhere_leaves_what_the_log_says() {
-    // More of them by hand: SEAWALL_SEEDS=1000.
+    // To run more seeds by hand: SEAWALL_SEEDS=1000.
     let seeds = std::env::var("SEAWALL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(16);
-    // 239, 346: a page made anew lost the log that it had needed when it was away.
+    // 239, 346: a page that was away was made anew, and a checkpoint passed the log of its older changes.
     for seed in (0..seeds).chain([44, 239, 345, 346]) {
         crash_and_recover(seed);
     }

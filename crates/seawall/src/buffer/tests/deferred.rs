@@ -1,4 +1,4 @@
-//! Dirty pages that leave memory as their redo records, and come back.
+//! Dirty pages that are evicted while their redo records stay in memory, and that are brought back.
 
 use super::*;
 use crate::buffer::frame::Where;
@@ -14,7 +14,7 @@ fn data() -> PathBuf {
     Path::new(DIR).join(DATA_FILE)
 }
 
-/// A database of clean pages, none in memory, whose pool has had to evict.
+/// A database of clean pages, none in memory, whose pool has already had to evict.
 fn away_db(machine: &Machine) -> Db {
     let db = machine.create();
     db.grow_file(PAGES).unwrap();
@@ -46,7 +46,7 @@ fn all_changed(db: &Db, pages: std::ops::Range<u32>) {
     }
 }
 
-/// A page of the data file as it is there now.
+/// The current bytes of a page in the data file.
 fn at_home(machine: &Machine, number: u32) -> Vec<u8> {
     let handle = machine.disk.open(&data(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
     let mut page = vec![0; PAGE_BYTES];
@@ -139,7 +139,7 @@ fn a_prefetch_brings_pages_back() {
     assert_eq!((stats.deferred_pages, stats.misses), (0, before.misses), "{stats:?}");
 }
 
-/// The change that made a page anew is lost with the log's tail; the older one, which was acknowledged, is not.
+/// The change that made a page anew is lost with the log's tail; the older change, which was acknowledged, is not.
 #[test]
 fn a_page_made_anew_holds_back_the_checkpoint_for_what_it_lacked() {
     let machine = Machine::new(10);
@@ -160,7 +160,7 @@ fn a_page_made_anew_holds_back_the_checkpoint_for_what_it_lacked() {
     }
 }
 
-/// The device gives an older copy of the page than the one that was written: no record is applied to it.
+/// The device returns an older copy of the page than was written: no record is applied to it.
 #[test]
 fn a_lost_write_is_found() {
     let machine = Machine::new(6);
@@ -180,8 +180,8 @@ fn a_lost_write_is_found() {
     assert_eq!((db.get(2, 1), db.get(2, 3)), (5, 1002));
 }
 
-/// Neighbours are read together, and each by itself when that fails. A page that cannot be read keeps its records, and
-/// the others of its batch go home.
+/// Neighbours are read together, and each by itself if that fails. A page that cannot be read keeps its records, and
+/// the other pages of its batch are written home.
 #[test]
 fn a_failed_read_keeps_the_records() {
     let machine = Machine::new(7);
@@ -198,7 +198,7 @@ fn a_failed_read_keeps_the_records() {
     db.flush_all().unwrap();
     assert_eq!(db.stats().deferred_pages, 0);
     all_changed(&db, 0..10);
-    // Damage that stays: each attempt says so, and no checkpoint passes it.
+    // Permanent damage: each attempt reports it, and no checkpoint passes it.
 
     send_away(&db, 20..25);
     machine.disk.inject(Fault::bit_rot().on(Op::Read).path(data()).once());
@@ -212,7 +212,7 @@ fn a_failed_read_keeps_the_records() {
     }
 }
 
-/// Pages with many changes are written; so are all when the share is used up, and when there is none.
+/// Pages with many changes are written, not deferred; so are all pages when the share is used up or is 0.
 #[test]
 fn lists_keep_within_their_share() {
     let machine = Machine::new(8);
@@ -240,12 +240,12 @@ fn lists_keep_within_their_share() {
     assert_eq!(db.get(3, 6), 9);
 }
 
-/// A write that fails poisons; pages of its batch that are home already are read as they are there.
+/// A write that fails poisons. Pages of its batch that were already written are read as they are in the data file.
 #[test]
 fn after_a_failed_merge_pages_that_are_home_are_readable() {
     let machine = Machine::new(9);
     let db = away_db(&machine);
-    // Apart, so that each is a write of its own.
+    // The pages are not adjacent, so that each is a separate write.
     for number in [0, 4, 8] {
         db.set(number, 3, 1000 + u64::from(number));
     }
@@ -282,12 +282,12 @@ fn a_panic_while_changes_are_applied_loses_none() {
     all_changed(&db, 0..5);
 }
 
-/// Frames that hold a page in use cannot go when the share grows: the rest of cleaning does not wait for them.
+/// When the share grows, frames whose page is in use cannot be retired: the rest of cleaning does not wait for them.
 #[test]
 fn a_frame_that_cannot_go_does_not_stop_cleaning() {
     let machine = Machine::new(12);
     let db = away_db(&machine);
-    // With a share of 40%.
+    // The number of frames with a share of 40%.
     let limit = 64 * 6 / 10;
     for number in 0..PAGES {
         db.get(number, 0);
@@ -300,7 +300,7 @@ fn a_frame_that_cannot_go_does_not_stop_cleaning() {
     let pin = db.load(PageId(in_use)).unwrap();
     let aged = (0..PAGES).find(|&number| frame(number) < limit).unwrap();
     db.set(aged, 3, 7);
-    // Whole, so that neither can leave with a list.
+    // Makes both pages WHOLE, so that neither can be evicted with a list.
     for value in 0..200 {
         db.set(aged, 3, value);
         db.set(in_use, 3, value);
@@ -322,7 +322,7 @@ fn a_frame_that_cannot_go_does_not_stop_cleaning() {
     assert_eq!(db.stats().frames, u64::from(limit));
 }
 
-/// Changes fail because the log is full only when the page that cannot be read is in the way.
+/// Changes fail for lack of log space only when the unreadable page itself holds back the checkpoint.
 #[test]
 fn an_unreadable_page_is_not_in_the_way_of_older_changes() {
     let machine = Machine::new(13);
@@ -336,7 +336,7 @@ fn an_unreadable_page_is_not_in_the_way_of_older_changes() {
             Ok(move |mtr: &mut Mtr<'_>| mtr.run(held, &Set { cell: 3, value }))
         })
     };
-    // Old changes, a twentieth of the log.
+    // Older changes, a twentieth of the log.
     let from = db.log().head().0;
     let mut value = 0;
     while db.log().head().0 < from + machine.log_bytes / 20 {
@@ -358,7 +358,7 @@ fn an_unreadable_page_is_not_in_the_way_of_older_changes() {
     assert_eq!(db.stats().deferred_pages, 1);
 }
 
-/// A page that is read and leaves without a new change would have been written once, not each time.
+/// A page that is read and evicted again without a new change would have been written once, not each time.
 #[test]
 fn a_write_is_spared_once() {
     let machine = Machine::new(14);
@@ -374,7 +374,7 @@ fn a_write_is_spared_once() {
     assert_eq!(db.stats().deferred_read_again, 20, "once for each change");
 }
 
-/// Without a share there are no lists, of pages in frames neither.
+/// Without a share no page has a list, not even a page in a frame.
 #[test]
 fn lists_of_frames_go_with_the_share() {
     let machine = Machine::new(15);
@@ -389,7 +389,7 @@ fn lists_of_frames_go_with_the_share() {
     all_changed(&db, 0..10);
 }
 
-/// Frames get the memory of lists when those have given it back, not when the share falls.
+/// Frames get the memory of lists when the lists have given it back, not when the share falls.
 #[test]
 fn frames_and_lists_together_are_never_more_than_the_pool() {
     let machine = Machine::new(16);

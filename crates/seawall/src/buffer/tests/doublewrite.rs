@@ -16,7 +16,7 @@ fn doublewrite() -> PathBuf {
     Path::new(DIR).join(DOUBLEWRITE_FILE)
 }
 
-/// A database with 20 pages at home and checkpointed.
+/// A database with 20 pages, written home and checkpointed.
 fn twenty_pages(machine: &Machine) -> Db {
     let db = machine.create();
     db.grow_file(20).unwrap();
@@ -27,14 +27,14 @@ fn twenty_pages(machine: &Machine) -> Db {
     db
 }
 
-/// Puts these bytes into a file, durably, as a crash may have left them.
+/// Writes these bytes to a file durably, as a crash may have left them.
 fn put(disk: &SimDisk, path: &Path, offset: u64, bytes: &[u8]) {
     let file = disk.open(path, OpenHow { write: true, create: Create::No, ..OpenHow::default() }).unwrap();
     disk.write_at(&file, offset, &[IoSlice::new(bytes)], WriteHow::default()).unwrap();
     disk.sync(&file, SyncHow::All).unwrap();
 }
 
-/// A crash just before the home writes of a batch, with page 7 torn after `sectors` of the new one.
+/// Crashes just before the home writes of a batch. Page 7 is torn: its first `sectors` sectors are new.
 fn torn_at(machine: &Machine, sectors: usize) -> (Arc<SimDisk>, Lsn) {
     let process = machine.process();
     let hook = Hook::new(process.clone());
@@ -91,8 +91,8 @@ fn without_doublewrite_a_torn_page_is_named() {
     }
 }
 
-/// Trap 4, as seen by the disk: between two batches into one area lies a flush of the data file after the
-/// first one's home writes.
+/// Trap 4, as seen by the disk: between two batches in one area, the data file is flushed after the home writes of the
+/// first.
 #[test]
 fn an_area_is_reused_only_after_its_pages_are_flushed() {
     for method in [FlushMethod::ODirect, FlushMethod::ODirectDsync, FlushMethod::ODirectNoFsync, FlushMethod::Fsync] {
@@ -137,7 +137,7 @@ fn pages_made_anew_need_no_copy_and_survive_every_crash() {
         assert_eq!(db.clean_frames(0..64, usize::MAX).unwrap(), 20);
         let stats = db.stats();
         assert_eq!((stats.pages_written_bare, stats.doublewrite_flushes), (20, 0));
-        // Some are changed again and written with a copy; their homes may be torn from either write.
+        // Some pages are changed again and written with a copy. Either of their writes may be torn.
         for number in 5..15 {
             end = db.set(number, 9, 100);
         }
@@ -162,14 +162,14 @@ fn pages_made_anew_need_no_copy_and_survive_every_crash() {
     }
 }
 
-/// A copy older than the checkpoint would bring back a page whose later changes are not in the log any more.
+/// A copy older than the checkpoint would bring back a page whose later changes are no longer in the log.
 #[test]
 fn a_stale_copy_is_not_used() {
     let machine = Machine::new(5);
     let db = twenty_pages(&machine);
     db.set(7, 0, 1);
     db.flush_all().unwrap();
-    // Written without a copy from now on, so that the copy stays where it is.
+    // From now on pages are written without doublewrite, so that the copy stays in its area.
     db.process.crash_by(SimDisk::process_crash);
     drop(db);
     let off = Machine { torn: Torn::Off, ..Machine::on(machine.disk.clone()) };
@@ -212,7 +212,7 @@ fn contiguous_pages_are_written_together() {
     assert_eq!((after.batches - before.batches, after.doublewrite_flushes - before.doublewrite_flushes), (1, 1));
 }
 
-/// A batch is small where a flush is short, so that commits do not wait for it, and large where a flush takes long.
+/// A batch is small if a flush is fast, so that commits do not wait for it, and large if a flush is slow.
 #[test]
 fn a_batch_is_as_large_as_a_flush_is_slow() {
     let latency = Latency { sync: Duration::from_micros(20), spikes_per_million: 0, ..Latency::default() };

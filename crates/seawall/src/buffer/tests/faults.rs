@@ -52,7 +52,7 @@ fn damage_is_named() {
     let found = corruption(db.load(PageId(10)).unwrap_err());
     assert!(matches!(&found, Corruption::File { why, .. } if why.contains("page 10")), "{found}");
     assert!(matches!(corruption(db.load(PageId(u32::MAX)).unwrap_err()), Corruption::File { .. }));
-    // Page 5 in the place of page 4.
+    // Page 5 is written in the place of page 4.
     let handle = machine.disk.open(&data(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
     let mut page = vec![0; PAGE_BYTES];
     machine.disk.read_at(&handle, 5 * PAGE_BYTES as u64, &mut page).unwrap();
@@ -64,7 +64,7 @@ fn damage_is_named() {
     place(&page, 4);
     let found = corruption(db.load(PageId(4)).unwrap_err());
     assert!(matches!(found, Corruption::Misdirected { page: PageId(4), found: PageId(5), .. }), "{found}");
-    // A page from the future.
+    // A page with an LSN beyond the log's head.
     let beyond = Lsn(db.log().head().0 + 1);
     page::set_u64(&mut page, page::LSN, beyond.0);
     page::seal(&mut page, PageId(5));
@@ -210,7 +210,7 @@ fn a_pool_whose_pages_are_all_pinned_says_so() {
     }
     let resized = db.set_bytes(20 * PAGE_BYTES as u64).and_then(|()| db.set_bytes(16 * PAGE_BYTES as u64));
     assert!(resized.is_ok(), "the frames that go hold none of them");
-    // Pages in frames that would go stay pinned: the pool is as large as before.
+    // Pages in frames that would be retired stay pinned: the pool keeps its size.
     db.set_deferred_percent(0, 0);
     db.set_bytes(24 * PAGE_BYTES as u64).unwrap();
     let more: Vec<_> = (16..24).map(|number| db.load(PageId(number)).unwrap()).collect();

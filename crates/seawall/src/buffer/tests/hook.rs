@@ -1,4 +1,4 @@
-//! A disk on which a test acts at a chosen moment of another thread's I/O.
+//! A disk that runs a test's action at a chosen moment of another thread's I/O.
 
 use seawall_io::{
     Allocate, BackendInfo, Cached, Disk, Handle, OpenHow, Request, RequestKind, Result, SyncHow, Ticket, WriteHow,

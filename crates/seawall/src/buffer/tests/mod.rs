@@ -39,7 +39,7 @@ impl Redo for Make {
     }
     fn apply(&self, page: &mut [u8]) {
         let number = u32::from_le_bytes(page[page::NUMBER..page::NUMBER + 4].try_into().unwrap());
-        // The number is in the record's frame; tests put it there with the value's upper half.
+        // The page number is not in the record's body: tests put it into the value's upper half.
         let number = if number == 0 { (self.0 >> 32) as u32 } else { number };
         page::init(page, PageId(number), TreeId::FIRST_USER, page::PageKind::Leaf, 0);
         for cell in 0..CELLS {
@@ -87,12 +87,12 @@ pub(super) fn cell(page: &[u8], cell: usize) -> u64 {
     page::u64_at(page, page::HEADER_BYTES + 8 * cell)
 }
 
-/// The value a page is made with: its number above, `low` below.
+/// The value that a page is made with: its number in the upper half, `low` in the lower.
 pub(super) fn made(number: u32, low: u32) -> u64 {
     u64::from(number) << 32 | u64::from(low)
 }
 
-/// A clock that only sleeping moves.
+/// A clock that advances only by sleeping.
 #[derive(Debug, Default)]
 pub(super) struct TestClock(std::sync::Mutex<Duration>);
 
@@ -205,7 +205,7 @@ impl Machine {
         self.create_through(process.clone(), process)
     }
 
-    /// The same through another disk in front of the process's.
+    /// Like [`Machine::create_on`], but through another disk in front of the process's.
     pub(super) fn create_through(&self, disk: Arc<dyn Disk>, process: Arc<Process>) -> Result<Db> {
         let block = ControlBlock {
             database: [9; 16],

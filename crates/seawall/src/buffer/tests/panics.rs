@@ -1,4 +1,4 @@
-//! Panics in the middle of I/O: the event that other threads wait for comes, or the database reports that it
+//! Panics in the middle of I/O: the event that other threads wait for still happens, or the database reports that it
 //! never will.
 
 use super::hook::{At, Hook};
@@ -9,7 +9,7 @@ use seawall_sim::Fault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
-/// A database of twenty pages at home, and the hook to its disk.
+/// A database of twenty pages, written home, and the hook to its disk.
 fn hooked(machine: &Machine) -> (Db, Arc<Hook>) {
     let process = machine.process();
     let hook = Hook::new(process.clone());
@@ -22,7 +22,7 @@ fn hooked(machine: &Machine) -> (Db, Arc<Hook>) {
     (db, hook)
 }
 
-/// What `work` panics with.
+/// Returns the message with which `work` panics.
 fn panic_of(work: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("it panics");
     panic.downcast_ref::<&str>().map_or_else(|| "another".to_owned(), |text| (*text).to_owned())
@@ -46,7 +46,7 @@ fn a_panic_while_pages_are_written_poisons() {
         assert_eq!(panic_of(|| drop(db.flush_all())), "planted", "{at:?}");
         let first = db.health().first_error().expect("poisoned").to_string();
         assert!(first.contains(what) && first.contains("panicked"), "{at:?}: {first}");
-        // A thread that needs log room or a clean page gets the error and does not wait.
+        // A thread that needs log space or a clean page gets the error and does not wait.
         assert!(matches!(db.make_log_room(db.log().head()), Err(Error::Poisoned { .. })), "{at:?}");
         assert!(matches!(Mtr::begin(&db, MtrSize::Small), Err(Error::Poisoned { .. })), "{at:?}");
         assert!(db.flush_all().is_err() && db.checkpoint().is_err() && db.clean_step().is_err() && db.close().is_err());
@@ -98,7 +98,7 @@ fn a_page_whose_reader_panicked_is_read_by_those_who_waited() {
         let pool = db.pool.clone();
         move || {
             told.recv().unwrap();
-            // The reader is still in its read when this begins: it waits, or comes just after.
+            // The reader is still in its read when this begins: this thread waits for it, or comes just after.
             pool.retry(|| Ok(cell(&pool.shared(PageId(7))?, 0))).unwrap()
         }
     });

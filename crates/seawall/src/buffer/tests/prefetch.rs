@@ -1,4 +1,4 @@
-//! Reading ahead.
+//! Prefetching.
 
 use super::*;
 use seawall_io::Op;
@@ -71,7 +71,7 @@ fn a_failed_prefetch_is_no_error() {
     assert_eq!((db.stats().prefetch_failed, db.stats().free), (8, free), "its frames are free again");
     assert_eq!(db.get(3, 0), made(3, 1));
     db.health().check().unwrap();
-    // Pages never written fail their checks: dropped without an error.
+    // Pages that were never written fail their checks, and are dropped without an error.
     db.grow_file(60).unwrap();
     db.prefetch(&pages(39..50));
     db.finish_prefetches(true);

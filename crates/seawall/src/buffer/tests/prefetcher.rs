@@ -1,4 +1,4 @@
-//! Streams of pages: how much they request, and how they share.
+//! Prefetchers: how many pages they request, and how they share the device.
 
 use super::*;
 use crate::buffer::Prefetcher;

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use seawall_io::SystemClock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a page must hold in its first cells; changed under the page's exclusive latch only.
+/// The expected values of each page's first cells; changed only under the page's exclusive latch.
 type Model = Vec<Mutex<[u64; 4]>>;
 
 /// Threads wait for each other in real time.
@@ -166,7 +166,7 @@ fn one_reads_and_others_wait_for_it() {
     assert_eq!(db.stats().misses - before, 40);
 }
 
-/// Each thread gathers nearly as many pages as there are frames: together they never fit.
+/// Each thread needs nearly as many pages as there are frames: together they never fit.
 #[test]
 fn threads_that_want_nearly_the_whole_pool_each_get_it() {
     let machine = threaded(5, 16, 16);

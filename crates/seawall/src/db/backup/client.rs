@@ -1,4 +1,4 @@
-//! Asking another process, which has the database open, for a backup: the client's side of `socket.rs`.
+//! Asks the process that has a database open for a backup: the client's side of `socket.rs`.
 
 use super::socket::{GREETING, LINE_MAX, PATIENCE, Request, SOCKET, TOLD_EVERY, address, say, unescape};
 use super::types::{BackupAnswer, BackupOptions, BackupProgress, BackupReport};
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 const EIO: i32 = 5;
 
-/// Connects to the socket in the database's directory `dir`; `None` when there is none, or nothing listens at it.
+/// Connects to the socket in the database's directory `dir`; returns `None` if there is none, or no process listens.
 fn connect(dir: &Path) -> Result<Option<UnixStream>> {
     let path = dir.join(SOCKET);
     let failed = |e: std::io::Error| -> Error { IoError::os(Op::Open, &path, e.raw_os_error().unwrap_or(EIO)).into() };
@@ -29,14 +29,14 @@ fn connect(dir: &Path) -> Result<Option<UnixStream>> {
     }
 }
 
-/// What comes from the other process.
+/// The lines that the other process sends.
 struct Answers<'s> {
     stream: &'s UnixStream,
     bytes: Vec<u8>,
 }
 
 impl Answers<'_> {
-    /// The next line; `None` when `goes_on`, which is asked again and again while nothing comes, says no.
+    /// Returns the next line; `None` if `goes_on`, which is called again and again while nothing comes, returns false.
     fn line(&mut self, mut goes_on: impl FnMut() -> bool) -> Result<Option<String>, String> {
         loop {
             if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
@@ -65,12 +65,12 @@ impl Answers<'_> {
 }
 
 impl Database {
-    /// Asks the process that has the database in `dir` open for a backup into `to`, which that process writes, with its
-    /// rights. `go_on` is called with what is told of its progress, several times a second; `Break` breaks the backup
-    /// off.
+    /// Asks the process that has the database in `dir` open for a backup into `to`. That process writes the backup,
+    /// with its own rights. `go_on` is called with the reported progress, several times a second; `Break` stops the
+    /// backup.
     ///
     /// # Errors
-    /// [`Error::BackupRefused`] with what the other process says; [`Error::Io`] when its socket cannot be reached.
+    /// [`Error::BackupRefused`] with the reason of the other process; [`Error::Io`] if its socket cannot be reached.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ impl Database {
             stream.set_write_timeout(Some(PATIENCE)).and_then(|()| stream.set_read_timeout(Some(TOLD_EVERY)));
         prepared.map_err(|e| failed(dir, &e))?;
         let refused = |why: String| Error::BackupRefused { path: dir.into(), why };
-        // A process that refuses at once does not read this: what it says tells more than the failure.
+        // A process that refuses at once does not read the request: its answer tells more than the failed write.
         let written = say(&stream, &request.write());
         let mut answers = Answers { stream: &stream, bytes: Vec::new() };
         let mut progress = BackupProgress::default();

@@ -1,12 +1,12 @@
 //! Copying the files of an open database.
 //!
-//! 1. Log comes before pages in each step: what is copied is let go of, so that little is held.
-//! 2. A segment read from is looked at again after the read: only if the hold is unbroken then, it was that segment
-//!    (`log/hold.rs`, 1).
-//! 3. A page of zeroes was never written, or its file was cut and grew again: nothing is copied, and the log makes it
-//!    if it is needed.
-//! 4. A page that stays bad after all dirty pages were written is damage, unless nothing owns it: then nothing behind C
-//!    changed it, else that write would have made it whole.
+//! 1. Each step copies log before pages, and releases the log that is copied, so that little is held.
+//! 2. The hold is checked after each read from a segment: only if it is still unbroken do the bytes belong to that
+//!    segment (`log/hold.rs`, 1).
+//! 3. A page of zeroes was never written, or the file was truncated and grew again. Nothing is copied; redo creates the
+//!    page if it is needed.
+//! 4. A page that is still invalid after all dirty pages were written is damaged, unless it has no owner. In that case
+//!    nothing after C changed it: otherwise that write would have made it whole.
 
 use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, read_small};
 use super::types::{BackupFile, BackupOptions, BackupProgress, BackupReport};
@@ -27,17 +27,17 @@ use std::time::Duration;
 
 /// Bytes of one read.
 const CHUNK: usize = 256 << 10;
-/// As many bytes a second as the disk gives.
+/// The rate without a limit, bytes a second.
 const UNLIMITED: f64 = f64::MAX;
-/// The longest pause after which it is looked whether the backup is still wanted.
+/// The longest pause between two checks whether the backup is cancelled.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of log and pages between two calls of the progress function.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// How long a page that was caught half-written is left alone before it is read again.
+/// The wait before a page that was caught half-written is read again.
 const READ_AGAIN_AFTER: Duration = Duration::from_millis(1);
-/// How often it is read again, before and after all dirty pages were written.
+/// How often such a page is read again before all dirty pages are written, and again after that.
 const READ_AGAIN: u32 = 10;
 
 /// The largest block a log position is rounded to for direct I/O, bytes.
@@ -51,12 +51,12 @@ fn block_floor(lsn: Lsn) -> u64 {
 pub(super) struct Subject {
     engine: Arc<Engine>,
     path: PathBuf,
-    /// Keeps it open; none for a backup that ends when the database closes.
+    /// Keeps the database open; `None` for a backup that ends when the database closes.
     _handle: Option<Box<dyn Any + Send + Sync>>,
     ends: Option<Ends>,
 }
 
-/// Whether the backup has been cancelled.
+/// Returns whether the backup has been cancelled.
 pub(super) type Ends = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl std::fmt::Debug for Subject {
@@ -66,12 +66,12 @@ impl std::fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// The database in `path`, which is open as long as `handle` exists.
+    /// The database in `path`, which stays open as long as `handle` exists.
     pub(super) fn of(engine: &Arc<Engine>, path: &Path, handle: Box<dyn Any + Send + Sync>) -> Self {
         Self { engine: engine.clone(), path: path.into(), _handle: Some(handle), ends: None }
     }
 
-    /// The database in `path`, as long as `ends` does not say so. It is asked between the reads, and in pauses.
+    /// The database in `path`. The copier calls `ends` between reads and in pauses, and stops when it returns true.
     pub(super) fn beside(work: &Work, path: &Path, ends: Ends) -> Self {
         Self { engine: work.engine.clone(), path: path.into(), _handle: None, ends: Some(ends) }
     }
@@ -82,7 +82,7 @@ impl Subject {
     }
 }
 
-/// Begin, steps and end; `None` when `go_on` has broken it off.
+/// Begins a backup, copies it step by step, and ends it; returns `None` if `go_on` stopped it.
 pub(super) fn take(
     of: Subject,
     dir: &Path,
@@ -115,7 +115,7 @@ pub(super) struct Copying {
     options: BackupOptions,
     base: Option<Manifest>,
     history: Name,
-    /// What the control file said when the backup began; its checkpoint is C.
+    /// The control block when the backup began; its checkpoint is C.
     block: ControlBlock,
     stats: Arc<IoStats>,
     source: File,
@@ -123,27 +123,27 @@ pub(super) struct Copying {
     pages: u64,
     next: u64,
     copied: u64,
-    /// The copied page with the highest LSN, and that.
+    /// The highest LSN of a copied page, and that page.
     newest: (Lsn, PageId),
     read_again: u64,
-    /// Pages that are in use and were zeroes at home: new ones that the log has, or lost ones.
+    /// Pages in use that were zeroes in the data file: new ones that only the log has, or lost ones.
     blank: Vec<PageId>,
-    /// All pages are copied, and the end is not yet told.
+    /// Whether all pages are copied and the end is not yet decided.
     waits: bool,
     log: LogCopy,
     pace: Pace,
-    /// For pages; taken out while it is filled.
+    /// The buffer for pages; taken out while it is filled.
     chunk: Option<AlignedBuf>,
     log_chunk: AlignedBuf,
 }
 
-/// A file that is written from its beginning.
+/// Creates a file, to be written from its beginning.
 pub(super) fn new_file(disk: &Arc<dyn Disk>, path: &Path, class: FileClass, stats: &Arc<IoStats>) -> Result<File> {
     let options = FileOptions::new(class, FlushMethod::ODirect).create(Create::New).stats(stats);
     Ok(File::open(disk.clone(), path, options)?)
 }
 
-/// Makes `file` that long; what was not written is zeroes.
+/// Extends `file` to `len` bytes; unwritten parts are zeroes.
 pub(super) fn lengthen(file: &File, len: u64) -> Result<()> {
     if file.len() >= len {
         return Ok(());
@@ -157,7 +157,7 @@ pub(super) fn lengthen(file: &File, len: u64) -> Result<()> {
     }
 }
 
-/// The log as it is copied: files of the same names.
+/// The copy of the log, in files of the same names.
 #[derive(Debug)]
 pub(super) struct LogCopy {
     disk: Arc<dyn Disk>,
@@ -173,7 +173,7 @@ pub(super) struct LogCopy {
 }
 
 impl LogCopy {
-    /// The files for the segment of `at`, to read from and to write to.
+    /// Opens the files for the segment of `self.at`: the one to read from and the one to write to.
     fn files(&mut self, path: &Path) -> Result<()> {
         let number = self.at / self.segment_bytes;
         if self.source.as_ref().is_none_or(|(open, _)| *open != number) {
@@ -183,7 +183,7 @@ impl LogCopy {
         self.target(number, path)
     }
 
-    /// The file that segment `number` is written to; the one before is durable.
+    /// Opens the file that segment `number` is written to, after it has made the one before durable.
     fn target(&mut self, number: u64, path: &Path) -> Result<()> {
         if self.out.as_ref().is_some_and(|(open, _)| *open == number) {
             return Ok(());
@@ -223,7 +223,7 @@ impl Copying {
         if options.ends_when_told {
             hold.ends_outside();
         }
-        // The first time, the log is short behind this; pages that are dirty are not waited for.
+        // Moves the checkpoint without waiting for dirty pages, so that there is less log to copy.
         pool.checkpoint()?;
         let block = pool.control().current();
         hold.release_before(block.checkpoint)?;
@@ -314,7 +314,7 @@ impl Copying {
         }
     }
 
-    /// Waits a little for the end to be told.
+    /// Waits a little for the end to be decided.
     pub(super) fn rest(&self) {
         self.of.engine.clock.sleep(PAUSE_MAX);
     }
@@ -327,11 +327,11 @@ impl Copying {
         self.of.goes_on()?;
         self.pool().health().check()?;
         let bytes_max = bytes_max.max(2 * CHUNK as u64);
-        // In this order: an end that is told after it was asked for is not before this (`log/hold.rs`, 3).
+        // In this order: an end that is decided after `hold.end()` is not before `durable` (`log/hold.rs`, 3).
         let durable = self.live_log().durable_whole();
         let end = self.hold.end();
         let durable = block_floor(end.map_or(durable, |end| durable.min(end)));
-        // Whatever is written meanwhile, pages get their half.
+        // However much log is written meanwhile, pages get their half.
         let mut left = bytes_max - self.copy_log(durable, bytes_max / 2, true)?;
         while left > 0 && self.next < self.pages {
             left = left.saturating_sub(self.copy_pages()?);
@@ -344,10 +344,10 @@ impl Copying {
         Ok(self.progress())
     }
 
-    /// Before `bytes` are read: waits as the rate demands, and as long as the backup is wanted.
+    /// Waits before `bytes` are read, as the rate demands.
     ///
     /// # Errors
-    /// [`Error::ShutDown`] when it is not.
+    /// [`Error::ShutDown`] if the backup is cancelled.
     fn pause(&mut self, bytes: u64) -> Result<()> {
         let clock = &self.of.engine.clock;
         let mut delay = self.pace.delay(clock.now(), bytes as f64);
@@ -361,7 +361,7 @@ impl Copying {
         Ok(())
     }
 
-    /// Copies log up to `to`, about `bytes_max` at most; how much.
+    /// Copies log up to `to`, about `bytes_max` bytes at most; returns how much.
     fn copy_log(&mut self, to: u64, bytes_max: u64, paced: bool) -> Result<u64> {
         let mut done = 0;
         while self.log.at < to && done < bytes_max {
@@ -379,12 +379,12 @@ impl Copying {
         Ok(done)
     }
 
-    /// Copies `len` bytes, of which those from `keep` on are zeroes.
+    /// Copies `len` bytes of log, with zeroes in place of those from `keep` on.
     fn copy_log_chunk(&mut self, len: u64, keep: u64) -> Result<()> {
         let at = self.log.at;
         let path = self.hold.path_at(Lsn(at));
         let opened = self.log.files(&path);
-        // A broken hold has given the file away: that it is not there is no news.
+        // A broken hold has released the file, so its absence is reported as a broken hold.
         self.hold.check()?;
         opened?;
         let (within, bytes) = (at % self.log.segment_bytes, &mut self.log_chunk[..len as usize]);
@@ -398,7 +398,7 @@ impl Copying {
         self.hold.release_before(Lsn(self.log.at))
     }
 
-    /// Copies the next pages; how many bytes were read.
+    /// Copies the next pages; returns how many bytes were read.
     fn copy_pages(&mut self) -> Result<u64> {
         let page_bytes = self.pool().page_bytes();
         let first = self.next;
@@ -416,12 +416,13 @@ impl Copying {
     fn copy_chunk(&mut self, first: u64, chunk: &mut [u8]) -> Result<()> {
         let page_bytes = self.pool().page_bytes();
         match self.source.read_at(first * page_bytes as u64, chunk, Cause::Other) {
-            // Some drives answer so for a sector that is being written: page by page, as for one that is half-written.
+            // Some drives fail like this for a sector that is being written: `settle` then reads each page, as if
+            // half-written.
             Err(e) if e.is_unreadable() => chunk.fill(0xff),
             read => read?,
         }
         let since = self.base.as_ref().map(|base| base.begin);
-        // Pages that go out together.
+        // Pages to write together.
         let mut run = 0..0;
         for (i, number) in (first..).take(chunk.len() / page_bytes).enumerate() {
             let bytes = i * page_bytes..(i + 1) * page_bytes;
@@ -435,7 +436,7 @@ impl Copying {
             let ends = i + 1 == chunk.len() / page_bytes;
             if (ends || !goes) && !run.is_empty() {
                 let at = if since.is_some() {
-                    // Behind the pages before them; those of the run are counted already.
+                    // After the pages before them; `copied` already counts those of the run.
                     self.copied * page_bytes as u64 - run.len() as u64
                 } else {
                     first * page_bytes as u64 + run.start as u64
@@ -447,7 +448,7 @@ impl Copying {
         Ok(())
     }
 
-    /// Makes sure that `bytes` are the page; false when there is none.
+    /// Makes sure that `bytes` are the page; returns false if there is none.
     fn settle(&mut self, number: PageId, bytes: &mut [u8]) -> Result<bool> {
         if is_zero(bytes) {
             return self.settle_zeroes(number);
@@ -459,7 +460,8 @@ impl Copying {
         let mut refused = None;
         for time in 0..2 * READ_AGAIN {
             if time == READ_AGAIN {
-                // A torn page of before the last start that the log has made anew is whole as soon as it is written.
+                // Recovery may have made a page anew that was torn before this opening: it is whole as soon as it is
+                // written.
                 self.pool().flush_all()?;
             }
             match self.source.read_at(at, bytes, Cause::Other) {
@@ -484,7 +486,7 @@ impl Copying {
         Err(refused.map_or_else(|| why.into(), Error::from))
     }
 
-    /// There is no page at home. Whether there should be one turns out in the end.
+    /// Notes a page in use that is zeroes in the data file. `find_lost` finds out whether it is lost.
     fn settle_zeroes(&mut self, number: PageId) -> Result<bool> {
         if !self.of.engine.space.is_free(number)? {
             self.blank.push(number);
@@ -492,7 +494,7 @@ impl Copying {
         Ok(false)
     }
 
-    /// Makes sure that the pages that were zeroes are new: they come home with the next checkpoint.
+    /// Makes sure that the pages that were zeroes are new: writing all dirty pages writes them too.
     fn find_lost(&mut self) -> Result<()> {
         let path = self.pool().data_path().to_owned();
         let mut page = AlignedBuf::zeroed(self.block.page_bytes as usize);
@@ -505,7 +507,7 @@ impl Copying {
             for number in std::mem::take(&mut self.blank) {
                 self.source.read_at(u64::from(number.0) * page.len() as u64, &mut page, Cause::Other)?;
                 if is_zero(&page) && !self.of.engine.space.is_free(number)? {
-                    // Perhaps it was freed meanwhile, and is in use again.
+                    // The page may have been freed meanwhile, and be in use again.
                     if time == READ_AGAIN {
                         page::verify(&page, number, &path)?;
                     }
@@ -547,10 +549,10 @@ impl Copying {
         let whole = block_floor(end);
         self.copy_log(whole, u64::MAX, false)?;
         if end.0 > self.log.at {
-            // The last block: what lies behind the end belongs to others.
+            // The last block: what lies after the end is not part of the backup.
             self.copy_log_chunk(BLOCK, end.0 - whole)?;
         }
-        // A log that ends where a segment ends goes on in the next.
+        // If the log ends where a segment ends, the backup has the next segment too.
         let last = self.hold.path_at(end);
         self.log.target(end.0 / self.block.segment_bytes, &last)?;
         self.log.sync()?;
@@ -599,7 +601,7 @@ impl Copying {
     }
 }
 
-/// The error, or that the file system of `dir`, which is being filled, is full.
+/// Converts the error to [`Error::NoSpace`] if it says that the file system of `dir` is full.
 pub(super) fn or_no_space(error: Error, dir: &Path) -> Error {
     match error {
         Error::Io(error) if error.is_full() && error.path.starts_with(dir) => {
@@ -609,12 +611,12 @@ pub(super) fn or_no_space(error: Error, dir: &Path) -> Error {
     }
 }
 
-/// Which history the database in `dir` has.
+/// Returns the history of the database in `dir`.
 fn history(disk: &dyn Disk, dir: &Path) -> Result<Name> {
     Ok(read_small(disk, &dir.join(RESTORED))?.map_or(Name::default(), |text| Name::of(&[&text])))
 }
 
-/// Whether an increment can follow `base`.
+/// Checks that an increment can follow `base`.
 fn fits(base: &Manifest, path: &Path, block: &ControlBlock, history: Name, durable: Lsn) -> Result<()> {
     let refuse = |why: &str| Err(Error::BadBackup { path: path.into(), why: why.into() });
     if base.database != Name(block.database) {
@@ -633,7 +635,7 @@ pub(super) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Reads the copy of the log through: it must end exactly where the block says.
+/// Reads the copy of the log through: it must end exactly where `block` says.
 pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path, block: &ControlBlock) -> Result<()> {
     let config = LogConfig { dir: dir.into(), method: FlushMethod::ODirect, stats: Arc::default(), ..config.clone() };
     let mut reader = LogReader::open(disk.clone(), &config, block.checkpoint, block.incarnation)?;
@@ -646,7 +648,7 @@ pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path,
     Err(Error::BadBackup { path: dir.into(), why })
 }
 
-/// Makes the control file, with the block in both slots.
+/// Creates the control file, with the block in both slots.
 pub(super) fn write_control(
     disk: &Arc<dyn Disk>,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! What a directory with a backup says about itself, and how a directory comes to hold one.
+//! The manifest of a backup, and how a directory is filled with a backup or a restored database.
 //!
 //! ```text
 //!   new or empty ──UNFINISHED, durable──> being filled ──all files durable──> MANIFEST written beside, durable, renamed, durable
@@ -7,10 +7,10 @@
 //!
 //! 1. `UNFINISHED` is durable before the first other file is made: what an interruption leaves is always recognised,
 //!    and no opening takes it for a database.
-//! 2. The manifest has its name only when every file it speaks of is durable. With a manifest the backup is whole, with
-//!    or without `UNFINISHED`.
-//! 3. The manifest is text, a field a line, and ends with a checksum of all before it.
-//! 4. A restore fills its directory between the same marks, but has no manifest: what it leaves is a database.
+//! 2. The manifest gets its name only after every file that it describes is durable. With a manifest the backup is
+//!    whole, with or without `UNFINISHED`.
+//! 3. The manifest is text, one field a line, and ends with a checksum of everything before it.
+//! 4. A restore marks its directory in the same way, but writes no manifest: the result is a database.
 
 use crate::buffer::{CONTROL_FILE, DATA_FILE};
 use crate::error::{Error, Result};
@@ -20,19 +20,19 @@ use std::fmt::Write as _;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
-/// Says what the backup in this directory is.
+/// The manifest: describes the backup in this directory.
 pub(in crate::db) const MANIFEST: &str = "backup";
-/// Says that a backup or a restore has not come to its end here.
+/// Marks a directory in which a backup or a restore is not finished.
 pub(in crate::db) const UNFINISHED: &str = "backup.unfinished";
-/// Pages of an increment, one after the other; each knows its number.
+/// The pages of an increment, one after the other; each contains its number.
 pub(super) const PAGES_FILE: &str = "pages";
-/// The history that a restored database began.
+/// Names the history that a restored database began.
 pub(super) const RESTORED: &str = "restored";
 
 const EISDIR: i32 = 21;
 const TITLE: &str = "seawall-backup";
 const VERSION: u32 = 1;
-/// No manifest is longer, bytes.
+/// The longest manifest, bytes.
 const BYTES_MAX: usize = 4096;
 const ENOENT: i32 = 2;
 
@@ -41,7 +41,7 @@ const ENOENT: i32 = 2;
 pub(super) struct Name(pub(super) [u8; 16]);
 
 impl Name {
-    /// The same name for the same parts.
+    /// Returns a name; the same parts give the same name.
     pub(super) fn of(parts: &[&[u8]]) -> Self {
         let mut hash = xxhash_rust::xxh3::Xxh3::new();
         for part in parts {
@@ -69,26 +69,26 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What a backup is.
+/// The description of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
-    /// Two backups of one history with the same begin and end have the same name: each can take the other's place.
+    /// Two backups of one history with the same begin and end have the same name: they are interchangeable.
     pub(super) name: Name,
-    /// The one before, of which this holds what has changed since; none for a full backup.
+    /// The backup before, whose later changes this one contains; `None` for a full backup.
     pub(super) base: Option<Name>,
     /// The database's identity.
     pub(super) database: Name,
-    /// Zeroes until the database is restored from a backup: then a history of its own begins.
+    /// Zeroes until the database is restored from a backup, which begins a new history.
     pub(super) history: Name,
-    /// The opening that the backup was taken in.
+    /// The opening of the database in which the backup was taken.
     pub(super) incarnation: u32,
     pub(super) page_bytes: u32,
     pub(super) block_bytes: u32,
     pub(super) segment_bytes: u64,
-    /// Recovery of the restored database begins here. No page that was not changed behind this is missing in an
-    /// increment on this backup.
+    /// Recovery of the restored database begins here. An increment on this backup has every page that was changed after
+    /// this position.
     pub(super) begin: Lsn,
-    /// The position of the state it holds.
+    /// The position of the backup's state.
     pub(super) end: Lsn,
     /// Length of the restored data file, bytes.
     pub(super) data_bytes: u64,
@@ -162,10 +162,10 @@ impl Manifest {
         })
     }
 
-    /// The manifest of the backup in `dir`.
+    /// Reads the manifest of the backup in `dir`.
     ///
     /// # Errors
-    /// [`Error::UnfinishedBackup`], [`Error::BadBackup`], [`Error::OtherFormat`]; the disk's refusal.
+    /// [`Error::UnfinishedBackup`], [`Error::BadBackup`], [`Error::OtherFormat`]; disk errors.
     pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST);
         match read_small(disk, &path)? {
@@ -181,7 +181,7 @@ impl Manifest {
     }
 }
 
-/// A small file; `None` when there is none.
+/// Reads a small file; returns `None` if there is none.
 pub(super) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match disk.open(path, OpenHow::default()) {
         Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
@@ -213,10 +213,11 @@ pub(super) fn write_small(disk: &dyn Disk, path: &Path, text: &[u8]) -> Result<(
     Ok(disk.sync(&file, SyncHow::All)?)
 }
 
-/// Refuses a directory that is no database. Another file or directory with the manifest's name is none of ours.
+/// Refuses a directory that holds a backup or is unfinished. A foreign file or directory with the manifest's name is
+/// ignored.
 ///
 /// # Errors
-/// [`Error::IsABackup`], [`Error::UnfinishedBackup`]; the disk's refusal.
+/// [`Error::IsABackup`], [`Error::UnfinishedBackup`]; disk errors.
 pub(in crate::db) fn refuse(disk: &dyn Disk, dir: &Path, has: impl Fn(&str) -> bool) -> Result<()> {
     if has(MANIFEST) {
         match read_small(disk, &dir.join(MANIFEST)) {
@@ -240,10 +241,10 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Takes `dir`, which is new or empty, and marks it.
+    /// Takes `dir`, which must be new or empty, and marks it.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] when something is in it; the disk's refusal.
+    /// [`Error::BadBackup`] if it is not empty; disk errors.
     pub(super) fn begin(disk: &dyn Disk, dir: &Path) -> Result<Self> {
         let found = match disk.list(dir) {
             Err(e) if e.errno() == Some(ENOENT) => {
@@ -257,31 +258,31 @@ impl Target {
             let why = format!("the directory must be new or empty, and has {}", first.display());
             return Err(Error::BadBackup { path: dir.into(), why });
         }
-        // Of two that begin at once, one is refused: the file is new.
+        // The file must be new: of two backups that begin at once, one is refused.
         write_small(disk, &dir.join(UNFINISHED), b"seawall: a backup or a restore has not come to its end here\n")?;
         disk.sync_dir(dir)?;
         disk.make_name_durable(dir)?;
         Ok(Self { dir: dir.into() })
     }
 
-    /// Ends a backup: all files are durable.
+    /// Ends a backup, all of whose files are durable.
     ///
     /// # Errors
-    /// The disk's refusal; the backup is unfinished then, or whole.
+    /// Disk errors; the backup is then unfinished, or whole.
     pub(super) fn finish_backup(self, disk: &dyn Disk, manifest: &Manifest) -> Result<()> {
         let (new, path) = (self.dir.join("backup.new"), self.dir.join(MANIFEST));
         write_small(disk, &new, manifest.encode().as_bytes())?;
-        // The names of all other files are durable before the one that speaks for them.
+        // The names of all other files are durable before the manifest's.
         disk.sync_dir(&self.dir)?;
         disk.rename_new(&new, &path)?;
         disk.sync_dir(&self.dir)?;
         self.finish(disk)
     }
 
-    /// Ends a restore: all files are durable.
+    /// Ends a restore, all of whose files are durable.
     ///
     /// # Errors
-    /// The disk's refusal.
+    /// Disk errors.
     pub(super) fn finish(self, disk: &dyn Disk) -> Result<()> {
         disk.sync_dir(&self.dir)?;
         disk.remove(&self.dir.join(UNFINISHED))?;
@@ -289,7 +290,7 @@ impl Target {
     }
 }
 
-/// Files that a directory must have to be restored from.
+/// Returns the files that the directory of a backup must have.
 pub(super) fn files_of(manifest: &Manifest) -> [&'static str; 2] {
     [CONTROL_FILE, if manifest.base.is_none() { DATA_FILE } else { PAGES_FILE }]
 }

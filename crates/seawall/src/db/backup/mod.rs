@@ -4,21 +4,21 @@
 //!   begin: log held from the checkpoint C, file not cut ──step: log and pages──> ... ──step──> end: log up to E ──manifest──> a backup at E
 //! ```
 //!
-//! 1. A page of the copy is the page as it was on disk at some moment after C, whole: its checksum was verified, and it
-//!    was read again when it was caught half-written. Everything that changed it before C is in it, because C is a
-//!    checkpoint that was there before the first page was read.
-//! 2. The copy has the log from C to E, and nothing behind E but zeroes. E is durable and lies at or behind the LSN of
-//!    every page that was copied: a page is written only after its log. So redo from C makes exactly the state at E.
-//! 3. The log from C on is held until it is copied (`log/hold.rs`). What is held is bounded: who writes faster than the
-//!    backup copies is not stopped, the backup is.
-//! 4. The file does not become shorter meanwhile (`space/shrink.rs`, 5). Pages that it grew by are made by the log.
-//! 5. An increment has the pages whose LSN lies behind the *begin* of the backup before it, not behind its end: what
-//!    changed between the two is in the log of that backup, which the restored database does not replay.
-//! 6. Files are read by direct I/O where the file system has it: a backup leaves no page cache, whatever the flush
-//!    methods are.
-//! 7. E is the log's end when all is copied, or, with `ends_when_told`, when the process says so: then the copier goes
-//!    on copying log until that moment, and copies nothing behind it.
-//! 8. No latch, lock or mutex is held across its I/O, and it takes part in no commit.
+//! 1. A page of the copy is whole, as it was on disk at some moment after C: its checksum was verified, and a page that
+//!    was caught half-written was read again. It contains every change made before C, because the checkpoint C existed
+//!    before the first page was read.
+//! 2. The copy has the log from C to E, and only zeroes after E. E is durable and not before the LSN of any copied
+//!    page, because a page is written only after its log. So redo from C produces exactly the state at E.
+//! 3. The log from C on is held until it is copied (`log/hold.rs`). The amount held is bounded: if writers are faster
+//!    than the backup copies, the backup is stopped, not the writers.
+//! 4. The data file is not shortened meanwhile (`space/shrink.rs`, 5). Redo creates the pages that it grew by.
+//! 5. An increment has the pages whose LSN is after the *begin* of the backup before it, not after its end: the changes
+//!    between the two are in the log of that backup, which the restored database does not replay.
+//! 6. Files are read with direct I/O where the file system supports it: a backup leaves nothing in the page cache,
+//!    whatever the flush methods are.
+//! 7. E is the end of the log when everything is copied. With `ends_when_told`, E is its end when the process says so:
+//!    the copier copies log until that moment, and none after E.
+//! 8. A backup holds no latch, lock or mutex across its I/O, and takes part in no commit.
 
 mod client;
 mod copy;
@@ -36,21 +36,20 @@ use copy::{Copying, Subject, take};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// A backup under way: the three steps that a server's hooks call. Dropped before its end, it leaves an unfinished
-/// backup that no opening takes for a database, and lets go of what it held.
+/// A running backup, in three steps that a server's hooks can call. Dropped before its end, it releases what it held
+/// and leaves an unfinished backup, which no opening takes for a database.
 #[derive(Debug)]
 pub struct Backup {
     copying: Copying,
 }
 
 impl Database {
-    /// Begins a backup into `dir`, which must be new or empty: a checkpoint, from which on the log is held. One at a
-    /// time.
+    /// Begins a backup into `dir`, which must be new or empty. Writes a checkpoint, from which on the log is held. Only
+    /// one backup can run at a time.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] when `dir` is not empty or `incremental_from` does not fit; [`Error::Usage`] while another
-    /// backup is under way; [`Error::NoSpace`] when the file system of `dir` is full; [`Error::Poisoned`];
-    /// [`Error::Io`].
+    /// [`Error::BadBackup`] if `dir` is not empty or `incremental_from` does not fit; [`Error::Usage`] while another
+    /// backup runs; [`Error::NoSpace`] if the file system of `dir` is full; [`Error::Poisoned`]; [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -72,11 +71,11 @@ impl Database {
         Ok(Backup { copying: Copying::begin(self.subject(), dir.as_ref(), options)? })
     }
 
-    /// Takes a backup into `dir`, which must be new or empty, while others read and write. All of it is durable when
+    /// Takes a backup into `dir`, which must be new or empty, while others read and write. The backup is durable when
     /// this returns.
     ///
     /// # Errors
-    /// As [`Database::backup_begin`] and [`Backup::step`].
+    /// Those of [`Database::backup_begin`] and [`Backup::step`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -93,11 +92,11 @@ impl Database {
         done.ok_or_else(|| Error::Usage("a backup that is not broken off has an end".into()))
     }
 
-    /// The same; `go_on` is called after each step: `Break` ends it, and what is there is an unfinished backup. `None`
-    /// then.
+    /// Like [`Database::backup_to`]. `go_on` is called after each step; `Break` stops the backup, which stays
+    /// unfinished. The result is then `None`.
     ///
     /// # Errors
-    /// As [`Database::backup_to`].
+    /// Those of [`Database::backup_to`].
     pub fn backup_to_with(
         &self,
         dir: impl AsRef<Path>,
@@ -108,15 +107,15 @@ impl Database {
         take(self.subject(), dir.as_ref(), options, go_on)
     }
 
-    /// Itself, which the backup keeps open.
+    /// Returns this database as the subject of a backup, which keeps it open.
     fn subject(&self) -> Subject {
         Subject::of(self.inner.engine(), &self.inner.path, Box::new(self.clone()))
     }
 
-    /// Decides the end of the backup under way, if it was begun with [`BackupOptions::ends_when_told`] and has copied
-    /// all pages: everything that was committed before this call is in it, and nothing whose commit begins after this
-    /// has returned. Flushes the log; the backup copies the rest of it by itself. Returns the position, or `None` when
-    /// no backup waits for it.
+    /// Decides the end of the running backup, if it was begun with [`BackupOptions::ends_when_told`] and has copied all
+    /// pages. The backup then has everything that was committed before this call, and nothing whose commit begins after
+    /// this has returned. Flushes the log; the backup copies the rest of it by itself. Returns the position of the end,
+    /// or `None` if no backup waits for it.
     ///
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::ShutDown`].
@@ -141,29 +140,29 @@ impl Database {
 }
 
 impl Backup {
-    /// The files that are copied from, as they are now: the data file, and the log from the begin on.
+    /// Returns the files that are copied, as they are now: the data file, and the log from the begin on.
     #[must_use]
     pub fn files(&self) -> Vec<BackupFile> {
         self.copying.files()
     }
 
-    /// Copies about `bytes_max` bytes of log and pages, at most; waits as `rate` demands. More than nothing, if there
-    /// is more.
+    /// Copies about `bytes_max` bytes of log and pages, or all that is left, and waits as `rate` demands. Less than 512
+    /// KiB counts as 512 KiB.
     ///
     /// # Errors
-    /// [`Error::BackupTooSlow`]; [`Error::Corrupt`] for a page that is damaged on disk, and not only half-written;
-    /// [`Error::NoSpace`] when the file system of the backup is full; [`Error::Poisoned`]; [`Error::Io`]. After an
-    /// error the backup is to be dropped.
+    /// [`Error::BackupTooSlow`]; [`Error::Corrupt`] for a page that is damaged on disk, not just half-written;
+    /// [`Error::NoSpace`] if the file system of the backup is full; [`Error::Poisoned`]; [`Error::Io`]. After an error,
+    /// drop the backup.
     pub fn step(&mut self, bytes_max: u64) -> Result<BackupProgress> {
         self.copying.step(bytes_max)
     }
 
-    /// Ends the backup at the log's present end: everything that is committed when this is called is in it. The log
-    /// that is not yet copied is copied without regard to `rate`; then the copy of the log is read through, and all is
-    /// made durable.
+    /// Ends the backup at the current end of the log, so that it has everything committed before this call (with
+    /// [`BackupOptions::ends_when_told`]: at the end that was decided). Copies the rest of the log without regard to
+    /// `rate`, reads the copy of the log through, and makes everything durable.
     ///
     /// # Errors
-    /// [`Error::Usage`] when not all pages are copied; else as [`Backup::step`].
+    /// [`Error::Usage`] if not all pages are copied, or the end is not yet decided; those of [`Backup::step`].
     pub fn end(self) -> Result<BackupReport> {
         self.copying.end()
     }

@@ -1,10 +1,10 @@
-//! A database from a backup, or from a full backup and the increments on it.
+//! Restores a database from a backup, or from a full backup and the increments on it.
 //!
-//! 1. Each file is checked as it is read: pages by their checksums, the log to its end, the manifests and the control
-//!    block by theirs. Nothing of a backup is changed.
-//! 2. What comes later in the chain replaces what came before; the log is the last one's.
-//! 3. A restored database begins a history of its own: increments on backups of the other history are refused
-//!    (`copy.rs`, `fits`).
+//! 1. Each file is verified as it is read: pages, manifests and the control block by their checksums, the log to its
+//!    end. The backups are not changed.
+//! 2. Pages of a later backup in the chain replace those of an earlier one. The log is that of the last backup.
+//! 3. A restored database begins a new history: increments on backups of the old history are refused (`copy.rs`,
+//!    `fits`).
 
 use super::copy::{BLOCK, is_zero, lengthen, log_is_whole, new_file, or_no_space, write_control};
 use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, files_of, write_small};
@@ -27,7 +27,7 @@ const CHUNK: usize = 1 << 20;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
-/// What a restore made.
+/// The result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
     /// The position in the log of the state that the database has when it is opened.
@@ -39,12 +39,12 @@ pub struct Restored {
 }
 
 impl Database {
-    /// Makes a database in `to`, which must be new or empty, from backups: a full one, and the increments on it in
-    /// order. All of it is durable when this returns; opening it recovers to the end of the last one. A `seawall.toml`
-    /// is not part of a backup.
+    /// Restores a database into `to`, which must be new or empty, from backups: a full one, and the increments on it in
+    /// order. All files are durable when this returns; the first opening recovers to the end of the last backup. A
+    /// `seawall.toml` is not part of a backup.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] when the chain does not fit, something in it is damaged, or `to` is not empty;
+    /// [`Error::BadBackup`] if the chain does not fit, something in it is damaged, or `to` is not empty;
     /// [`Error::UnfinishedBackup`]; [`Error::Corrupt`] for a damaged page; [`Error::NoSpace`], [`Error::Io`].
     ///
     /// ```
@@ -60,10 +60,10 @@ impl Database {
         Self::restore_in(&Env::system(Backend::Auto)?, from, to)
     }
 
-    /// The same on a given disk.
+    /// Like [`Database::restore`], on a given disk.
     ///
     /// # Errors
-    /// As [`Database::restore`].
+    /// Those of [`Database::restore`].
     pub fn restore_in(env: &Env, from: &[impl AsRef<Path>], to: impl AsRef<Path>) -> Result<Restored> {
         let to = to.as_ref();
         Self::restore_from(env, from, to).map_err(|error| or_no_space(error, to))
@@ -106,8 +106,8 @@ impl Database {
         let pages = restoring.pages(&chain, last)?;
         restoring.log(last_dir, last, &block)?;
         write_control(disk, &target.dir, &restoring.stats, &block)?;
-        // Every restore is another: named by what it is made of, when and to where, and by the seed, which is drawn at
-        // random but for tests.
+        // Each restore gets a name of its own: from the backup, the time, the target, and the seed, which is random
+        // except in tests.
         let (when, seed) = (env.clock.now().as_nanos().to_le_bytes(), env.seed.to_le_bytes());
         let own = Name::of(&[&last.name.0, &seed, &when, to.as_os_str().as_encoded_bytes()]);
         let text = format!("restored from backup {} at {}, as {own}\n", last.name, last.end);
@@ -124,7 +124,7 @@ struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// Writes the data file; how many pages.
+    /// Writes the data file; returns how many pages.
     fn pages(&self, chain: &[(PathBuf, Manifest)], last: &Manifest) -> Result<u64> {
         let out = new_file(&self.env.disk, &self.to.join(DATA_FILE), FileClass::Data, &self.stats)?;
         lengthen(&out, last.data_bytes)?;
@@ -184,8 +184,8 @@ impl Restoring<'_> {
     }
 }
 
-/// Writes the pages of a piece of a backup to their places: those of a data file's piece at `at`, or of an increment,
-/// which know theirs. How many.
+/// Writes the pages in `chunk` to their places; returns how many. `chunk` is a part of a data file, at `at`, or of an
+/// increment, whose pages contain their numbers.
 fn write_pages(
     out: &File,
     path: &Path,
@@ -195,11 +195,11 @@ fn write_pages(
     data_bytes: u64,
 ) -> Result<u64> {
     let mut found = 0;
-    // Pages that go out together, and where.
+    // Pages to write together, and their place.
     let (mut run, mut run_at) = (0..0, 0);
     let flush = |run: &mut Range<usize>, run_at: u64| -> Result<()> {
         if run.start < run.end {
-            // A file that has become shorter since has no place for the rest.
+            // If the file was shortened later, it has no place for the rest.
             let len = (data_bytes.saturating_sub(run_at)).min(run.len() as u64) as usize;
             if len > 0 {
                 out.write_at(run_at, &chunk[run.start..run.start + len], Cause::Other)?;
@@ -228,7 +228,7 @@ fn write_pages(
     Ok(found)
 }
 
-/// The control block of a backup.
+/// Reads the control block of a backup.
 fn read_control(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<ControlBlock> {
     let source = Source::open(disk, &dir.join(CONTROL_FILE))?;
     let bad = |why: String| Error::BadBackup { path: source.path.clone(), why };
@@ -258,7 +258,7 @@ fn read_control(disk: &dyn Disk, dir: &Path, manifest: &Manifest) -> Result<Cont
 /// How often a read that stops within a block is tried again.
 const TRIES_MAX: u32 = 1000;
 
-/// A file of a backup, which may be where nothing can be written.
+/// A file of a backup, which may be on a read-only file system.
 struct Source {
     path: PathBuf,
     handle: Handle,
@@ -285,12 +285,12 @@ impl Source {
         Err(Error::BadBackup { path: self.path.clone(), why })
     }
 
-    /// Fills `buf`; an offset and a length that direct I/O takes.
+    /// Fills `buf`. The offset and the length must suit direct I/O.
     fn read(&self, disk: &dyn Disk, at: u64, buf: &mut [u8]) -> Result<()> {
         debug_assert!(at % BLOCK == 0 && buf.len() as u64 % BLOCK == 0, "direct reads are of whole blocks");
         let (mut done, mut tries) = (0, 0);
         while done < buf.len() {
-            // A direct read goes on at a whole block, after a short one perhaps at the same.
+            // A direct read continues at a whole block; after a short read that may be the same block.
             let n = disk.read_at(&self.handle, at + done as u64, &mut buf[done..])?;
             let next = if done + n == buf.len() { buf.len() } else { (done + n) & !(BLOCK as usize - 1) };
             tries = if next == done { tries + 1 } else { 0 };

@@ -1,4 +1,4 @@
-//! Backups that other processes ask for, through a socket in the directory of an open database.
+//! Backups on request of other processes, through a socket in the directory of an open database.
 //!
 //! ```text
 //!   client: "seawall-control 1", "backup", fields, "."      server: "seawall-control 1", then "progress ..." any number of times,
@@ -6,19 +6,20 @@
 //!                                                                     then "done ..." or "error ..."
 //! ```
 //!
-//! 1. Lines of text, at most [`LINE_MAX`] bytes each, a request at most [`LINES_MAX`] lines; paths and messages with
-//!    `%xx` for all that is not plain. A request that does not fit is answered with an error. It ends its own
+//! 1. The protocol is lines of text, at most [`LINE_MAX`] bytes each; a request has at most [`LINES_MAX`] lines. Paths
+//!    and messages have `%xx` in place of special bytes. An invalid request is answered with an error. It ends its own
 //!    connection and nothing else.
-//! 2. The owner's rights only: the socket has mode 0600 before it gets its name, and the kernel names the user of each
-//!    connection, who must be this process's user or root. The address of a socket has room for 107 bytes: a longer one
-//!    is reached through a descriptor of the directory.
+//! 2. Only the owner can use it: the socket has mode 0600 before it gets its name, and the kernel names the user of
+//!    each connection, who must be this process's user or root. The address of a socket has room for 107 bytes: a
+//!    longer one is reached through a descriptor of the directory.
 //! 3. The process that makes the socket has the database locked. A socket that it finds was left by a killed process,
 //!    and is replaced.
-//! 4. No thread here is a handle of the database: when the last handle is dropped the database closes, also while a
-//!    backup is under way. Closing removes the socket, breaks the backup off, and waits for it at most
-//!    [`CLOSE_PATIENCE`]: a write to a target that hangs holds up no one longer.
-//! 5. One thread accepts, and each connection has its own, [`CONNECTIONS_MAX`] at most: a client that hangs does not
-//!    hold up another. A request must be there within [`PATIENCE`]. A backup ends when its client goes.
+//! 4. No thread here is a handle of the database: when the last handle is dropped the database closes, even while a
+//!    backup runs. Closing removes the socket, cancels the backup, and waits for it at most [`CLOSE_PATIENCE`], so that
+//!    a hanging write to its target does not delay closing any longer.
+//! 5. One thread accepts connections, and each connection has its own thread, [`CONNECTIONS_MAX`] at most: a client
+//!    that hangs does not delay another. A request must arrive within [`PATIENCE`]. A backup ends when its client
+//!    disconnects.
 //! 6. A forked process has none of the threads and leaves the socket alone. Its copy of the descriptor does not keep
 //!    the socket alive: closing shuts the socket down for all copies.
 
@@ -47,33 +48,33 @@ use std::time::{Duration, Instant};
 
 /// The name of the socket in the directory of an open database.
 pub(super) const SOCKET: &str = "control.socket";
-/// While it is made.
+/// The name of the socket until it has its mode.
 const NEW: &str = "control.socket.new";
 pub(super) const GREETING: &str = "seawall-control 1";
-/// No line is longer, bytes.
+/// The longest line, bytes.
 pub(super) const LINE_MAX: u64 = 16 << 10;
-/// No request has more.
+/// The most lines of a request.
 const LINES_MAX: usize = 16;
-/// A request comes within this time, or not; so does the greeting. A client takes what is written to it within this
-/// time.
+/// The time within which a request and the greeting must arrive, and within which a client must take what is written to
+/// it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Closing waits no longer for a backup that it has broken off.
+/// The longest time that closing waits for a backup that it has cancelled.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
-/// Progress is told no more often, and a client looks this often whether it is to break off.
+/// The least time between two reports of progress, and how often a client checks whether to stop.
 pub(super) const TOLD_EVERY: Duration = Duration::from_millis(200);
-/// Connections at a time.
+/// The most connections at a time.
 const CONNECTIONS_MAX: usize = 8;
 /// The longest address of a socket, bytes.
 const ADDRESS_MAX: usize = 107;
 
-/// A path to the socket `name` in `dir` that is short enough, as long as `opened`, which is `dir`, is open.
+/// Returns a path to the socket `name` in `dir` that is short enough, as long as `opened`, which is `dir`, is open.
 pub(super) fn address(dir: &Path, opened: &File, name: &str) -> PathBuf {
     let path = dir.join(name);
     let fits = path.as_os_str().len() <= ADDRESS_MAX;
     if fits { path } else { format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into() }
 }
 
-/// Writes all of `text`; a client that has gone is an error, never a signal.
+/// Writes all of `text`. A peer that has disconnected is an error, never a signal.
 pub(super) fn say(stream: &UnixStream, text: &str) -> std::io::Result<()> {
     let mut bytes = text.as_bytes();
     while !bytes.is_empty() {
@@ -87,7 +88,7 @@ pub(super) fn say(stream: &UnixStream, text: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the other side has closed its end. What it says after its request does not matter.
+/// Returns whether the peer has closed its end. What it sends after its request does not matter.
 fn is_gone(stream: &UnixStream) -> bool {
     let mut byte = [0];
     match rustix::net::recv(stream, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -113,7 +114,7 @@ struct Server {
     work: Weak<Work>,
     stop: AtomicBool,
     connections: Mutex<Connections>,
-    /// A connection has ended, or the thread that accepts.
+    /// Signals that a connection has ended, or the thread that accepts.
     ended: Condvar,
 }
 
@@ -125,10 +126,10 @@ struct Connections {
 }
 
 impl ControlSocket {
-    /// Makes the socket of the database in `path`, which this process has locked, and listens.
+    /// Creates the socket of the database in `path`, which this process has locked, and listens.
     ///
     /// # Errors
-    /// When the directory takes no socket, or the system starts no thread.
+    /// If the directory takes no socket, or the system cannot start the thread.
     pub(in crate::db) fn start(path: &Path, work: &Arc<Work>) -> std::io::Result<Self> {
         let dir = File::open(path)?;
         match rustix::fs::unlinkat(&dir, NEW, AtFlags::empty()) {
@@ -156,7 +157,7 @@ impl ControlSocket {
         }
     }
 
-    /// Removes the socket and breaks off what is under way (4).
+    /// Removes the socket and cancels running backups (4).
     pub(in crate::db) fn stop(self) {
         self.server.stop.store(true, Ordering::SeqCst);
         let removed = rustix::fs::unlinkat(&self.dir, SOCKET, AtFlags::empty());
@@ -168,7 +169,7 @@ impl ControlSocket {
         let mut connections = self.server.connections.lock();
         loop {
             for stream in connections.open.values() {
-                // Ends the wait for a request; what is still to be said can be said.
+                // Ends the wait for a request; answers can still be sent.
                 drop(stream.shutdown(std::net::Shutdown::Read));
             }
             if !connections.accepts && connections.open.is_empty() {
@@ -181,7 +182,7 @@ impl ControlSocket {
         }
         drop(connections);
         if self.accepting.join().is_err() {
-            // It has panicked, which the panic hook has reported; closing goes on.
+            // The thread has panicked, and the panic hook has reported that; closing continues.
         }
     }
 }
@@ -196,7 +197,7 @@ impl Server {
             match listener.accept() {
                 Ok((stream, _)) => self.admit(stream),
                 Err(_) if self.stops() => {}
-                // No descriptor is free, say: later.
+                // No descriptor may be free, for example: try again later.
                 Err(_) => std::thread::sleep(TOLD_EVERY),
             }
         }
@@ -204,7 +205,7 @@ impl Server {
         self.ended.notify_all();
     }
 
-    /// Serves a connection in a thread of its own.
+    /// Serves a connection in its own thread.
     fn admit(self: &Arc<Self>, stream: UnixStream) {
         let stream = Arc::new(stream);
         let number = {
@@ -219,7 +220,7 @@ impl Server {
         };
         let Some(number) = number else {
             let why = format!("it serves {CONNECTIONS_MAX} others: wait until one has ended");
-            // A fresh socket has room for this: nothing waits here.
+            // The buffer of a new socket has room for this: the write does not wait.
             return drop(say(&stream, &format!("{GREETING}\nerror {}\n", escape(why.as_bytes()))));
         };
         let connection = Connection { server: self.clone(), number, stream };
@@ -228,12 +229,12 @@ impl Server {
                 // The client is gone: there is nothing to tell it.
             }
         };
-        // Where no thread can be started, the connection ends here.
+        // If no thread can be started, the connection ends here.
         drop(std::thread::Builder::new().name("seawall-backup".into()).spawn(serve));
     }
 }
 
-/// A client, until it is dropped.
+/// A client's connection, which a drop ends.
 struct Connection {
     server: Arc<Server>,
     number: u64,
@@ -242,7 +243,7 @@ struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // For all copies of the descriptor, those of a forked process too: the client sees the end.
+        // Shuts down all copies of the descriptor, even those of a forked process, so that the client sees the end.
         drop(self.stream.shutdown(std::net::Shutdown::Both));
         self.server.connections.lock().open.remove(&self.number);
         self.server.ended.notify_all();
@@ -282,14 +283,14 @@ impl Connection {
         drop(work);
         let mut told: Option<Instant> = None;
         let done = take(subject, &request.to, &request.options, |progress| {
-            // That the end is decided is said at once.
+            // Reports at once that the end is decided.
             if !progress.done && told.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
                 return ControlFlow::Continue(());
             }
             told = Some(Instant::now());
             let BackupProgress { pages_read, pages, pages_copied, log_bytes, done: _, waits } = progress;
             let what = if *waits { "waiting" } else { "progress" };
-            // Where it has gone or does not listen any more, it wants no backup.
+            // A client that is gone or no longer reads wants no backup.
             match say(&self.stream, &format!("{what} {pages_read} {pages} {pages_copied} {log_bytes}\n")) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
@@ -299,7 +300,7 @@ impl Connection {
     }
 }
 
-/// Reads until a moment.
+/// Reads until a deadline.
 struct Until<'s> {
     stream: &'s UnixStream,
     at: Instant,
@@ -318,7 +319,7 @@ impl Read for Until<'_> {
     }
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) to: PathBuf,
@@ -371,7 +372,7 @@ impl Request {
     }
 }
 
-/// The next line, without its end.
+/// Reads the next line, without its end.
 fn line(from: &mut impl BufRead) -> Result<String, String> {
     let mut text = Vec::new();
     from.take(LINE_MAX).read_until(b'\n', &mut text).map_err(|e| e.to_string())?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// How a backup is taken.
+/// Options of a backup.
 ///
 /// ```
 /// use seawall::BackupOptions;
@@ -11,15 +11,16 @@ use std::path::PathBuf;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupOptions {
-    /// Bytes a second that it reads at most; 0 is as many as the disk gives.
+    /// The most bytes to read a second; 0 for no limit.
     pub rate: u64,
-    /// Bytes of log before the last checkpoint that it may keep from being reused, beyond `log_capacity`. Writers are
-    /// never stopped: when they are so far ahead of the backup, it ends with [`crate::Error::BackupTooSlow`].
+    /// The most bytes of log before the last checkpoint that the backup may keep from being reused, beyond
+    /// `log_capacity`. Writers are never stopped: if they get so far ahead of the backup, it ends with
+    /// [`crate::Error::BackupTooSlow`].
     pub held_log_max: u64,
     /// The directory of an earlier backup of this database: only pages that have changed since are copied.
     pub incremental_from: Option<PathBuf>,
-    /// The end is decided by [`crate::Database::tell_backup_to_end`] in the process that has the database open. Until
-    /// then the log is copied on. For a server whose own log must end at the same place.
+    /// [`crate::Database::tell_backup_to_end`] decides the end, in the process that has the database open. The backup
+    /// copies log until then. For a server whose own log must end at the same place.
     pub ends_when_told: bool,
 }
 
@@ -30,38 +31,39 @@ impl Default for BackupOptions {
     }
 }
 
-/// How far a backup has come.
+/// The progress of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Pages looked at.
+    /// Pages read.
     pub pages_read: u64,
-    /// Pages there are to look at.
+    /// Pages to read.
     pub pages: u64,
-    /// Pages copied: those that hold something, and in an increment have changed.
+    /// Pages copied: those that are not empty and, in an increment, have changed.
     pub pages_copied: u64,
     /// Bytes of log copied.
     pub log_bytes: u64,
-    /// Whether all pages are copied, and the end, if it is to be told, is: [`crate::Backup::end`] may come.
+    /// Whether all pages are copied and, with [`BackupOptions::ends_when_told`], the end is decided:
+    /// [`crate::Backup::end`] can be called.
     pub done: bool,
-    /// Whether all pages are copied and the end is not yet told.
+    /// Whether all pages are copied and the end is not yet decided.
     pub waits: bool,
 }
 
-/// A backup that was taken.
+/// The report of a finished backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupReport {
     /// Where recovery of the restored database begins, a position in the log.
     pub begin: u64,
-    /// The position in the log of the state that it holds: everything that was committed before is in it, and nothing
-    /// that came later.
+    /// The position in the log of the backup's state: it has everything that was committed before, and nothing that
+    /// came later.
     pub end: u64,
-    /// Pages in it.
+    /// Pages in the backup.
     pub pages: u64,
-    /// Bytes of log in it.
+    /// Bytes of log in the backup.
     pub log_bytes: u64,
     /// Pages that were caught half-written and read again.
     pub read_again: u64,
-    /// Whether it needs the backup before it.
+    /// Whether it is an increment, which needs the backup before it.
     pub incremental: bool,
 }
 
@@ -74,14 +76,14 @@ pub struct BackupFile {
     pub len_bytes: u64,
 }
 
-/// What became of a backup that was asked for.
+/// The outcome of a backup that another process was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupAnswer {
-    /// No process listens there: none has the database open, or the one that has it has no socket (option
+    /// No process listens: none has the database open, or the process that has it open has no socket (option
     /// `control_socket`).
     NoListener,
-    /// It was broken off: what is there is an unfinished backup.
+    /// The backup was stopped, and is unfinished.
     Aborted,
-    /// It was taken.
+    /// The backup was taken.
     Done(BackupReport),
 }

@@ -33,7 +33,7 @@ pub struct Dumped {
     pub skipped: Vec<Skipped>,
 }
 
-/// A range of keys that is missing in a dump.
+/// A range of keys that is missing from a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The name of the tree.
@@ -64,13 +64,13 @@ impl fmt::Display for Skipped {
 }
 
 impl Database {
-    /// Writes all trees to `out`, as they are at this moment, in the format of FORMAT.md:
-    /// [`DumpReader`](super::DumpReader) and `seawall load` read it. Others read and write meanwhile. The
-    /// caller must make the file durable.
+    /// Writes all trees to `out`, as they are at this moment, while others read and write. FORMAT.md describes
+    /// the format, which [`DumpReader`](super::DumpReader) and `seawall load` read. The caller must make the
+    /// file durable.
     ///
     /// # Errors
-    /// [`DumpError::Io`] of `out`; [`DumpError::Database`]: then the output has no end block, and every
-    /// reader refuses it.
+    /// [`DumpError::Io`] of `out`; [`DumpError::Database`]. The output then has no end block, and every reader
+    /// refuses it.
     ///
     /// ```
     /// use seawall::dump::{DumpReader, Item};
@@ -89,11 +89,11 @@ impl Database {
         done.ok_or_else(|| DumpError::Misuse("a dump that is not stopped has an end".into()))
     }
 
-    /// As [`Database::dump`], with options. `go_on` is called after each entry with the totals so far:
-    /// `Break` ends the dump. Then the result is `None`, and the output has no end block.
+    /// Like [`Database::dump`], with options. `go_on` is called after each entry with the totals so far;
+    /// `Break` ends the dump. The result is then `None`, and the output has no end block.
     ///
     /// # Errors
-    /// As [`Database::dump`]; [`Error::NoSuchTree`] in [`DumpError::Database`]. With `skip_damaged`, damage
+    /// Those of [`Database::dump`]; [`Error::NoSuchTree`] in [`DumpError::Database`]. With `skip_damaged`, damage
     /// is an error only if it hides the list of trees.
     ///
     /// ```
@@ -259,7 +259,7 @@ impl<W: Write, F: FnMut(&Totals) -> ControlFlow<()>> Dumping<'_, W, F> {
     }
 }
 
-/// The smallest key after this one.
+/// Returns the smallest key after this one.
 fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }

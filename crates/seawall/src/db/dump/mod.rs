@@ -101,14 +101,14 @@ impl Totals {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DumpError {
-    /// The stream under it failed.
+    /// The underlying stream failed.
     Io {
         /// Where, bytes from the beginning.
         at_byte: u64,
         /// What failed.
         source: std::io::Error,
     },
-    /// It does not begin with a dump's header.
+    /// The stream does not begin with a dump's header.
     NotADump,
     /// A newer program wrote it.
     NewerVersion {
@@ -117,7 +117,7 @@ pub enum DumpError {
         /// The newest this program reads.
         supported: u32,
     },
-    /// It ends too early.
+    /// The dump ends too early.
     Truncated {
         /// Where it ends, bytes from the beginning.
         at_byte: u64,
@@ -181,7 +181,7 @@ impl From<Error> for DumpError {
 }
 
 impl DumpError {
-    /// The engine's error for a dump in the file at `path`.
+    /// Converts this to the engine's error for a dump in the file at `path`.
     #[must_use]
     pub fn of_file(self, path: &Path, op: Op) -> Error {
         match self {

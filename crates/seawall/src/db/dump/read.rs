@@ -12,7 +12,7 @@ use super::{
 use crate::format::{Malformed, Reader};
 use std::io::{ErrorKind, Read};
 
-/// The next thing in a dump.
+/// An item of a dump.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Item<'r> {
     /// A tree of this name begins.
@@ -33,7 +33,7 @@ pub enum Item<'r> {
     },
     /// The next bytes of a large value; never empty.
     Piece(&'r [u8]),
-    /// The tree ends; all of it was read.
+    /// The end of a tree, all of which was read.
     TreeEnd(Totals),
 }
 
@@ -80,7 +80,7 @@ enum Found {
 }
 
 impl<R: Read> DumpReader<R> {
-    /// Begins to read.
+    /// Begins to read a dump: reads its header.
     ///
     /// # Errors
     /// [`DumpError::NotADump`], [`DumpError::NewerVersion`], [`DumpError::Truncated`],
@@ -123,7 +123,7 @@ impl<R: Read> DumpReader<R> {
         Ok(reader)
     }
 
-    /// The next item; `None` after the whole dump, if its counts agree.
+    /// Reads the next item; returns `None` at the end of the dump, if its counts agree.
     ///
     /// # Errors
     /// [`DumpError::Truncated`], [`DumpError::Damaged`], [`DumpError::Io`]. After an error every call fails.
@@ -150,10 +150,11 @@ impl<R: Read> DumpReader<R> {
         })
     }
 
-    /// Appends the pieces of the value that was just begun; `value` grows only by bytes that were read.
+    /// Reads the pieces of the large value that has just begun, and appends them; `value` grows only by bytes
+    /// that were read.
     ///
     /// # Errors
-    /// As [`DumpReader::read`].
+    /// Those of [`DumpReader::read`].
     pub fn value(&mut self, value: &mut Vec<u8>) -> Result<(), DumpError> {
         while let State::InValue(_) = self.state {
             if let Some(Item::Piece(bytes)) = self.read()? {
@@ -163,7 +164,7 @@ impl<R: Read> DumpReader<R> {
         Ok(())
     }
 
-    /// The totals of the trees that have ended.
+    /// Returns the totals of the trees that have ended.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.all

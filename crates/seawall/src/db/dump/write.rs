@@ -38,7 +38,7 @@ pub struct DumpWriter<W> {
     ordinal: u64,
     /// Bytes written.
     at_byte: u64,
-    /// Over the checksums so far.
+    /// The checksum over the checksums so far.
     chain: u32,
     state: State,
     name: String,
@@ -110,7 +110,8 @@ impl<W: Write> DumpWriter<W> {
     /// Writes one entry. Keys must ascend.
     ///
     /// # Errors
-    /// [`DumpError::Misuse`] for a key out of order, too long a key or value, or no tree; [`DumpError::Io`].
+    /// [`DumpError::Misuse`] for a key out of order, a key or value that is too long, or no tree;
+    /// [`DumpError::Io`].
     pub fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), DumpError> {
         if value.len() > INLINE_BYTES_MAX {
             self.large(key, value.len() as u64)?;
@@ -130,7 +131,7 @@ impl<W: Write> DumpWriter<W> {
     /// Begins an entry whose value of `value_bytes` follows in pieces.
     ///
     /// # Errors
-    /// As [`DumpWriter::entry`].
+    /// Those of [`DumpWriter::entry`].
     pub fn large(&mut self, key: &[u8], value_bytes: u64) -> Result<(), DumpError> {
         self.take_key(key, value_bytes)?;
         self.begin(kind::LARGE)?;
@@ -142,7 +143,7 @@ impl<W: Write> DumpWriter<W> {
         Ok(())
     }
 
-    /// The next bytes of a large value, in pieces of any size.
+    /// Writes the next bytes of a large value, in pieces of any size.
     ///
     /// # Errors
     /// [`DumpError::Misuse`] if they exceed the announced length; [`DumpError::Io`].
@@ -185,7 +186,7 @@ impl<W: Write> DumpWriter<W> {
         Ok(self.out)
     }
 
-    /// The totals so far, without the current tree.
+    /// Returns the totals so far, without the current tree.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.all

@@ -31,7 +31,7 @@ pub struct Metric {
     pub name: &'static str,
     /// Whether it only grows.
     pub meaning: Meaning,
-    /// What it is, a sentence.
+    /// What it is, as a sentence.
     pub help: &'static str,
     /// Its value.
     pub value: u64,
@@ -49,7 +49,7 @@ macro_rules! numbers {
             }
 
             impl $name {
-                /// Each number with its description.
+                /// Returns each number with its description.
                 #[must_use]
                 pub fn metrics(&self) -> Vec<Metric> {
                     vec![$(Metric {
@@ -171,7 +171,7 @@ numbers! {
     }
 }
 
-/// How one class of files is open.
+/// How the files of one class are open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FileState {
@@ -179,7 +179,7 @@ pub struct FileState {
     pub class: FileClass,
     /// The mode in effect, and the requested one.
     pub mode: EffectiveMode,
-    /// Bytes of its files in the kernel's page cache; `None` if the kernel does not tell.
+    /// Bytes of its files in the kernel's page cache; `None` if the kernel does not report it.
     pub page_cache_bytes: Option<u64>,
 }
 
@@ -188,7 +188,7 @@ pub struct FileState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct Stats {
-    /// Since the database was opened, or between two moments, ns.
+    /// The time since the database was opened, or between two moments, ns.
     pub elapsed_ns: u64,
     /// I/O by class, operation and cause.
     pub io: IoSnapshot,
@@ -211,7 +211,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// The statistics since `earlier`: counters are differences, gauges are current values.
+    /// Returns the statistics since `earlier`: counters are differences, gauges are current values.
     ///
     /// ```
     /// use seawall::metrics::Stats;
@@ -240,7 +240,7 @@ impl Stats {
         }
     }
 
-    /// Each number of all groups with its description.
+    /// Returns each number of all groups with its description.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         [
@@ -268,14 +268,14 @@ fn cell_since(cell: &CellSnapshot, earlier: &IoSnapshot) -> CellSnapshot {
     out
 }
 
-/// The total time of the operations of a cell, ns, as exactly as its buckets allow.
+/// Returns the total time of a cell's operations, ns, as exactly as its buckets allow.
 #[must_use]
 pub fn total_ns(cell: &CellSnapshot) -> u64 {
     let sum: f64 = cell.latency.iter().map(|b| (b.start() as f64 + b.end() as f64) / 2.0 * b.count() as f64).sum();
     sum as u64
 }
 
-/// The latency that `percent` of the operations of a cell did not exceed, ns; 0 when there was none.
+/// Returns the latency that `percent` of a cell's operations did not exceed, ns; 0 if there were none.
 #[must_use]
 pub fn percentile_ns(cell: &CellSnapshot, percent: f64) -> u64 {
     let rank = ((cell.count() as f64 * percent / 100.0).ceil() as u64).max(1);

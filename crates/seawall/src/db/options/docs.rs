@@ -3,7 +3,7 @@
 use super::{OptionInfo, Options};
 
 impl Options {
-    /// The text of docs/options.md.
+    /// Returns the text of docs/options.md.
     #[must_use]
     pub fn markdown() -> String {
         let mut out = String::from(

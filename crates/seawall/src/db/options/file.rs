@@ -1,6 +1,6 @@
 //! `seawall.toml`: read, merged, written.
 //!
-//! 1. Every line is checked, also one that a stronger source overrides: a typo is never silent.
+//! 1. Every line is checked, even one that a stronger source overrides: a typo is never silent.
 //! 2. `[log] dir` is the option `log_dir`; the same option twice is an error.
 //! 3. A written file is read back as the same options.
 //! 4. A build without the feature `toml` refuses a directory whose file sets options: options are never
@@ -26,12 +26,12 @@ const LAB: &str = "lab";
 const EIO: i32 = 5;
 
 impl Options {
-    /// The options for the database in `dir`: these, completed by `seawall.toml` in `dir` if it exists.
+    /// Completes these options with those of `seawall.toml` in `dir`, if the file exists.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read; [`Error::Usage`] if it is no TOML, or this program was built
-    /// without the feature `toml` of this crate and cannot read it; [`Error::InvalidOption`] for an option in
-    /// it.
+    /// [`Error::Io`] if the file cannot be read; [`Error::Usage`] if it is not TOML, or if it sets options and
+    /// this program was built without the feature `toml` of this crate; [`Error::InvalidOption`] for an option
+    /// in it.
     pub fn with_file_of(mut self, dir: &Path) -> Result<Self> {
         let path = dir.join(FILE_NAME);
         match std::fs::read(&path) {
@@ -66,11 +66,11 @@ impl Options {
         )))
     }
 
-    /// Takes the options of the text of a `seawall.toml`, except those that a stronger source has set.
+    /// Takes the options from the text of a `seawall.toml`, except those that a stronger source has set.
     /// `origin` names the file in errors. On error some of the options may be in effect.
     ///
     /// # Errors
-    /// [`Error::Usage`] if it is no TOML; [`Error::InvalidOption`] for a name or a value in it.
+    /// [`Error::Usage`] if it is not TOML; [`Error::InvalidOption`] for a name or a value in it.
     ///
     /// ```
     /// use seawall::options::Options;
@@ -108,8 +108,8 @@ impl Options {
         Ok(())
     }
 
-    /// A `seawall.toml` with a comment for each option. Defaults are commented out, so that a better default
-    /// of a later version takes effect.
+    /// Returns a `seawall.toml` with these options and a comment for each. Defaults are commented out, so that
+    /// a better default of a later version takes effect.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = format!(
@@ -146,7 +146,8 @@ fn shown(value: &str) -> &str {
     if value.is_empty() { "empty" } else { value }
 }
 
-/// Numbers are written bare, other values as strings: also what only begins like a number, such as the directory 007.
+/// Writes numbers bare and other values as strings, including a value that only looks like a number, such as
+/// the directory 007.
 fn toml_value(text: &str) -> String {
     if text.parse::<i64>().is_ok_and(|number| number.to_string() == text) {
         return text.to_owned();

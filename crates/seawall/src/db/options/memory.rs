@@ -1,7 +1,7 @@
 //! The memory that this process may use: the machine's, or less if its control group limits it.
 //!
 //! 1. A limit that cannot be read is no limit: nothing here fails, and the result names its source.
-//! 2. A limit of any ancestor group counts, the lowest wins. "Unlimited" is a word in version 2 and a huge
+//! 2. The limits of all ancestor groups count; the lowest wins. "Unlimited" is a word in version 2 and a huge
 //!    number in version 1.
 
 use std::fs;
@@ -11,14 +11,14 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MemoryLimit {
-    /// Bytes; `None` if neither the machine nor a control group tells.
+    /// Bytes; `None` if neither the machine nor a control group reports a limit.
     pub bytes: Option<u64>,
     /// The source of the limit.
     pub from: String,
 }
 
 impl MemoryLimit {
-    /// The current limit of this process.
+    /// Reads the current limit of this process.
     ///
     /// ```
     /// let limit = seawall::options::MemoryLimit::read();
@@ -29,7 +29,7 @@ impl MemoryLimit {
         Self::read_below(Path::new("/"))
     }
 
-    /// No limit known.
+    /// Returns an unknown limit.
     #[must_use]
     pub fn unknown() -> Self {
         Self { bytes: None, from: "nowhere".to_owned() }

@@ -1,7 +1,7 @@
 //! Options: their names and values, their sources, and when they can be changed.
 //!
-//! 1. Strength of sources: default < `seawall.toml` < set by the program < what the database was made with
-//!    (where that cannot change).
+//! 1. Strength of sources: default < `seawall.toml` < set by the program < the value that the database was
+//!    created with (for options that cannot change).
 //! 2. Nothing unknown is skipped: a misspelt name is an error that names the closest one. Only `[lab]`, the
 //!    lab's own notes, is ignored.
 //! 3. [`Options::settle`] comes before use: after it every value is in its range and the rules between
@@ -80,14 +80,14 @@ pub struct OptionInfo {
     pub unit: &'static str,
     /// When it can be changed.
     pub change: Change,
-    /// What it is, a sentence.
+    /// What it is, as a sentence.
     pub help: &'static str,
     /// The effect of changing it.
     pub effect: &'static str,
 }
 
 impl OptionInfo {
-    /// Its table (empty for none) and key in `seawall.toml`.
+    /// Returns the option's table (empty for none) and key in `seawall.toml`.
     #[must_use]
     pub fn toml_path(&self) -> (&'static str, &'static str) {
         file::TABLES
@@ -96,7 +96,7 @@ impl OptionInfo {
             .unwrap_or(("", self.name))
     }
 
-    /// Its command-line flag.
+    /// Returns the option's command-line flag.
     #[must_use]
     pub fn flag(&self) -> String {
         format!("--{}", self.name.replace('_', "-"))
@@ -144,7 +144,7 @@ fn made_with(name: &str, value: &str, actual: &str) -> Error {
     Error::InvalidOption { name: name.to_owned(), value: value.to_owned(), why }
 }
 
-/// The number of inserted, deleted or replaced letters between two words (Levenshtein 1966).
+/// Returns the number of inserted, deleted or replaced letters between two words (Levenshtein 1966).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(100).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -169,20 +169,20 @@ impl Options {
         self.put(name, value, Source::Explicit)
     }
 
-    /// An option's value as text.
+    /// Returns an option's value as text.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when there is no such option.
+    /// [`Error::InvalidOption`] if there is no such option.
     pub fn get(&self, name: &str) -> Result<String> {
         let info = Self::info(name)?;
         let found = self.list().into_iter().find(|(n, ..)| *n == info.name);
         Ok(found.map(|(_, value, _)| value).expect("every option described is listed"))
     }
 
-    /// The description of one option.
+    /// Returns the description of one option.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when there is no such option.
+    /// [`Error::InvalidOption`] if there is no such option.
     pub fn info(name: &str) -> Result<OptionInfo> {
         let wanted = table::canonical(name);
         Self::describe()
@@ -216,7 +216,7 @@ impl Options {
         }
     }
 
-    /// The directory of the log of the database in `dir`.
+    /// Returns the log directory of the database in `dir`.
     #[must_use]
     pub fn log_dir_of(&self, dir: &Path) -> PathBuf {
         // In a join, an absolute path replaces `dir`, and an empty one keeps it.

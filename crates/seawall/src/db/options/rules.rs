@@ -15,7 +15,7 @@ use seawall_io::{EffectiveMode, FlushMethod};
 const POOL_PAGES_MIN: u64 = 64;
 const LOG_SEGMENTS_MIN: u64 = 3;
 
-/// Why no size of a write is whole then.
+/// Why no write through the page cache is certain to be whole.
 const BUFFERED: &str = "through the page cache the kernel may write a page while it changes";
 
 impl Options {
@@ -53,7 +53,7 @@ impl Options {
         Ok(self.warnings(memory))
     }
 
-    /// The warnings about these options, for the operator.
+    /// Returns the warnings about these options, for the operator.
     #[must_use]
     pub fn warnings(&self, memory: &MemoryLimit) -> Vec<Warning> {
         let mut warnings = Vec::new();
@@ -91,8 +91,9 @@ impl Options {
         warnings
     }
 
-    /// Refuses pages that are written once through the page cache; not with `O_DSYNC`, where a write is over only when
-    /// the disk has it, unless they are atomic writes, which need direct I/O.
+    /// Refuses `atomic` protection for pages that are written through the page cache. With `O_DSYNC` it is
+    /// allowed, because such a write returns only when the disk has it, unless the pages are atomic writes,
+    /// which need direct I/O.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
@@ -105,9 +106,9 @@ impl Options {
         Err(Error::InvalidOption { name: "torn_page_protection".into(), value: "atomic".into(), why })
     }
 
-    /// Decides what `auto` protection against torn pages is, and refuses `atomic` if it is not proven. `whole`: the
-    /// largest write that a power cut leaves whole, bytes; `atomic`: the largest that the kernel does as a whole when
-    /// it is asked to.
+    /// Resolves `auto` protection against torn pages, and refuses `atomic` if it is not proven. `whole` returns
+    /// the largest write that a power cut leaves whole, bytes; `atomic` returns the largest write that the
+    /// kernel does atomically on request.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
@@ -192,6 +193,8 @@ impl Options {
         }
     }
 
+    /// Checks all values and the rules between options.
+    ///
     /// # Errors
     /// [`Error::InvalidOption`] for the first value that is out of its range or against a rule.
     pub fn check(&self) -> Result<()> {

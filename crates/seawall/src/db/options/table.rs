@@ -21,7 +21,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// A range is typed by the option's value and checked by its kind.
+/// Checks `value` against `range`. The option's type gives the range its type, and its kind compares the
+/// values.
 fn checked<K: Kind>(name: &str, value: K::Value, text: &str, range: &Limits<K::Value>) -> Result<K::Value> {
     if range.allows::<K>(&value) { Ok(value) } else { Err(refused::<K>(name, text, range)) }
 }
@@ -104,7 +105,7 @@ macro_rules! options {
                 }
             }
 
-            /// Whether each value is in its own range: builders take any.
+            /// Checks that each value is in its own range, because builders accept any value.
             pub(super) fn check_ranges(&self) -> Result<()> {
                 $({
                     let value = &self.$name.value;
@@ -113,13 +114,13 @@ macro_rules! options {
                 Ok(())
             }
 
-            /// Every option's name, value as text, and source, in the order of the docs.
+            /// Returns every option's name, value as text, and source, in the order of the docs.
             #[must_use]
             pub fn list(&self) -> Vec<(&'static str, String, Source)> {
                 vec![$((stringify!($name), <$kind>::print(&self.$name.value), self.$name.source),)+]
             }
 
-            /// All options: for command lines, docs, and other programs' variables.
+            /// Returns the descriptions of all options: for command lines, docs, and other programs' variables.
             ///
             /// ```
             /// use seawall::options::Options;

@@ -1,7 +1,7 @@
 //! The part of TOML that `seawall.toml` needs: values and their paths. The crate `toml_parser` has the
 //! grammar; this module builds the values, so that no other crate is needed for a few lines of options.
 //!
-//! 1. The whole file is parsed, including parts that are then refused or ignored: a file that is no TOML is
+//! 1. The whole file is parsed, including parts that are then refused or ignored: a file that is not TOML is
 //!    never used in part.
 //! 2. A value keeps its path: `[log]`, `log.dir = ` and `log = { dir = ` are the same.
 
@@ -23,10 +23,10 @@ pub(super) enum Value {
     Other(String),
 }
 
-/// All values of a file, in its order, each with its path.
+/// Parses a file. Returns all its values in order, each with its path.
 ///
 /// # Errors
-/// Why this is no TOML, and in which line.
+/// Why this is not TOML, and in which line.
 pub(super) fn parse(text: &str) -> Result<Vec<(Vec<String>, Value)>, String> {
     let source = Source::new(text);
     let tokens = source.lex().into_vec();
@@ -147,7 +147,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Begins the next key where this one began.
+    /// Drops the keys of the finished value, so that the next key begins where it began.
     fn end_of_value(&mut self) {
         self.keys.truncate(self.inline.last().copied().unwrap_or_default());
     }

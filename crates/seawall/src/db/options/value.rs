@@ -154,7 +154,7 @@ impl<T: Choice> Kind for Word<T> {
     }
 }
 
-/// A number with one of these units; `None` unless it is an integer in the smallest unit.
+/// Parses a number with one of these units; returns `None` unless it is an integer in the smallest unit.
 fn quantity(text: &str, units: &[(&str, u128)]) -> Option<u128> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -171,7 +171,7 @@ fn quantity(text: &str, units: &[(&str, u128)]) -> Option<u128> {
     (part % ten == 0).then(|| whole.checked_add(part / ten))?
 }
 
-/// A number in the largest unit that divides it.
+/// Prints a number in the largest unit that divides it.
 fn unit_of(value: u128, units: &[(&str, u128)]) -> String {
     let (name, scale) = units.iter().find(|(_, scale)| value >= *scale && value % scale == 0).unwrap_or(&("", 1));
     format!("{}{name}", value / scale)
@@ -179,13 +179,13 @@ fn unit_of(value: u128, units: &[(&str, u128)]) -> String {
 
 /// The values an option may have.
 pub(super) enum Limits<V> {
-    /// All of its kind.
+    /// Every value of the kind.
     Any,
     /// From the first to the second, both allowed.
     Between(V, V),
     /// Powers of two among those.
     PowerOfTwo(V, V),
-    /// Nothing, or from the second to the third.
+    /// Zero, or from the first to the second.
     ZeroOr(V, V),
 }
 
@@ -201,7 +201,7 @@ impl<V> Limits<V> {
         }
     }
 
-    /// In words, for the docs and for error messages.
+    /// Returns the limits in words, for the docs and for error messages.
     pub(super) fn say<K: Kind<Value = V>>(&self) -> String {
         match self {
             Self::Any if K::words().is_empty() => K::SHAPE.to_owned(),
@@ -241,7 +241,7 @@ pub enum FlushChoice {
 }
 
 impl FlushChoice {
-    /// The method, if one is stated.
+    /// Returns the method, if the choice names one.
     #[must_use]
     pub fn method(self) -> Option<FlushMethod> {
         match self {
@@ -273,15 +273,15 @@ impl Choice for FlushChoice {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum TornPages {
-    /// Pages are written twice: first to the doublewrite area, then home.
+    /// Pages are written twice: first to the doublewrite area, then to the data file.
     #[default]
     Doublewrite,
-    /// None needed: a page lies in one physical sector of the device, or is one atomic write (`RWF_ATOMIC`), so it is
-    /// written whole; refused unless that is proven.
+    /// No protection is needed: a page lies in one physical sector of the device, or is one atomic write
+    /// (`RWF_ATOMIC`), so it is written whole. Refused unless that is proven.
     Atomic,
     /// No protection. Only for data that may be lost.
     Off,
-    /// `atomic` if it is proven for the file, otherwise `doublewrite`.
+    /// `atomic` if that is proven for the file, otherwise `doublewrite`.
     Auto,
 }
 
@@ -324,10 +324,10 @@ impl Choice for Preallocate {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum ControlSocketChoice {
-    /// Through a socket in the database's directory, with the owner's rights.
+    /// They can, through a socket in the database's directory, with the owner's rights.
     #[default]
     On,
-    /// Without a socket.
+    /// They cannot: there is no socket.
     Off,
 }
 

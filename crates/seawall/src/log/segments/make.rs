@@ -28,7 +28,7 @@ mod errno {
 }
 
 impl State {
-    /// Whether the disk was full, and it is time for the next try.
+    /// Returns whether the disk was full and it is time for the next try.
     pub(super) fn may_have_space(&self, now: Duration) -> bool {
         self.full_since.is_some_and(|since| now.saturating_sub(since) >= FULL_AGAIN)
     }
@@ -58,7 +58,7 @@ impl Segments {
         Ok(())
     }
 
-    /// One bounded step towards the next file. Does nothing while another thread is working on it.
+    /// Does one bounded step towards the next file. Does nothing while another thread is working on it.
     fn step_job(&self, counters: &Counters) -> Result<()> {
         let (job, number, spare, total, closed) = {
             let mut state = self.state.lock();
@@ -109,7 +109,7 @@ impl Segments {
                 let gone = matches!(&e, Error::Io(e) if e.errno() == Some(errno::ENOENT));
                 state.spares.extend(spare.filter(|_| !gone));
                 if let Some(filled) = named {
-                    // It has its name already: the next try makes that durable.
+                    // The file has its name already: the next try makes the name durable.
                     state.job = Job::Named { filled };
                 }
                 // The files of a hold are used first: the next try takes one of them.
@@ -129,7 +129,7 @@ impl Segments {
         result
     }
 
-    /// The step itself, with no mutex held.
+    /// Does the step itself, with no mutex held.
     fn advance_job(&self, job: Job, number: u64, spare: Option<u64>, total: u64) -> Result<Step> {
         let target = path_of(&self.dir, number);
         let how = self.shelf.how();
@@ -146,8 +146,8 @@ impl Segments {
                         Err(e) => Err(e.into()),
                     };
                 }
-                // With fewer files the log cannot go round, and nothing can be changed or deleted: it may use
-                // the reserve.
+                // With fewer files the log cannot rotate, and nothing can be changed or deleted: the file may use the
+                // reserve.
                 let reserve = if total < SEGMENTS_MIN { 0 } else { how.reserve_bytes };
                 let usual = FillOptions::new(FileClass::Redo, how.segment_bytes);
                 let options = FillOptions { stats: how.io.clone(), reserve, ..usual };
@@ -173,7 +173,7 @@ impl Segments {
                 Err(e) => Err(no_space(e)),
             },
             Job::Named { filled } => {
-                // The name is durable before the first byte is written under it.
+                // The name must be durable before the first byte is written under it.
                 if !self.health.has(Mutant::DirectoryUnsynced) {
                     self.sync_dir()?;
                 }
@@ -189,8 +189,8 @@ impl Segments {
         self.disk.sync_dir(&self.dir).map_err(sorted)
     }
 
-    /// One bounded step of background work: makes a file ahead, or removes some. Returns whether there is
-    /// more to do now.
+    /// Does one bounded step of background work: makes a file ahead, or removes some. Returns whether there is more to
+    /// do now.
     pub(in crate::log) fn tend(&self, promised: u64, counters: &Counters) -> Result<bool> {
         enum Need {
             Nothing,
@@ -204,7 +204,7 @@ impl Segments {
             let files_max = (state.capacity_bytes / self.bytes).max(SEGMENTS_MIN);
             let ahead = state.open_end.saturating_sub(promised / self.bytes + 1);
             let is_there = !state.spares.is_empty() || state.open_end < state.next_number();
-            // Log that is promised and not written yet has its open files: no more of them before it is written.
+            // Log that is promised and not written yet keeps its files open: no more are opened before it is written.
             let many = state.open_end >= state.writing + window(self.bytes);
             let short = ahead < AHEAD && !many;
             if matches!(state.job, Job::Busy) {
@@ -247,19 +247,20 @@ impl Segments {
         Ok(true)
     }
 
-    /// Gives the space of files that are not needed back, for another file; breaks the hold. False if there are none.
+    /// Breaks the hold and removes files that are not needed, so that another file can use the space. Returns `false`
+    /// if there are none.
     pub(in crate::log) fn give_way(&self, promised: u64, counters: &Counters) -> bool {
         let before = {
             let mut state = self.state.lock();
             state.break_hold(Broken::NoSpace);
             state.total()
         };
-        // Its errors come again where the log needs a file.
+        // Errors of `tend` occur again where the log needs a file.
         while self.tend(promised, counters).is_ok_and(|more| more) {}
         self.state.lock().total() < before
     }
 
-    /// Makes the files that the log needs at least to go round.
+    /// Makes files until the log has the fewest among which it can rotate.
     pub(in crate::log) fn make_least(&self, counters: &Counters) -> Result<()> {
         loop {
             let state = self.state.lock();
@@ -288,6 +289,6 @@ enum Step {
     Durable {
         filled: bool,
     },
-    /// This one is open.
+    /// The segment of this number is open.
     Open(u64, Arc<File>),
 }

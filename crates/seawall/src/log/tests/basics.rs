@@ -50,7 +50,7 @@ fn goes_round(method: FlushMethod) {
     while log.tend().unwrap() {}
     let mut last = FIRST_LSN;
     for i in 0..700 {
-        // Background work keeps ahead; a second passes now and then, so that fills find their pace.
+        // Background work keeps ahead of the log, and time passes, so that paced fills advance.
         machine.clock.advance(Duration::from_millis(10));
         while log.tend().unwrap() {}
         let before = machine.disk.trace().len();
@@ -84,7 +84,7 @@ fn the_capacity_grows_and_shrinks_while_the_log_is_in_use() {
     let mut from = FIRST_LSN;
     for capacity in [2 << 20, 6 << 20, (256 << 10) + 4 * MTR_BYTES_MAX as u64, 3 << 20] {
         log.set_capacity(capacity).unwrap();
-        // Fills the log, then goes round again.
+        // Fills the log, then rotates through its files again.
         for i in 0..15 {
             let body = body(i, 200_000);
             let admitted = loop {
@@ -127,7 +127,7 @@ fn the_flush_method_changes_while_the_log_is_in_use() {
     let (process, log) = machine.create();
     let mut all = Vec::new();
     for (i, method) in FlushMethod::ALL.into_iter().cycle().take(15).enumerate() {
-        // Written the old way, flushed the new way.
+        // Written with the old method, flushed with the new one.
         let body = body(i, 12_000);
         log.wait(append(&log, &body), Durability::Written).unwrap();
         all.push(body);
@@ -177,7 +177,7 @@ fn an_abandoned_reservation_stops_the_database() {
     assert!(log.flush_to(log.head()).unwrap_err().to_string().contains("given up"));
 }
 
-/// A clock at whose reading, in the midst of a write, another thread publishes what it has built on a broken page.
+/// A clock that, when a write in progress reads it, publishes a change that builds on a broken page.
 #[derive(Debug, Default)]
 struct Meanwhile(Mutex<Option<Arc<Log>>>);
 

@@ -24,8 +24,8 @@ struct Run {
 }
 
 impl Run {
-    /// A little of everything: groups of several entries, all levels, background steps, a checkpoint, a
-    /// crossing of segments.
+    /// Does a little of everything: groups of several entries, all levels, background steps, a checkpoint, a segment
+    /// change.
     fn go(&mut self, log: &Log) -> Result<()> {
         let levels = [Durability::Flushed, Durability::Written, Durability::Flushed, Durability::Deferred];
         for i in 0..14 {
@@ -39,7 +39,7 @@ impl Run {
                 self.sent.push(Sent { start, end, body, acknowledged: None });
             }
             let last = self.sent.len() - 1;
-            // All in one group, with the level of the last.
+            // All in one group, at the level of the last one.
             let level = levels[i % 4];
             log.wait(self.sent[last].end, level)?;
             for sent in &mut self.sent[first..] {
@@ -58,7 +58,7 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that `machine` holds a prefix with everything that `must` be there; returns how many there are.
+    /// Checks that `machine` holds a prefix with every entry that `must` be there; returns how many entries there are.
     fn check(&self, machine: &Machine, from: Lsn, must: impl Fn(&Sent) -> bool, about: &str) -> usize {
         let (process, log, bodies) = machine.reopen(from, 2).unwrap_or_else(|e| panic!("{about}: {e}"));
         let expected: Vec<_> = self.sent.iter().filter(|sent| sent.start >= from).collect();
@@ -75,7 +75,7 @@ impl Run {
                 lost.start
             );
         }
-        // Then it continues: what is committed now survives the next power cut, whatever lay after the end.
+        // Then the log continues: what is committed now survives the next power cut, whatever lay beyond the end.
         let end = append(&log, &body(99, 5000));
         log.flush_to(end).unwrap();
         process.crash_by(SimDisk::power_cut);
@@ -86,16 +86,16 @@ impl Run {
     }
 }
 
-/// Runs to the failure of operation `at_op` (or to the end), then loses power or the process in several ways.
+/// Runs until operation `at_op` fails (or to the end), then cuts the power or kills the process in several ways.
 /// Returns the number of operations of the run.
 fn crash_at(method: FlushMethod, at_op: u64, forks: u64) -> u64 {
     let machine = Machine { method, ..Machine::new(at_op) };
     machine.disk.inject(Fault::eio().at_op(at_op));
     let process: Arc<Process> = Arc::new(Process::new(&machine.disk));
     let mut run = Run::default();
-    // The database comes into being when its control block is written, after this.
+    // The database exists only when its control block is written, after this.
     let Ok(log) = Log::create(process.clone(), machine.config(1), Arc::default()) else { return u64::MAX };
-    // It ends with the failure, if that affects the log at all.
+    // The run ends with the failure, if that affects the log at all.
     drop(run.go(&log).err());
     let operations = machine.disk.trace().len();
     // A device that fails a flush may lose what was only written.
@@ -187,7 +187,7 @@ fn a_torn_tail_block_keeps_what_was_in_it() {
     }
 }
 
-/// Reads or replaces a block of a segment, durably, as no program does.
+/// Reads a block of a segment, or durably replaces it, behind the log's back.
 fn block(disk: &SimDisk, lsn: Lsn, segment_bytes: u64, with: Option<&[u8]>) -> Vec<u8> {
     let path = segment_file::path_of(DIR.as_ref(), lsn.0 / segment_bytes);
     let offset = lsn.0 % segment_bytes;
@@ -201,8 +201,8 @@ fn block(disk: &SimDisk, lsn: Lsn, segment_bytes: u64, with: Option<&[u8]>) -> V
     out.to_vec()
 }
 
-/// Trap 1: of a group's blocks 1, 2, 3 the second does not persist; the next opening overwrites 2, and then
-/// the old 3 fits again.
+/// Trap 1: of a group's blocks 1, 2 and 3, block 2 does not persist. The next opening overwrites block 2, and then the
+/// old block 3 fits again.
 #[test]
 fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     let machine = Machine::new(8);
@@ -224,7 +224,7 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     let ghost = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
     block(&machine.disk, Lsn(first + 4096), segment, Some(&[0; 4096]));
 
-    // If it was not durable, no entry claims so, and the log ends before the gap.
+    // The group was not durable, so no entry says that it was, and the log ends before the gap.
     let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(bodies, [of(1, 4096)]);
     assert_eq!(log.head().0, first + 4096 + HEADER_BYTES as u64, "the opening's own entry");
@@ -242,8 +242,8 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     assert_eq!(bodies, [of(1, 4096), of(22, 4096 - HEADER_BYTES as u64)]);
 }
 
-/// An opening with a small buffer after one with a large one: the old buffer bounds how far ghosts can lie
-/// beyond the end.
+/// An opening with a small buffer follows one with a large buffer: the old buffer bounds how far ghosts can lie beyond
+/// the end.
 #[test]
 fn ghosts_are_erased_as_far_as_the_buffer_that_wrote_them_reached() {
     const BEFORE: u64 = 8 << 20;
@@ -259,14 +259,14 @@ fn ghosts_are_erased_as_far_as_the_buffer_that_wrote_them_reached() {
     for i in 0..20 {
         while log.tend().unwrap() {}
         ends.push(append(&log, &body(i + 1, 150_000)));
-        // Written, and not flushed: at most half the buffer.
+        // Written but not flushed: at most half the buffer.
         log.write_group(false).unwrap();
         assert_eq!(log.durable(), FIRST_LSN);
     }
     let ghost = ends[19];
     process.crash_by(SimDisk::process_crash);
     drop(log);
-    // The second block of all was lost.
+    // The log's second block was lost.
     block(&machine.disk, Lsn(FIRST_LSN.0 + 4096), machine.segment_bytes, Some(&[0; 4096]));
     let small = config(2, 4 * MTR_BYTES_MAX as u64);
     assert!(ghost.0 > search_bytes_of(small.buffer_bytes), "beyond what the new buffer alone would say");
@@ -306,7 +306,7 @@ fn a_ghost_at_the_checkpoint_is_refused_by_its_incarnation() {
     assert_eq!(read(2), (false, false), "written by incarnation 1, where the log is of incarnation 2 and later");
 }
 
-/// A process that is killed while the log goes round leaves files in any stage of being made.
+/// A process that is killed while the log rotates leaves files in any stage of being made.
 #[test]
 fn half_made_segments_do_no_harm() {
     for at_op in (40..400).step_by(29) {

@@ -1,4 +1,4 @@
-//! Faults that no log survives are reported with their place.
+//! Damage that the log cannot survive is reported with its position.
 
 use super::*;
 use crate::error::Corruption;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seawall_io::{OpenHow, SyncHow, WriteHow};
 use std::io::IoSlice;
 
-/// A machine whose log has these entries, each flushed by itself, and is closed.
+/// Makes a machine whose log has these entries, each flushed by itself, and is not open.
 fn with_commits(commits: &[Vec<u8>]) -> (Machine, Vec<Lsn>) {
     let machine = Machine::new(11);
     let (process, log) = machine.create();
@@ -65,7 +65,7 @@ fn a_log_that_was_closed_in_order_ends_where_it_was_closed() {
         reader.finish()
     };
     assert_eq!(reader(ends[1]).unwrap().end, ends[1]);
-    // Damage in the last group, which nothing else would reveal.
+    // Only the closed end reveals damage in the last group.
     machine.disk.flip_bit(segment_file::path_of(DIR.as_ref(), 0), ends[1].0 - 5, 1).unwrap();
     let error = reader(ends[1]).unwrap_err();
     assert!(
@@ -89,7 +89,7 @@ fn segments_that_are_missing_short_or_of_another_kind_are_named() {
         let path = segment_file::path_of(DIR.as_ref(), number);
         machine.disk.remove(&path).unwrap();
         assert_eq!(named(&machine, FIRST_LSN).0, path);
-        // A missing one before the checkpoint does not matter.
+        // A missing segment before the checkpoint does not matter.
         let from = ends.iter().find(|end| end.0 >= (number + 1) * machine.segment_bytes).unwrap();
         machine.read(machine.disk.clone(), *from, 1).unwrap();
     }
@@ -157,8 +157,8 @@ fn options_out_of_range_are_refused_with_a_reason() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Whatever lies in the segments, the reader ends normally or with an error, and returns only entries
-    /// that were once written there.
+    /// Whatever the segments contain, the reader ends normally or with an error, and returns only entries that were
+    /// once written there.
     #[test]
     fn garbage_never_makes_a_entry(
         at in 0u64..200_000,
@@ -218,12 +218,12 @@ fn a_full_disk_is_met_at_admission_and_the_log_goes_round_in_what_it_has() {
     assert!(refused > 20, "{refused}");
     assert!(machine.disk.list(DIR.as_ref()).unwrap().len() <= 6);
     process.crash_by(SimDisk::power_cut);
-    // And it opens again on the full disk.
+    // The log opens again on the full disk.
     let (_, log, bodies) = machine.reopen(from, 2).unwrap();
     assert_eq!(bodies.last(), Some(&body(199, 30_000)));
     drop(log);
-    // Too small even for that: an error with a name, and not poisoned. Two files are too few for the log to
-    // go round.
+    // A disk that is too small even for that: a named error, and the database is not poisoned. Two files are too few
+    // for the log to rotate.
     let machine = Machine::with(SimOptions { capacity_bytes: 2 * (64 << 10), ..SimOptions::default() });
     let (_process, log) = machine.create();
     let error = loop {

@@ -1,5 +1,4 @@
-//! The files of the log when the system refuses: no descriptor, no directory sync, no space; and how many
-//! there are.
+//! The log's files when the system fails (no descriptor, no directory sync, no space), and the number of files.
 
 use super::*;
 use crate::log::segments::RECENT;
@@ -81,7 +80,7 @@ fn an_opening_holds_few_of_many_segments() {
     let (_process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(bodies.len(), ends.len());
     assert!(log.segments.open_count() <= 6, "{}", log.segments.open_count());
-    // One to lock each, one to read each, and a few more.
+    // One open to lock each segment, one to read each, and a few more.
     assert!(opens(&machine) - before <= 2 * 20 + 6, "{}", opens(&machine) - before);
 }
 
@@ -98,8 +97,7 @@ fn a_segment_with_its_name_that_cannot_be_opened_wedges_nothing() {
             let path = segment_file::path_of(DIR.as_ref(), next);
             let fault = Fault::new(FaultKind::Errno(errno)).on(Op::Open).path(&path);
             machine.disk.inject(fault);
-            // Background work reports nothing and tries again; an admission waits a little and then reports
-            // the error.
+            // Background work tries again; an admission waits a little and then reports the error.
             let refused = (0..200).find_map(|_| work(&log, 1, recycled).err()).expect("this segment is needed");
             let Error::Io(e) = &refused else { panic!("{refused}") };
             assert!(e.is_not_now() && e.path == path && e.errno() == Some(errno), "{e}");
@@ -146,7 +144,7 @@ fn poisoned_by_directory(machine: &Machine, log: &Log, mut step: impl FnMut(&Log
     let Error::Poisoned { first_error } = &error else { panic!("{error}") };
     assert!(matches!(&**first_error, Error::Io(e) if is_dir(e)), "{first_error}");
     machine.disk.clear_faults();
-    // Though the directory's next sync would succeed.
+    // The database stays poisoned although the directory's next sync succeeds.
     machine.disk.sync_dir(DIR.as_ref()).unwrap();
     for _ in 0..3 {
         assert!(matches!(log.tend(), Err(Error::Poisoned { .. })));
@@ -161,12 +159,12 @@ fn fail_directory(machine: &Machine) {
 
 #[test]
 fn a_failed_sync_of_the_directory_poisons_the_caller() {
-    // A new file takes its name.
+    // A new file gets its name.
     let machine = Machine::new(5);
     let (_process, log) = machine.create();
     fail_directory(&machine);
     poisoned_by_directory(&machine, &log, |log| work(log, 1, false));
-    // A used one takes its next name.
+    // A used file gets its next name.
     let machine = Machine::new(6);
     let (_process, log) = machine.create();
     work(&log, 30, true).unwrap();
@@ -236,13 +234,13 @@ fn the_log_returns_to_its_need() {
     assert!(after <= 6, "{after}");
     let removed = log.stats().segments_removed;
     assert_eq!(removed as usize, peak - after);
-    // With steady use it makes and removes none.
+    // With steady use the log makes and removes no file.
     machine.clock.advance(RECENT);
     quiet(&log);
     machine.clock.advance(RECENT);
     quiet(&log);
     assert_eq!((files(&log), log.stats().segments_removed), (after, removed));
-    // The next peak makes them again.
+    // The next peak makes the files again.
     work(&log, 80, false).unwrap();
     assert!(files(&log) >= 31);
 }
@@ -250,7 +248,7 @@ fn the_log_returns_to_its_need() {
 #[test]
 fn the_reserve_is_for_what_the_log_cannot_do_without() {
     let reserve = 1 << 20;
-    // Room for the first three files, and none that the reserve would allow.
+    // The disk has space for the first three files, and the reserve allows no more.
     let machine = Machine::with(SimOptions { capacity_bytes: reserve / 2, ..SimOptions::default() });
     let process = Arc::new(Process::new(&machine.disk));
     let config = LogConfig { reserve_bytes: reserve, ..machine.config(1) };
@@ -258,8 +256,7 @@ fn the_reserve_is_for_what_the_log_cannot_do_without() {
     work(&log, 40, true).unwrap();
     let files = |log: &Log| log.segments.numbers().0.len() + log.segments.numbers().1.len();
     assert!(files(&log) <= 3);
-    // Three files and no more: the log goes round in them, and a mini-transaction that does not fit gets the
-    // option's name.
+    // The log rotates among three files, and the error for a mini-transaction that does not fit names the option.
     let mut admitted = Vec::new();
     let refused = loop {
         match log.try_admit(30_000) {
@@ -271,20 +268,20 @@ fn the_reserve_is_for_what_the_log_cannot_do_without() {
     assert!(refused.contains("and leave 1048576 free (option log_space_reserve)"), "{refused}");
     assert_eq!(files(&log), 3);
     drop(admitted);
-    // Without the reserve there is room for more.
+    // Without the reserve there is space for more files.
     log.set_space_reserve(0);
     work(&log, 10, false).unwrap();
     assert!(files(&log) > 3);
 }
 
-/// A file that a failed fill left behind, because it could not be removed either, is removed by the next one.
+/// The next fill removes a file that a failed fill left behind because it could not be removed either.
 #[test]
 fn a_file_that_a_failed_fill_leaves_does_not_stop_the_next() {
     let machine = Machine::new(43);
     let (_process, log) = machine.create();
     work(&log, 10, false).unwrap();
     tend_all(&log);
-    // The file's final name, and its removal.
+    // Both the rename to the final name and the removal fail.
     machine.disk.inject(Fault::eio().on(Op::Directory).named("redo.????????????????.filling").times(2));
     let failed = (0..).map(|_| work(&log, 1, false)).find(Result::is_err).unwrap();
     assert!(matches!(failed, Err(Error::Io(_))), "{failed:?}");
@@ -293,7 +290,7 @@ fn a_file_that_a_failed_fill_leaves_does_not_stop_the_next() {
     work(&log, 30, false).unwrap();
 }
 
-/// A backup that has no log before the checkpoint yet gains nothing for a full disk by its end.
+/// While a backup holds no log before the checkpoint, breaking its hold would free nothing on a full disk.
 #[test]
 fn a_full_disk_breaks_no_hold_without_files() {
     let machine = Machine::new(44);
@@ -305,7 +302,7 @@ fn a_full_disk_breaks_no_hold_without_files() {
     let failed = (0..).map(|_| work(&log, 1, false)).find(Result::is_err).unwrap();
     assert!(matches!(failed, Err(Error::NoSpace { .. })), "{failed:?}");
     hold.check().unwrap();
-    // With files it is broken, and they are used.
+    // Once the hold has files, it is broken and the files are used.
     log.flush_to(log.head()).unwrap();
     log.release_before(log.head());
     hold.check().unwrap();
@@ -313,7 +310,7 @@ fn a_full_disk_breaks_no_hold_without_files() {
     assert!(matches!(broken, Some(Error::BackupTooSlow { disk_full: true, .. })), "{broken:?}");
 }
 
-/// What a full disk refused is admitted when it has space again, with the smallest segments too.
+/// A mini-transaction that a full disk refused is admitted when there is space again, even with the smallest segments.
 #[test]
 fn space_that_is_free_again_is_found() {
     let machine = Machine::new(45);
@@ -330,7 +327,7 @@ fn space_that_is_free_again_is_found() {
     append(&log, &body(1, large - 100));
 }
 
-/// Room that other threads have and have not used yet is not a full disk.
+/// Space that other threads were promised and have not used yet does not count as a full disk.
 #[test]
 fn room_that_others_hold_is_waited_for() {
     let capacity = (64 << 10) + 4 * MTR_BYTES_MAX as u64;
@@ -346,7 +343,7 @@ fn room_that_others_hold_is_waited_for() {
     assert!(log.try_admit(MTR_BYTES_MAX).unwrap().is_ok());
 }
 
-/// Background work makes files for log that is promised, which can be far beyond what is written.
+/// Background work makes files for promised log, which can lie far beyond what is written.
 #[test]
 fn few_segments_are_open_while_nothing_is_written() {
     let machine = Machine { buffer_bytes: 16 << 20, ..Machine::new(42) };
@@ -360,7 +357,7 @@ fn few_segments_are_open_while_nothing_is_written() {
     assert!(most <= 26, "{most} segments were open at once");
 }
 
-/// The method of flushing is changed for all segments or, after an error, for none.
+/// The flush method is changed for all segments or, after an error, for none.
 #[test]
 fn a_method_that_cannot_be_set_is_not_in_effect() {
     let machine = Machine::new(41);
@@ -387,7 +384,7 @@ fn a_flush_that_fails_while_a_method_is_changed_back_poisons() {
     let (_process, log) = machine.create();
     work(&log, 5, false).unwrap();
     machine.disk.inject(Fault::new(FaultKind::Errno(EMFILE)).on(Op::Open).nth(2).once());
-    // The first flush belongs to the change of the first segment.
+    // Changing the first segment does the first flush.
     machine.disk.inject(Fault::eio().on(Op::Sync).nth(2).once());
     assert!(matches!(log.set_method(FlushMethod::Fsync), Err(Error::Poisoned { .. })));
 }

@@ -1,9 +1,9 @@
-//! What each level promises: how much a killed process or a power cut can take.
+//! What each level promises: how much a killed process or a power cut can lose.
 
 use super::*;
 use rand::Rng as _;
 
-/// Commits at one level, at random moments, with background work as seldom as permitted; then a crash.
+/// Commits at one level, at random moments, with background work as seldom as permitted; then crashes.
 fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64, ring: bool) {
     let ring_dir = ring.then(|| PathBuf::from("/shm"));
     let machine = Machine { ring_dir, ..Machine::new(seed) };
@@ -13,7 +13,7 @@ fn lost_at_most_the_interval(level: Durability, power: bool, seed: u64, ring: bo
     let mut acknowledged: Vec<Duration> = Vec::new();
     let mut next_tend = Duration::ZERO;
     for i in 0..rng.random_range(20..200) {
-        // Now and then nothing happens for long.
+        // Now and then nothing happens for a long time.
         let pause = if rng.random_ratio(1, 30) { 5000 } else { rng.random_range(0..120) };
         let until = machine.clock.now() + Duration::from_millis(pause);
         while next_tend <= until {
@@ -62,7 +62,7 @@ fn a_commit_waits_when_what_is_unflushed_is_too_old() {
         assert_eq!(flushes(), 0, "{level:?}: young enough");
         assert!(log.durable() < log.head());
         assert_eq!(log.written() < log.head(), level == Durability::Deferred);
-        // Background work does not run, and the interval is over: the next commit flushes.
+        // Background work does not run and the interval has passed: the next commit flushes.
         machine.clock.advance(Duration::from_millis(1001));
         let end = append(&log, &body(2, 10));
         assert!(!log.reached(end, level));
@@ -85,7 +85,7 @@ fn an_unpublished_neighbour_makes_nothing_look_younger() {
     let deferred = append(&log, &body(2, 10));
     log.wait(deferred, Durability::Deferred).unwrap();
     machine.clock.advance(Duration::from_millis(900));
-    // This flush cannot cover what lies after the unpublished neighbour, and must not count as if it had.
+    // This flush cannot cover what lies after the unpublished neighbour, and must not count as if it did.
     log.flush_to(early).unwrap();
     machine.clock.advance(Duration::from_millis(200));
     assert!(!log.reached(deferred, Durability::Deferred), "1.1 s old and not durable");

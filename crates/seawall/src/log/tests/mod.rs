@@ -62,12 +62,12 @@ impl Machine {
         }
     }
 
-    /// The same machine with another disk.
+    /// Returns the same machine with another disk.
     pub(super) fn on(&self, disk: Arc<SimDisk>) -> Self {
         Self { disk, clock: self.clock.clone(), ring_dir: self.ring_dir.clone(), ..*self }
     }
 
-    /// The same machine in one of its possible futures.
+    /// Returns the same machine in one of its possible futures.
     pub(super) fn fork(&self, seed: u64) -> Self {
         self.on(self.disk.fork(seed))
     }
@@ -92,7 +92,7 @@ impl Machine {
         (process, log)
     }
 
-    /// Reads from `from`: the bodies, and the tail.
+    /// Reads from `from` on. Returns the bodies and the tail.
     #[allow(clippy::needless_pass_by_value)] // a disk is handed over
     pub(super) fn read(&self, disk: Arc<dyn Disk>, from: Lsn, incarnation_max: u32) -> Result<(Vec<Vec<u8>>, LogTail)> {
         let config = self.config(incarnation_max + 1);
@@ -140,7 +140,7 @@ pub(super) fn append(log: &Log, body: &[u8]) -> Lsn {
     }
 }
 
-/// A body that contains its number.
+/// Makes a body that contains its number.
 pub(super) fn body(i: usize, len: usize) -> Vec<u8> {
     let mut out = Vec::new();
     push_record(&mut out, 0x21, PageId(i as u32), |out| out.resize(out.len() + len, i as u8));

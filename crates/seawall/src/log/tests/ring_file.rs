@@ -5,9 +5,9 @@ use seawall_io::{Create, Op, OpenHow, WriteHow};
 use seawall_sim::{Fault, FaultKind};
 use std::io::IoSlice;
 
-/// Of the first opening.
+/// The ring of the first opening.
 const RING: &str = "/shm/seawall-09090909090909090909090909090909-1.ring";
-/// Of the second.
+/// The ring of the second opening.
 const RING_2: &str = "/shm/seawall-09090909090909090909090909090909-2.ring";
 
 fn machine(seed: u64) -> Machine {
@@ -31,7 +31,7 @@ fn fill(log: &Log, bodies: &mut Vec<Vec<u8>>, len: usize) {
     }
 }
 
-/// Writes these bytes over those of a file.
+/// Overwrites the beginning of a file with these bytes.
 fn overwrite(disk: &SimDisk, path: &str, bytes: &[u8]) {
     let file = disk.open(path.as_ref(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
     let done = disk.write_at(&file, 0, &[IoSlice::new(bytes)], WriteHow::default()).unwrap();
@@ -53,7 +53,7 @@ fn a_commit_at_written_writes_nothing_and_outlives_the_process() {
     assert_eq!(log.durable(), log.head(), "what the ring had is durable now");
 }
 
-/// More than the reader holds at a time (1).
+/// The ring has more than the reader holds at a time (1).
 #[test]
 fn a_whole_ring_outlives_the_process() {
     let machine = Machine { segment_bytes: 1 << 20, buffer_bytes: 16 << 20, ..machine(9) };
@@ -67,7 +67,8 @@ fn a_whole_ring_outlives_the_process() {
     assert_eq!((found.len(), found == bodies), (bodies.len(), true));
 }
 
-/// A segment ends within an entry: its first part is in that segment alone, as its place in the ring is used again.
+/// A segment ends within an entry: the entry's first part is in that segment alone, because its place in the ring is
+/// used again.
 #[test]
 fn an_entry_is_put_together_from_the_segments_and_the_ring() {
     for len in [1_000, 50_000, 200_000] {
@@ -120,12 +121,12 @@ fn a_log_that_has_ended_leaves_no_ring() {
     assert!(machine.disk.seen(RING).is_none() && machine.disk.seen(format!("{DIR}/ring")).is_none());
 }
 
-/// Killed again and again while it takes up what the ring has: all of it is there at the end.
+/// A process is killed again and again while it copies the ring to the segments: no entry is lost in the end.
 #[test]
 fn a_crash_while_the_ring_is_taken_up_loses_nothing() {
     let machine = machine(4);
     let (process, log) = machine.create();
-    // Across the end of a segment, and with the end of what is written inside a block.
+    // The log crosses the end of a segment, and the written part ends inside a block.
     let first = append(&log, &body(0, 60_000));
     log.flush_to(first).unwrap();
     written(&log, 1..300);
@@ -154,12 +155,12 @@ fn nothing_of_an_earlier_opening_is_taken() {
     let (process, log) = machine.create();
     let filled = append(&log, &body(0, 60));
     log.flush_to(filled).unwrap();
-    // As long as the entry with which an opening begins.
+    // This entry is as long as the one with which an opening begins.
     append(&log, &[]);
     written(&log, 1..2);
     process.crash_by(SimDisk::process_crash);
     let old = machine.disk.seen(RING).unwrap();
-    // A power cut kept the second page of the ring and not the first, then both of what was there before.
+    // First a power cut leaves nothing of the ring; after the next opening, the old ring is back.
     overwrite(&machine.disk, RING, &vec![0; old.len()]);
     let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!((bodies.len(), log.head().0), (1, filled.0 + HEADER_BYTES as u64));
@@ -182,7 +183,7 @@ fn what_is_no_ring_is_nothing() {
         overwrite(&machine.disk, &format!("{DIR}/ring"), garbage);
         assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 1);
     }
-    // A ring that is shorter than any, and none at all.
+    // A ring that is too short, and no ring at all.
     let file = machine.disk.open(RING.as_ref(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
     machine.disk.set_len(&file, 5).unwrap();
     assert_eq!(machine.fork(8).reopen(FIRST_LSN, 2).unwrap().2.len(), 1);
@@ -194,7 +195,7 @@ fn what_is_no_ring_is_nothing() {
 fn a_directory_that_cannot_have_it_is_refused_with_what_to_do() {
     let machine = machine(7);
     let create = || Log::create(Arc::new(Process::new(&machine.disk)), machine.config(1), Arc::default());
-    // After the question for its length.
+    // The first inspection asks for the file's length.
     machine.disk.inject(Fault::new(FaultKind::Errno(95)).on(Op::Inspect).path(RING).nth(2).once());
     let refused = create().unwrap_err();
     assert!(matches!(&refused, Error::InvalidOption { name, .. } if name == "log_ring_dir"), "{refused}");
@@ -202,7 +203,7 @@ fn a_directory_that_cannot_have_it_is_refused_with_what_to_do() {
     assert_eq!(machine.disk.seen(RING), None, "what was begun is gone");
 }
 
-/// A copy of the log's directory in another.
+/// Copies the files of the log's directory to another.
 fn copy_to(dir: &str, disk: &SimDisk) {
     for path in disk.list(DIR.as_ref()).unwrap() {
         let bytes = disk.seen(&path).unwrap();
@@ -212,7 +213,8 @@ fn copy_to(dir: &str, disk: &SimDisk) {
     }
 }
 
-/// A copy of a running database does without its ring; one of a killed database takes what is there and leaves it (5).
+/// A copy of a running database does not use its ring; a copy of a killed database takes the ring's entries and leaves
+/// the ring (5).
 #[test]
 fn a_copy_leaves_the_ring_to_the_original() {
     let machine = machine(11);
@@ -243,7 +245,8 @@ fn a_copy_leaves_the_ring_to_the_original() {
     assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2, (0..20).map(|i| body(i, 60)).collect::<Vec<_>>());
 }
 
-/// Files from before what the ring has seen written: what came after them stays away, the ring's entries too (7).
+/// Files older than what the ring says was written: later log is not in them, and the ring's entries are not taken
+/// either (7).
 #[test]
 fn files_put_back_from_an_older_copy_do_not_get_what_came_after_them() {
     let machine = machine(16);
@@ -270,7 +273,7 @@ fn files_put_back_from_an_older_copy_do_not_get_what_came_after_them() {
     assert_eq!(open(DIR), 30);
 }
 
-/// Of a process of an earlier version, which was killed.
+/// A killed process of an earlier version left the ring.
 #[test]
 fn a_ring_without_a_mark_is_taken_up() {
     let machine = machine(18);
@@ -283,7 +286,7 @@ fn a_ring_without_a_mark_is_taken_up() {
     assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 30);
 }
 
-/// A power cut right after an opening leaves no file that no opening knows.
+/// A power cut right after an opening leaves no ring that no opening knows.
 #[test]
 fn a_power_cut_leaves_no_ring_behind() {
     let machine = Machine { ring_dir: Some(DIR.into()), ..machine(17) };
@@ -319,7 +322,7 @@ fn a_file_of_the_same_name_is_not_the_ring() {
     assert_eq!(machine.disk.seen(RING), Some(ring));
 }
 
-/// Whatever read of the segments fails, once or for good: the disk's error, or all of it.
+/// Whichever read of the segments fails, once or always: the opening returns the disk's error or every entry.
 #[test]
 fn an_unreadable_segment_beside_the_ring_loses_nothing() {
     let machine = machine(15);
@@ -350,7 +353,7 @@ fn a_ring_that_was_removed_is_not_relied_on() {
     written(&log, 0..10);
     machine.disk.remove(RING.as_ref()).unwrap();
     machine.clock.advance(Duration::from_secs(1));
-    // Others flush meanwhile, so that nothing is old.
+    // Another thread flushes meanwhile, so that nothing unflushed is old.
     log.flush_to(log.head()).unwrap();
     log.tend().unwrap();
     written(&log, 10..20);
@@ -359,13 +362,13 @@ fn a_ring_that_was_removed_is_not_relied_on() {
     assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 20);
 }
 
-/// What is logged after the database was poisoned may build on a page that is broken.
+/// Log that is published after the database was poisoned may build on a broken page.
 #[test]
 fn nothing_that_is_published_after_an_error_is_taken() {
     let machine = machine(13);
     let (process, log) = machine.create();
     written(&log, 0..10);
-    // More than can be between reservation and publication at a time.
+    // More mini-transactions than can be between reservation and publication at a time.
     let admitted: Vec<_> = (0..100).map(|_| log.try_admit(100).unwrap().unwrap()).collect();
     drop(log.health.poison(Error::Usage("a page is broken".into())));
     for credit in admitted {
@@ -378,7 +381,7 @@ fn nothing_that_is_published_after_an_error_is_taken() {
     assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 10);
 }
 
-/// A database on a full disk opens; what needs room is left out.
+/// A database on a full disk opens without the ring's file.
 #[test]
 fn without_room_the_ring_is_memory_of_the_process() {
     for full in ["/other".to_owned(), format!("{DIR}/ring.new")] {

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 const THREADS: usize = 8;
 const COMMITS: usize = 150;
 
-/// Runs committers of all levels beside background work; returns what each committed, by its end.
+/// Runs committers at all levels beside background work. Returns all committed bodies, in the order of their ends.
 fn hammer(log: &Log) -> Vec<(Lsn, Vec<u8>)> {
     let stop = AtomicBool::new(false);
     let committed = Mutex::new(Vec::new());
@@ -123,7 +123,7 @@ fn everybody_learns_of_the_failure() {
     });
 }
 
-/// All room is promised, and nothing can be written.
+/// All space is promised, and nothing can be written.
 #[test]
 fn a_thread_that_waits_for_promised_room_sleeps() {
     let (_process, log) = Machine::new(9).create();

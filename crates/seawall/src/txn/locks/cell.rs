@@ -1,10 +1,10 @@
 //! Where one thread waits for one answer.
 //!
 //! 1. The answer is given once: the first of grant, deadlock, interrupt and time-out settles it; the others
-//!    learn that they are late.
+//!    are told that they came too late.
 //! 2. No wake-up is lost: the answer is written and read under the mutex that the wait releases.
 //! 3. Settling and waking are two steps, so that the wake-up can come after other locks are released. The
-//!    thread that settles must wake.
+//!    thread that settles must also wake.
 //!
 //! `super::sync` names the mutex and the condition variable: the tests run this same file with those of a
 //! model checker.
@@ -36,7 +36,7 @@ impl WaitCell {
         Self { outcome: Mutex::new(None), settled: Condvar::new() }
     }
 
-    /// Answers; `false` if there is an answer already.
+    /// Sets the answer. Returns `false` if there is one already.
     #[must_use]
     pub(super) fn settle(&self, outcome: Outcome) -> bool {
         let mut settled = self.outcome.lock();

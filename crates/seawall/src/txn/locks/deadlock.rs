@@ -5,11 +5,11 @@
 //! 2. The edges are not stored: they lead from a waiter to the owners that block it *now*, as its queue
 //!    shows. An owner that does not wait has no edge. So only a wait that begins can close a cycle, and it
 //!    searches for one. An edge that appears later between two waiters (a lock granted to an owner ahead of
-//!    waiting ones) repeats an earlier edge. The one exception is a row made explicit in the queue of a key
-//!    with the same hash: then the next search begins from every waiter.
+//!    waiting ones) repeats an earlier edge. The one exception is a row lock that is made explicit at a point
+//!    where waiters queue for another key with the same hash: then the next search begins from every waiter.
 //! 3. A waiter that has its answer does not wait, though it may not have left yet.
-//! 4. The victim of a cycle is the owner with the least weight, of equals the youngest. If it was answered in
-//!    between, the search starts over.
+//! 4. The victim of a cycle is the owner with the least weight, among equals the youngest. If it was answered
+//!    in between, the search starts over.
 
 use super::LockTable;
 use super::cell::Outcome;
@@ -59,8 +59,8 @@ impl LockTable {
         } else if start.owner.is_contended() {
             self.break_cycles_of(graph, start);
         }
-        // Otherwise no owner waits for `start`, and it is in no cycle. The common case, a queue of owners
-        // that hold nothing before one row, costs no search.
+        // Otherwise no owner waits for `start`, and it is in no cycle. The common case costs no search:
+        // owners that hold nothing queue for one row.
     }
 
     fn break_cycles_of(&self, graph: &mut Graph, start: &Arc<Waiter>) {

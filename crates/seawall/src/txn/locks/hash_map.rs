@@ -1,6 +1,6 @@
 //! Maps with keys that are hashes, or numbers given out in sequence.
 //!
-//! 1. Only `u64` keys. One multiplication spreads them, so that keys that are not hashes also serve.
+//! 1. Only `u64` keys. One multiplication spreads them, so that keys that are not hashes also work.
 
 use std::hash::Hasher;
 

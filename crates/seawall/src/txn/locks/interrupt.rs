@@ -53,7 +53,7 @@ impl Interrupt {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// The transaction is about to wait in `cell`. A pending interrupt answers it at once.
+    /// Called when the transaction is about to wait in `cell`. A pending interrupt answers it at once.
     pub(super) fn enter(&self, cell: &Arc<WaitCell>) {
         let mut waiting = self.waiting.lock();
         *waiting = Some(cell.clone());
@@ -62,7 +62,7 @@ impl Interrupt {
         }
     }
 
-    /// The wait has its answer.
+    /// Called when the wait has its answer.
     pub(super) fn leave(&self) {
         *self.waiting.lock() = None;
     }

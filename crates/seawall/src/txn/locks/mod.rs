@@ -6,16 +6,16 @@
 //! 2. A request under a page latch never waits: it is granted or answered with a [`Conflict`]. Waiting is
 //!    `wait`, with no latch held.
 //! 3. An owner releases all its locks together, at its end. A rollback to a savepoint releases none: one lock
-//!    too many keeps others waiting, one too few breaks isolation. Three kinds of points go earlier: the
-//!    point of a row that its owner has written (the row's writer is the lock from then on, `written`), a
-//!    point that a statement needed for one moment (`give_back`), and the point of a row that a locking read
-//!    took in vain (`give_back_of_statement`).
+//!    too many keeps others waiting, one too few breaks isolation. Three kinds of points are released
+//!    earlier: the point of a row that its owner has written (the row's writer is the lock from then on,
+//!    `written`), a point that a statement needed for one moment (`give_back`), and the point of a row that a
+//!    locking read took in vain (`give_back_of_statement`).
 //! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are
 //!    joined. More may be locked than was asked for, never less. An owner that keeps its points
-//!    (`LockOwner::keep_points`) gets no range: it is refused more ([`LockTable::room`]).
-//! 5. Order, each only after those before it: page latch | graph, held list of an owner, shard of points,
-//!    shard of trees, list of owners, wait cell. The graph's mutex and a latch are never held together. An
-//!    interrupt's mutex is taken with none of them held, the cell's under it.
+//!    (`LockOwner::keep_points`) gets no range: further points are refused ([`LockTable::room`]).
+//! 5. Lock order, each taken only after those before it: page latch | graph, held list of an owner, shard of
+//!    points, shard of trees, list of owners, wait cell. The graph's mutex and a latch are never held
+//!    together. An interrupt's mutex is taken with none of these held; a wait cell's is taken under it.
 
 mod cell;
 mod deadlock;
@@ -120,8 +120,8 @@ pub enum Converted {
 /// How the table behaves.
 #[derive(Debug, Clone)]
 pub struct LockConfig {
-    /// Points of one owner before they become a range, or before it is refused more. The database sets it
-    /// from a size in bytes ([`LockTable::set_point_bytes`]).
+    /// Points of one owner before they become a range, or before further ones are refused. The database sets
+    /// it from a size in bytes ([`LockTable::set_point_bytes`]).
     pub point_max: usize,
     /// Ranges of one owner in one tree and mode before neighbours are joined.
     pub range_max: usize,
@@ -216,7 +216,7 @@ impl LockTable {
     }
 
     /// Checks that the owner may lock one more key. Always succeeds for an owner whose points become a range
-    /// when they are too many. Called before [`Self::try_point`].
+    /// when there are too many. Called before [`Self::try_point`].
     ///
     /// # Errors
     /// [`Error::TooManyLocks`].
@@ -252,7 +252,7 @@ impl LockTable {
         self.owners.renew(owner, tag);
     }
 
-    /// Gives the owner its transaction's id. Comes before a page bears the id; after a restart, for every
+    /// Gives the owner its transaction's id. Called before a page bears the id; after a restart, for every
     /// loser and every prepared transaction before other transactions can begin.
     pub fn register(&self, owner: &Arc<LockOwner>, txn: TxnId) {
         self.owners.register(owner, txn);
@@ -349,7 +349,8 @@ impl LockTable {
                 }
             })
         })?;
-        // The owner may have had the point for another key with the same hash: it remembers this key, too.
+        // The owner may have had the point for another key with the same hash: the owner remembers this key,
+        // too.
         if taken.is_some() {
             self.remember_point(owner, tree, hash, key, mode);
         }
@@ -369,7 +370,8 @@ impl LockTable {
                 return Err(Conflict { blocker: blocker.clone() });
             }
         }
-        // Points first, ranges after: points that become a range are removed only when the range is there.
+        // Checks points first, then ranges: points that become a range are removed only when the range is
+        // there.
         let request = LockRequest::key(owner, tree, key, mode);
         self.ranges.check(&request, &self.owners).map(drop).map_err(|blocker| Conflict { blocker })
     }
@@ -490,8 +492,9 @@ impl LockTable {
             blocker.contend();
             if awaited && taken != Taken::Had {
                 // The waiters here wait for another key with the same hash. From now on they also wait for
-                // this writer, which may itself be waiting. After the search from all waiters, an owner that
-                // begins to wait and is waited for is contended, and searches itself.
+                // this writer, which may itself be waiting. Once the next wait has searched from all waiters,
+                // no more is needed: an owner that is waited for is contended, and searches when it begins to
+                // wait.
                 self.search_all.store(true, Ordering::Release);
             }
             // This may exceed the limit: the owner's own next point enforces it.
@@ -538,8 +541,9 @@ impl LockTable {
         Ok(())
     }
 
-    /// Locks the place of a row that the owner has written, without asking: that the row is its own keeps
-    /// others away, and a request could wait for an owner that waits for it.
+    /// Locks the key of a row that the owner has written, as a range, even if another owner blocks that. The
+    /// row is the owner's own, which keeps others away; a request could wait for an owner that waits for this
+    /// one.
     pub fn add_own_row(&self, owner: &Arc<LockOwner>, tree: TreeId, row: &[u8], mode: Mode) {
         let span = KeySpan::key(row);
         if self.add_range(&LockRequest::span(owner, tree, &span, mode)).is_err() {
@@ -615,7 +619,8 @@ impl LockTable {
         points.hashes.shrink_to(64);
         let left = held.trees.iter().map(|points| points.hashes.len()).sum();
         owner.set_points(left);
-        // Points with waiters stay. The limit grows, so that not each further point tries all of them again.
+        // Points with waiters stay. The limit grows, so that the next points do not each try all of them
+        // again.
         held.limit = if left > max / 2 { left * 2 } else { 0 };
         held.add_ranged(tree);
     }

@@ -7,12 +7,12 @@
 //!    enters a tree *before* it checks the tree for ranges. A range over a whole tree is entered *before* its
 //!    owner checks for users of the tree. So one of the two sees the other. All of these are sequentially
 //!    consistent.
-//! 3. An owner is in a list before its first entry in `used`: in that of the writers, if it has an id by
-//!    then, else in the other. It is in the list of writers before a page bears its id. A thread's owners
-//!    mostly have shards of their own: the owner's serial number selects the shard. A search for a writer by
-//!    its id visits the shards that have writers.
-//! 4. Most owners never hold a lock here: `phase` says so without the mutex of `held`. It leaves [`UNUSED`]
-//!    with the mutex locked, or for [`ENDED`].
+//! 3. An owner is in a list before its first entry in `used`: in the list of writers if it has an id by then,
+//!    otherwise in the other. It is in the list of writers before a page bears its id. The owner's serial
+//!    number selects the shard, so that owners of different threads rarely share one. A search for a writer
+//!    by its id visits the shards that have writers.
+//! 4. Most owners never hold a lock here: `phase` says so without the mutex of `held`. It changes from
+//!    [`UNUSED`] to [`USED`] with the mutex locked, to [`ENDED`] without it.
 //! 5. `contended` is never false while another owner waits for this one, directly or because of a lock that
 //!    grew. It may stay true without a waiter.
 
@@ -214,7 +214,7 @@ impl LockOwner {
         self.weight.fetch_add(changes, Ordering::Relaxed);
     }
 
-    /// Its points never become a range: it is refused more when they are too many.
+    /// Keeps its points from becoming a range: when there are too many, further ones are refused.
     pub fn keep_points(&self) {
         self.points_only.store(true, Ordering::Relaxed);
     }
@@ -265,7 +265,7 @@ impl LockOwner {
         self.contended.load(Ordering::Relaxed)
     }
 
-    /// Other owners may wait for it from now on.
+    /// Notes that other owners may wait for it from now on.
     pub(super) fn contend(&self) {
         self.contended.store(true, Ordering::Relaxed);
     }
@@ -338,8 +338,8 @@ struct Maps {
 pub(super) struct Owners {
     /// Where the next block of serial numbers begins.
     blocks: AtomicU64,
-    /// Per stripe the next number of its block. At the block's end this is the start of the following block,
-    /// which belongs to another stripe.
+    /// Per stripe the next number of its block. A multiple of [`BLOCK`] means that the stripe has no number
+    /// left.
     serials: [Padded<AtomicU64>; STRIPES],
     shards: Box<[Padded<Shard>]>,
 }

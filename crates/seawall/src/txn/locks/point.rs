@@ -182,8 +182,8 @@ impl Point {
         let ahead = |other: &Arc<Waiter>| !upgrades || self.own(&other.owner).is_some();
         let at = self.queue.iter().position(|other| !ahead(other)).unwrap_or(self.queue.len());
         if at < self.queue.len() {
-            // The waiters behind it wait for it from now on, also those that could share the point with it
-            // and waited for another.
+            // From now on the waiters behind it wait for it, including those that could share the point with
+            // it and waited for another owner.
             waiter.owner.contend();
         }
         self.queue.insert(at, waiter.clone());
@@ -230,7 +230,7 @@ impl Point {
 
 pub(super) type PointMap = HashMap<u64, Point, BuildHasherDefault<ByHash>>;
 
-/// A part of the points, on cache lines of its own.
+/// A shard of the points, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shard {
@@ -281,7 +281,7 @@ impl Points {
     }
 
     pub(super) fn shard(&self, hash: u64) -> &Shard {
-        // The position in the map of a shard depends on more bits than these.
+        // The position in a shard's map depends on other bits, too.
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
@@ -357,8 +357,8 @@ impl Points {
         self.shards.iter().map(|shard| shard.map.lock().len()).sum()
     }
 
-    /// Every owner that blocks a waiter, with no short cut: one further ahead blocks it still when a nearer one has
-    /// given up.
+    /// Returns every owner that blocks a waiter, including those that [`Self::blockers`] leaves out: an owner further
+    /// ahead still blocks it when a nearer one has given up.
     pub(super) fn all_blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
         let WaitQueue::Point { hash } = waiter.queue else { return Vec::new() };
         let map = self.shard(hash).map.lock();

@@ -9,10 +9,10 @@
 //!    tree waits for it), every waiter that can be granted is, in order. A write that had to wait is granted
 //!    its key as a range, so that no other owner takes the key before the write is done.
 //! 4. The spans of one owner may grow over what others hold (points that became a range, ranges that were
-//!    joined). Such growth blocks others from then on, but gives the owner nothing: it still requests each
-//!    key.
+//!    joined). Such growth blocks others from then on, but gives the owner nothing: the owner still requests
+//!    each key.
 //! 5. A tree without ranges and waiters is not in the map. `busy` of a shard is the number of its trees, and
-//!    is raised before any other check for a new range.
+//!    is raised before a new range is checked against anything else.
 
 use super::hash_map::ByHash;
 use super::owner::{LockOwner, Owners};
@@ -71,8 +71,8 @@ impl TreeRanges {
     fn add(&mut self, owner: &Arc<LockOwner>, span: &KeySpan, mode: Mode, range_max: usize) {
         let spans = self.holder(owner).spans(mode);
         spans.add(span);
-        // An owner that keeps its points has only single keys here, for which it waited: no more than these
-        // may be locked.
+        // An owner that keeps its points has only single keys here, for which it waited: no other keys may be
+        // locked.
         if owner.may_grow() && spans.join_to(range_max) {
             // Others may already wait for keys between the joined spans: from now on they wait for this
             // owner.
@@ -171,7 +171,7 @@ impl Ranges {
         &self.shards[tree.0 as usize % SHARDS]
     }
 
-    /// No owner has or wants a range in this tree.
+    /// Whether no owner has or wants a range in this tree. May be false because of another tree of the shard.
     pub(super) fn is_quiet(&self, tree: TreeId) -> bool {
         self.shard(tree).busy.load(Ordering::SeqCst) == 0
     }
@@ -200,7 +200,7 @@ impl Ranges {
         answer
     }
 
-    /// Whether `request` may go ahead; `Ok(true)` if a range of its owner already covers it.
+    /// Checks that no other owner blocks `request`; `Ok(true)` if a range of its owner already covers it.
     pub(super) fn check(&self, request: &LockRequest<'_>, owners: &Owners) -> Result<bool, Arc<LockOwner>> {
         if self.is_quiet(request.tree) {
             return Ok(false);
@@ -215,7 +215,7 @@ impl Ranges {
         }
     }
 
-    /// Whether [`Self::try_add`] would succeed.
+    /// Checks that [`Self::try_add`] would succeed.
     pub(super) fn check_new(&self, request: &LockRequest<'_>, owners: &Owners) -> Result<(), Arc<LockOwner>> {
         let trees = self.shard(request.tree).trees.read();
         let nothing = TreeRanges::default();

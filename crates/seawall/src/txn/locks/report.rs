@@ -149,10 +149,11 @@ impl LockTable {
         }
     }
 
-    /// `None` if it no longer waits.
+    /// Describes a wait; `None` if it has ended.
     fn wait_info(&self, waiter: &Arc<Waiter>) -> Option<WaitInfo> {
         let (mut holders, mut modes): (Vec<Party>, Vec<Option<Mode>>) = (Vec::new(), Vec::new());
-        // A server that must know who waits for whom is told once: all of them, not only the nearest.
+        // A server that must know who waits for whom is told only once, so it gets all blockers, not only the
+        // nearest.
         let blockers = match waiter.queue {
             WaitQueue::Point { .. } => self.points.all_blockers(waiter),
             WaitQueue::Tree { .. } => self.blockers(waiter),
@@ -177,7 +178,7 @@ impl LockTable {
         }
     }
 
-    /// The transactions that wait for a lock now, in the order in which they began.
+    /// The transactions that wait for a lock now, about in the order in which they began.
     #[must_use]
     pub fn lock_waits(&self) -> Vec<WaitInfo> {
         let waiters = self.graph.lock().waiters();
@@ -186,7 +187,7 @@ impl LockTable {
         waits
     }
 
-    /// The transactions that write, or have or want locks now, in the order in which they began.
+    /// The transactions that write, or have or want locks now, about in the order in which they began.
     #[must_use]
     pub fn transactions(&self) -> Vec<TransactionInfo> {
         let waiters = self.graph.lock().waiters();

@@ -31,7 +31,7 @@ impl<'a> LockRequest<'a> {
         Self { owner, tree, keys: Keys::Span(span), mode, uses: owner.uses(tree) }
     }
 
-    /// The request excludes every other user of the tree.
+    /// Whether the request excludes every other user of the tree.
     pub(super) fn whole(&self) -> bool {
         self.mode == Mode::Exclusive && matches!(self.keys, Keys::Span(span) if span.is_whole())
     }

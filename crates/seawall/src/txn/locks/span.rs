@@ -1,7 +1,7 @@
 //! Intervals of keys, and sets of them.
 //!
-//! 1. A span is half-open, `lo <= key < hi`; without `hi` it has no end. Keys are byte strings, so what comes
-//!    right after `k` is `k` and a zero byte: every kind of bound has this one form, and the empty key is the
+//! 1. A span is half-open, `lo <= key < hi`; without `hi` it has no end. Keys are byte strings, so the next
+//!    key after `k` is `k` plus a zero byte: every kind of bound has this one form, and the empty key is the
 //!    lowest of all.
 //! 2. The spans of a set are sorted, not empty, and neither overlap nor touch: their `hi` are sorted too.
 //! 3. A set only grows: adding and joining never uncover a key.
@@ -36,7 +36,7 @@ fn set_same(to: &mut Vec<u8>, key: &[u8]) {
     to.extend_from_slice(key);
 }
 
-/// Whether something that starts at `lo` starts before the end `hi`.
+/// Whether `lo` is below the end `hi`.
 fn before(lo: &[u8], hi: Option<&Vec<u8>>) -> bool {
     hi.is_none_or(|hi| lo < hi.as_slice())
 }
@@ -57,7 +57,7 @@ impl KeySpan {
         answer
     }
 
-    /// Changes it to this interval, in the memory that it has.
+    /// Changes it to this interval, reusing its memory.
     fn set(&mut self, lo: Bound<&[u8]>, hi: Bound<&[u8]>) {
         match lo {
             Bound::Unbounded => self.lo.clear(),
@@ -174,7 +174,7 @@ impl Spans {
     }
 
     /// Joins neighbours, those whose facing ends share the longest prefix first, until there are at most
-    /// `max`. Returns whether it joined any.
+    /// `max` spans. Returns whether it joined any.
     pub(super) fn join_to(&mut self, max: usize) -> bool {
         let mut joined = false;
         while self.0.len() > max.max(1) {

@@ -414,15 +414,15 @@ fn a_writer_that_ends_cannot_be_locked_for() {
     let entry = table.owners.writer(TxnId(5)).expect("registered");
     table.release_all(&writer);
     assert!(matches!(table.convert(TxnId(5), TREE, b"k"), Converted::Gone));
-    // Even if the caller had found it in the list before.
+    // The same if the caller found the writer in the list before it ended.
     table.owners.register(&entry, TxnId(5));
     assert!(matches!(table.convert(TxnId(5), TREE, b"k"), Converted::Gone));
     table.owners.delist(&entry);
     table.assert_empty();
 }
 
-/// A reader with a shared lock changes the row. Another owner waits to change it, too, and gives up. The
-/// shared request behind that one must not be granted beside the change.
+/// A reader with a shared lock changes the row. Another owner waits to change it, too, and gives up. A shared
+/// request that queues behind the other owner must not be granted beside the change.
 #[test]
 fn a_shared_lock_is_raised_by_the_change_that_it_lets_through() {
     let table = table();
@@ -593,8 +593,8 @@ fn a_writer_is_not_kept_waiting_by_those_who_wait_for_its_other_key() {
     table.assert_empty();
 }
 
-/// Neither of the two owners closes the cycle: a third makes the lock of one explicit where the other already
-/// waits.
+/// Neither of the two owners closes the cycle by its own wait: a third makes the lock of one explicit where
+/// the other already waits.
 #[test]
 fn a_circle_that_a_third_closes_is_found() {
     let mut inner = LockTable::new(LockConfig::new(Arc::new(SystemClock::default())));

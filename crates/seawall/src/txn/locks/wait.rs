@@ -8,7 +8,7 @@
 //!    later one sees the earlier.
 //! 3. The answer comes through the waiter's cell, once. A grant makes the waiter a holder before it unlocks
 //!    the queue.
-//! 4. A waiter that gives up leaves the queue, and lets the waiters behind it go on.
+//! 4. A waiter that gives up leaves the queue, and the waiters behind it can go on.
 
 use super::cell::{Outcome, WaitCell};
 use super::owner::LockOwner;
@@ -80,7 +80,7 @@ impl Drop for Begun<'_> {
         if let Some(interrupt) = interrupt {
             interrupt.leave();
         }
-        // Without an answer only if the callback has panicked.
+        // Settles only if the callback has panicked: otherwise there is an answer.
         let given_up = waiter.cell.settle(Outcome::TimedOut);
         table.graph.lock().leave(&waiter.owner);
         if !given_up && waiter.cell.answer() == Some(Outcome::Granted) {
@@ -96,8 +96,8 @@ impl LockTable {
     /// caller holds no latch. An interrupt of the owner's transaction ends the wait.
     ///
     /// After `Ok` the caller *checks again*: it latches the page anew, reads the row's writer, and requests
-    /// the lock as if for the first time. If this call waited, it holds the lock by then, so that no other
-    /// owner takes it in between.
+    /// the lock as if for the first time. If this call waited, the owner already holds the lock, so that no
+    /// other owner takes it in between.
     ///
     /// # Errors
     /// [`Error::LockTimeout`] after `longest`, or at once if that is zero or the table does not wait;

@@ -10,7 +10,7 @@ use crate::txn::options::{Isolation, LockWait};
 use crate::txn::read::{LockedRow, RowLock};
 use std::ops::Bound;
 
-/// Whether a run of dead rows reaches to `from`, or further.
+/// Whether a run of dead rows reaches `from` or goes beyond it.
 fn reaches(beyond: Option<Beyond>, from: &[u8], forward: bool) -> bool {
     match beyond {
         Some(Beyond::End) => true,
@@ -21,18 +21,18 @@ fn reaches(beyond: Option<Beyond>, from: &[u8], forward: bool) -> bool {
 }
 
 impl ScanState {
-    /// Whether it locks the intervals between the rows. A scan that skips locked rows does not require that
-    /// no others appear between them, and must not wait for rows between them.
+    /// Whether it locks the intervals between the rows. A scan that skips locked rows does not: new rows may
+    /// appear between its rows, and it must not wait there.
     pub(super) fn locks_ranges(&self, by: By<'_>) -> bool {
         by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked
     }
 
-    /// Moves to the next row beyond `near`, if it is in the leaf where the search begins: locks and reads it
-    /// under one latch, without an allocation unless dead rows lie between. Returns `false` at the end of the
-    /// leaf or of the scan, for a long value, if a lock is not free, and after an error: then
-    /// [`ScanState::step_locked`] does the whole step. The interval up to the row may be locked already.
+    /// Moves to the next row beyond `near`, if that is in the leaf where the search begins: locks and reads
+    /// the row under one latch, without an allocation unless dead rows lie between. Returns `false` at the
+    /// end of the leaf or of the scan, for a long value, if a lock is not free, and after an error: then
+    /// [`ScanState::step_locked`] does the whole step. The interval up to the row may already be locked then.
     ///
-    /// Where the search begins beyond a run of dead rows, other leaves lie between: the run is looked up
+    /// If the search begins beyond a run of dead rows, other leaves may lie between: the run is looked up
     /// again when the interval is locked (rule 2 of [`super::dead`]).
     pub(super) fn lock_in_leaf(&mut self, by: By<'_>, mode: Mode, near: Bound<&[u8]>, forward: bool) -> bool {
         let ranges = self.locks_ranges(by);
@@ -101,7 +101,7 @@ impl ScanState {
             Ok(Some((leaf.id(), newly_locked)))
         });
         self.value = Value::Bytes(value);
-        // The whole step meets an error again.
+        // [`ScanState::step_locked`] meets an error again.
         let Ok(Some((leaf, newly_locked))) = locked else { return false };
         if dead.is_some() {
             self.cursor.read_ahead().came_to(engine.pool(), leaf);
@@ -128,8 +128,8 @@ impl ScanState {
             let limit = if forward { self.limit.1.get() } else { self.limit.0.get() };
             let beyond = next.as_ref().is_none_or(|key| is_beyond(key, limit, forward));
             if ranges {
-                // The row's own place is locked with the row: it may have to wait for the row's owner, which
-                // may still want to change it.
+                // The interval excludes the row's own key, which is locked with the row: that may have to
+                // wait for the row's owner, which may still change the row.
                 let far = match &next {
                     Some(key) if !beyond => Bound::Excluded(&key[..]),
                     _ => limit,

@@ -1,9 +1,9 @@
 //! The records of one transaction in its undo log.
 //!
-//! 1. Linking and unlinking a tail page are mini-transactions of their own, made with no latch held. A crash
-//!    after one leaves an undo log whose tail has no record yet, or none any more: both are valid.
-//! 2. A page is cut off the end only while the undo log's transaction has its last record before it; so
-//!    purge, which stops at that transaction's beginning, never frees the page before it.
+//! 1. Linking and unlinking a tail page are mini-transactions of their own, begun with no latch held. A crash
+//!    can leave a tail that has no record yet, or none any more: both are valid.
+//! 2. A tail page is unlinked only while the last record of the undo log's transaction is in an earlier page.
+//!    Purge stops at that transaction's beginning, so it never frees the page before the tail.
 
 use super::page::{self, Append, BecomeTail, Cut, InitUndo, RECORDS, SetNext, State, TailState};
 use super::record::{END_RECORD, OwnedRecord, RECORD_HEAD, UndoRecord, XID_BYTES_MAX};
@@ -16,7 +16,7 @@ use crate::space::Purpose;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 impl UndoStore {
-    /// Gives the undo log to a transaction. Nothing is written before its first record.
+    /// Gives the undo log to a transaction. Nothing is written before the transaction's first record.
     ///
     /// # Errors
     /// [`Error::Usage`] if the undo log has a transaction.
@@ -31,8 +31,8 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Makes sure that records of `bytes` altogether (see [`UndoRecord::room_max`]) fit the undo log's last
-    /// page. No latch may be held.
+    /// Makes sure that records of `bytes` bytes in total (see [`UndoRecord::room_max`]) fit the undo log's
+    /// last page. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; [`Error::Usage`] when they would not fit an
@@ -49,13 +49,13 @@ impl UndoStore {
         self.link_tail(undo_log)
     }
 
-    /// Whether the undo log's last page has room for records of `bytes`.
+    /// Returns whether the undo log's last page has room for records of `bytes` bytes.
     #[inline]
     pub fn has_room(&self, undo_log: &UndoLog, bytes: usize) -> bool {
         usize::from(undo_log.end) + Self::needed(undo_log, bytes) <= self.space.pool().page_bytes()
     }
 
-    /// The room for records of `bytes`, for the `Begin` if it is still to come, and for the `Commit`.
+    /// The room for records of `bytes` bytes, for the `Begin` if it is still to come, and for the `Commit`.
     fn needed(undo_log: &UndoLog, bytes: usize) -> usize {
         bytes + END_RECORD + if undo_log.has_begun() { 0 } else { END_RECORD }
     }
@@ -84,7 +84,8 @@ impl UndoStore {
     }
 
     /// Appends a record in the caller's mini-transaction, after the transaction's `Begin` if it is the first.
-    /// Latches the tail: after the leaf, before anything else is changed. Returns the record's position.
+    /// Latches the tail: call it after latching the leaf and before changing anything else. Returns the
+    /// record's position.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] when there is no room. Nothing is changed then.
@@ -96,7 +97,7 @@ impl UndoStore {
         self.put(undo_log, mtr, record)
     }
 
-    /// Latches what [`UndoStore::append`] needs: afterwards it does not stop in this mini-transaction, which
+    /// Latches what [`UndoStore::append`] needs. Then `append` does not stop in this mini-transaction, which
     /// may change other pages before it appends.
     ///
     /// # Errors
@@ -137,8 +138,9 @@ impl UndoStore {
         Ok(ptr)
     }
 
-    /// Commits the undo log's transaction: it is committed unless this mini-transaction is lost. The undo log
-    /// may be released once the commit is durable. Writes nothing for a transaction that has written nothing.
+    /// Commits the undo log's transaction: it is committed unless a crash loses this mini-transaction. The
+    /// undo log may be released once the commit is durable. Writes nothing for a transaction that has written
+    /// nothing.
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed then.
@@ -175,7 +177,7 @@ impl UndoStore {
 
     // --- rolling back --------------------------------------------------------------------------------------
 
-    /// The record to undo next, [`None`] if the transaction has none left but its `Begin`. Frees empty pages
+    /// Returns the record to undo next; [`None`] if only the transaction's `Begin` is left. Frees empty pages
     /// at the undo log's end, so it may be slow. No latch may be held.
     ///
     /// # Errors
@@ -197,7 +199,8 @@ impl UndoStore {
     }
 
     /// Cuts the record that [`UndoStore::last_record`] returned off the undo log, in the mini-transaction
-    /// that undoes it. Latches the tail: after the leaf, before anything else is changed. Needs no space.
+    /// that undoes it. Latches the tail: call it after latching the leaf and before changing anything else.
+    /// Needs no space.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] when there is none. Nothing is changed then.
@@ -216,7 +219,7 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Ends a transaction that is rolled back as far as its `Begin`; the undo log may be released then.
+    /// Ends a transaction that is rolled back to its `Begin`. The undo log may be released then.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] if records are left ([`UndoStore::last_record`] must have returned
@@ -245,7 +248,8 @@ impl UndoStore {
         let directory = self.directory_page(undo_log.number);
         let tail = undo_log.tail;
         let (before, end) = self.space.pool().retry(|| {
-            // While the transaction has records before the tail, only trimming changes which page that is.
+            // While the transaction has records before the tail, only trimming changes which page is before
+            // the tail.
             let before = page::prev(&self.space.pool().shared(tail)?);
             if before == PageId::NONE {
                 return Err(page::bad(tail, Malformed("an undo log ends before its transaction's last record")).into());

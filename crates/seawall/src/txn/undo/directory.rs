@@ -2,8 +2,8 @@
 //!
 //! 1. Slot `n` of the chain of directory pages is undo log `n`. Undo logs are created in order and never
 //!    removed, so the first empty slot is the end.
-//! 2. A slot changes only when a page is linked to the end of its undo log or freed at its beginning or end:
-//!    not with every transaction.
+//! 2. A slot changes only when a page is linked to the end of its undo log, or freed at its beginning or end,
+//!    so most transactions change no slot.
 
 use crate::buffer::Redo;
 use crate::format::page::{self, HEADER_BYTES, PageKind, set_u32, u32_at};
@@ -29,7 +29,7 @@ pub(super) fn slot(page: &[u8], index: u32) -> (PageId, PageId) {
     (PageId(u32_at(page, at)), PageId(u32_at(page, at + 4)))
 }
 
-/// Checks that it is a directory page.
+/// Checks that `page` is a directory page.
 pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     if page::kind(page) == Some(PageKind::UndoDirectory) {
         return Ok(());

@@ -1,11 +1,12 @@
-//! The resources of a commit are kept ready, so that it can be logged later without a wait, without I/O, and
-//! even if the log has no other room then.
+//! Keeps the resources of a commit ready, so that the commit can be logged later without a wait, without I/O,
+//! and even if the log has no other room then.
 //!
 //! 1. A commit changes one page, the last one of its undo log, and logs one record: the page is pinned, and
 //!    the record's room in the log is reserved. The page has room for the record from the first undo record
 //!    on ([`UndoStore::ensure_room`]).
-//! 2. Others cannot use kept room and pinned pages, so they are limited ([`UndoStore::kept_max`]): to a share
-//!    of the pool, and to [`KEPT_MAX`] x [`COMMIT_BYTES`] of the log, less than one large mini-transaction.
+//! 2. Others cannot use kept room and pinned pages, so both are limited ([`UndoStore::kept_max`]): the pages
+//!    to a share of the pool, the room to [`KEPT_MAX`] x [`COMMIT_BYTES`] of the log, less than one large
+//!    mini-transaction.
 
 use super::store::UndoStore;
 use super::undo_log::UndoLog;
@@ -19,14 +20,14 @@ use std::sync::atomic::Ordering::Relaxed;
 const COMMIT_BYTES: usize = 48;
 /// The most commits for which room is kept at one time.
 const KEPT_MAX: usize = 4096;
-/// One page of the pool in this many may be pinned for them.
+/// One page of the pool in this many may be pinned for kept commits.
 const POOL_SHARE: u64 = 8;
 
 const _: () =
     assert!(KEPT_MAX * (COMMIT_BYTES + 16) <= MTR_BYTES_MAX, "the log's buffer has room for several times that");
 
 /// The resources kept for the commit of one transaction. [`UndoStore::commit_kept`] or
-/// [`UndoStore::give_back`] returns them.
+/// [`UndoStore::give_back`] releases them.
 #[derive(Debug)]
 #[must_use = "what is kept is lost to others until the database is opened again"]
 pub struct KeptCommit {
@@ -42,8 +43,8 @@ impl UndoStore {
         usize::try_from(share).unwrap_or(KEPT_MAX).clamp(1, KEPT_MAX)
     }
 
-    /// Keeps what the commit of the undo log's transaction needs. Until that is returned, only the commit is
-    /// logged in the undo log. No latch may be held.
+    /// Keeps the resources that the commit of the undo log's transaction needs. Until they are released,
+    /// nothing but the commit is written to the undo log. No latch may be held.
     ///
     /// # Errors
     /// [`Error::TooManyPrepared`]; [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`] if there is no room
@@ -70,8 +71,8 @@ impl UndoStore {
         })
     }
 
-    /// Like [`UndoStore::commit`], with what was kept for it: latches one page that is in memory, waits for
-    /// nothing else, and does no I/O. Returns the end of the commit in the log.
+    /// Like [`UndoStore::commit`], with the resources kept for it: latches one page that is in memory, waits
+    /// for nothing else, and does no I/O. Returns the end of the commit in the log.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the page is inconsistent; nothing is changed then.
@@ -89,7 +90,7 @@ impl UndoStore {
         }
     }
 
-    /// Returns what was kept, without a commit.
+    /// Releases the kept resources without a commit.
     pub fn give_back(&self, kept: KeptCommit) {
         let KeptCommit { room, pin } = kept;
         let pool = self.space.pool();

@@ -1,16 +1,16 @@
 //! Undo logs. See DESIGN.md, "Transactions".
 //!
 //! 1. An undo log is a chain of undo pages. It belongs to one transaction at a time, from
-//!    [`UndoStore::acquire`] to [`UndoStore::release`], and holds `begin record* commit` of one after the
-//!    other. Purge follows at its head.
-//! 2. A record is appended, and cut, in the mini-transaction that makes or undoes its change (trap 13).
-//! 3. The whole state of a transaction is in its undo log's last page: what [`UndoStore::open`] reads there
-//!    is valid, whatever a crash interrupted.
+//!    [`UndoStore::acquire`] to [`UndoStore::release`], and holds `begin record* commit` of one transaction
+//!    after the other. Purge follows at its head.
+//! 2. A record is appended in the mini-transaction that makes its change, and cut in the one that undoes it
+//!    (trap 13).
+//! 3. The whole state of a transaction is in its undo log's last page: the state that [`UndoStore::open`]
+//!    reads there is valid, whatever a crash interrupted.
 //! 4. Every page keeps room for a `Commit`, so neither commit nor rollback ever needs space (trap 14).
-//! 5. Latches: leaf, then undo pages of one undo log from older to newer, then directory page, then those of
-//!    space.
-//! 6. Each undo log has one purger at a time. It meets the undo log's transaction only in pages, under their
-//!    latches.
+//! 5. Latch order: leaf, undo pages of one undo log from older to newer, directory page, space pages.
+//! 6. Each undo log has one purger at a time. The purger and the undo log's transaction share only pages,
+//!    under their latches, and the atomics of `undo_log::Slot`.
 //!
 //! ```text
 //!           begin, append             prepare               commit
@@ -63,7 +63,7 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// The transaction whose first record this redo record appends: recovery learns from it which ids were
+/// Returns the transaction whose `Begin` this redo record appends. Recovery learns from it which ids were
 /// assigned.
 #[must_use]
 pub fn begun(tag: u8, body: &[u8]) -> Option<TxnId> {

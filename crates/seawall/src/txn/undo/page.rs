@@ -1,7 +1,7 @@
-//! An undo page, and the records that change it.
+//! An undo page, and the redo records that change it.
 //!
 //! 1. Records grow upward from [`RECORDS`] to `end`, without gaps. They are cut only from the top, and only
-//!    those of the transaction that has not ended.
+//!    those of a transaction that has not ended.
 //! 2. The header of the undo log's last page, its *tail*, has the state of the undo log's transaction. In
 //!    other pages those fields are what they were when the next page was linked, and mean nothing.
 //! 3. The header of the undo log's first page, its *head*, has the purge position. Purge never passes the
@@ -30,8 +30,8 @@ const PURGED: usize = 96;
 /// Offset of the first record.
 pub(super) const RECORDS: usize = 104;
 
-// The longest record besides its Begin and the Commit that must always fit: that of the longest row that a
-// leaf keeps. So a change of a row needs one undo page, and one mini-transaction.
+// A page has room for a Begin, for the longest record (of the longest row that a leaf keeps) and for the
+// Commit that must always fit. So a change of a row needs one undo page, and one mini-transaction.
 const _: () = {
     let mut page_bytes = page::PAGE_BYTES_MIN;
     while page_bytes <= page::PAGE_BYTES_MAX {
@@ -46,7 +46,7 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(super) enum State {
-    /// There is none.
+    /// There is no transaction.
     #[default]
     Idle = 0,
     /// It can still make changes.
@@ -59,11 +59,11 @@ pub(super) enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TailState {
     pub(super) state: State,
-    /// The transaction; if there is none, the last that there was.
+    /// The transaction; the last one, if there is none now.
     pub(super) txn: TxnId,
     /// Its first record.
     pub(super) begin: UndoPtr,
-    /// Its last.
+    /// Its last record.
     pub(super) last: UndoPtr,
     /// Transactions that were committed in this undo log.
     pub(super) commits: u64,
@@ -311,7 +311,7 @@ fn set_idle(page: &mut [u8]) {
     page[STATE] = State::Idle as u8;
 }
 
-/// Cuts the transaction's last record off the tail. Cutting its first ends the transaction.
+/// Cuts the transaction's last record off the tail. Cutting its first record ends the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut;
 
@@ -352,7 +352,7 @@ impl Cut {
     }
 }
 
-/// Makes a page the tail again, after a later page is removed.
+/// Makes a page the tail again when the page after it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BecomeTail {
     pub(super) tail: TailState,
@@ -411,7 +411,7 @@ impl BecomeHead {
 /// Moves purge past the next records of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Advance {
-    /// Their number, at least one.
+    /// The number of records, at least one.
     records: u16,
 }
 
@@ -440,7 +440,7 @@ impl Redo for Advance {
 }
 
 impl Advance {
-    /// From the log.
+    /// Decodes and checks a record from the log.
     pub(super) fn decode(body: &[u8], page: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let records = reader.u16()?;

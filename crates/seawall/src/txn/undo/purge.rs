@@ -1,7 +1,7 @@
-//! Purge of the undo logs, from their heads.
+//! Purges the undo logs from their heads.
 //!
-//! 1. Only records of transactions that have ended by commit are returned. The caller checks, by the
-//!    transaction's id, whether that commit is durable and visible to all.
+//! 1. Only records of committed transactions are returned. The caller checks, by the transaction's id,
+//!    whether that commit is durable and visible to all.
 //! 2. Purge moves past a record in the mini-transaction that does the record's work, so nothing is purged
 //!    twice.
 //! 3. A head page that purge has finished is freed when purge looks for the next record: a crash before that
@@ -23,7 +23,7 @@ pub struct Unpurged {
     pub undo_log: u32,
     /// The position of the record.
     pub ptr: UndoPtr,
-    /// Its transaction; committed.
+    /// Its transaction, which is committed.
     pub txn: TxnId,
     /// The record.
     pub record: OwnedRecord,
@@ -36,8 +36,8 @@ enum Found {
 }
 
 impl UndoStore {
-    /// The next record for purge; [`None`] at the undo log's end, or at a transaction that has not ended.
-    /// Frees finished pages. No latch may be held.
+    /// Returns the next record for purge; [`None`] at the undo log's end, or at a transaction that has not
+    /// ended. Frees finished pages. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
@@ -46,12 +46,12 @@ impl UndoStore {
         Ok(self.heads(undo_log, 1, |_| true)?.pop())
     }
 
-    /// The next records, in order: at least one if there is any, at most `upto`, all in one page, and all of
-    /// transactions for which `sees` is true. The first record of any other transaction ends the list, and is
-    /// not decoded.
+    /// Returns the next records, in order: at most `upto` (but one if `upto` is 0), all in one page, and all
+    /// of transactions for which `sees` is true. The list ends before the first record of any other
+    /// transaction, or of one that has not ended.
     ///
     /// # Errors
-    /// As [`UndoStore::head`].
+    /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].
     pub fn heads(&self, undo_log: u32, upto: usize, sees: impl Fn(TxnId) -> bool) -> Result<Vec<Unpurged>> {
         let slot = self.slot(undo_log)?;
         loop {
@@ -99,12 +99,13 @@ impl UndoStore {
         Ok(Found::Records(records))
     }
 
-    /// Moves purge past the records at the head of the undo log that need no work, in one page and one
-    /// mini-transaction: those for which `is_idle` is true, of transactions for which `sees` is true. Returns
-    /// `false` if the first record is not one of them, or there is none. No latch may be held.
+    /// Moves purge past the records at the head of the undo log that need no work: those for which `is_idle`
+    /// is true, of transactions for which `sees` is true. Passes records of one page, in one
+    /// mini-transaction. Returns `false` if the first record is not such a record, or there is none. No latch
+    /// may be held.
     ///
     /// # Errors
-    /// As [`UndoStore::head`].
+    /// Those of [`UndoStore::heads`].
     pub fn pass(
         &self,
         undo_log: u32,
@@ -115,8 +116,8 @@ impl UndoStore {
         if slot.waiting.load(Relaxed) == 0 && slot.tail.load(Acquire) == slot.head().0 {
             return Ok(false);
         }
-        // One thread purges at a time: what is found under a shared latch can still be passed under the
-        // exclusive one.
+        // One thread at a time purges an undo log: records found under a shared latch can still be passed
+        // under the exclusive one.
         let head = slot.head();
         let run = self.space.pool().retry(|| {
             let bytes = self.space.pool().shared(head)?;
@@ -163,9 +164,9 @@ impl UndoStore {
         Ok(true)
     }
 
-    /// Moves purge past a record that [`UndoStore::head`] returned, in the caller's mini-transaction. Latches
-    /// its page: after the leaf, before anything else is changed. The records of [`UndoStore::heads`] are
-    /// passed in their order.
+    /// Moves purge past a record that [`UndoStore::heads`] returned, in the caller's mini-transaction. The
+    /// records must be passed in order. Latches the record's page: call it after latching the leaf and before
+    /// changing anything else.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] if purge is at another record. Nothing is changed then.

@@ -1,9 +1,9 @@
 //! An undo record, and its encoding.
 //!
-//! 1. A record has all that is needed to undo one change, and to tell whether the change is still there
-//!    (writer and pointer).
-//! 2. The longest record, with the longest key and the longest value that a leaf keeps in line, fits a page
-//!    of every size.
+//! 1. A record has all data needed to undo one change, and to tell whether the change is still there (writer
+//!    and pointer).
+//! 2. The longest record, with the longest key and the longest value that a leaf keeps inline, fits a page of
+//!    every size.
 
 use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, UndoPtr, put_bytes, put_u48, put_varint};
 
@@ -13,7 +13,7 @@ pub(super) const RECORD_HEAD: usize = 9;
 /// Bytes of a `Begin` or `Commit` record.
 pub(super) const END_RECORD: usize = RECORD_HEAD + 6;
 
-/// Bytes of an XID at most.
+/// The longest XID, bytes.
 pub const XID_BYTES_MAX: usize = 256;
 
 /// The state of an entry before a change.
@@ -30,17 +30,17 @@ pub struct Previous {
 /// One undo record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoRecord<'a> {
-    /// The transaction's first.
+    /// The transaction's first record.
     Begin {
         /// The transaction.
         txn: TxnId,
     },
-    /// The transaction's last: it is committed.
+    /// The transaction's last record: the transaction is committed.
     Commit {
         /// The transaction.
         txn: TxnId,
     },
-    /// It can be committed after a crash, and is rolled back only on request.
+    /// The transaction can be committed after a crash, and is rolled back only on request.
     Prepared {
         /// The name by which its coordinator knows it.
         xid: &'a [u8],
@@ -64,7 +64,7 @@ pub enum UndoRecord<'a> {
         key: &'a [u8],
         /// That version.
         previous: Previous,
-        /// Its value as the leaf had it: in line, or a reference to overflow pages.
+        /// Its value as the leaf had it: inline, or a reference to overflow pages.
         value: &'a [u8],
     },
     /// The entry had no delete mark. Its value is still in the leaf, until the key is inserted again.
@@ -77,7 +77,7 @@ pub enum UndoRecord<'a> {
         key: &'a [u8],
         /// The version before the deletion.
         previous: Previous,
-        /// The reference to overflow pages that was its value, for purge to free; empty for a value in line.
+        /// The reference to the overflow pages of its value, for purge to free; empty for an inline value.
         overflow: &'a [u8],
     },
     /// A long value is being written, or was: rollback frees it.
@@ -117,7 +117,7 @@ pub(super) mod kind {
 }
 
 impl<'a> UndoRecord<'a> {
-    /// The tree that it changed.
+    /// Returns the tree that the recorded change is in.
     pub fn tree(&self) -> Option<TreeId> {
         match *self {
             Self::Begin { .. } | Self::Commit { .. } | Self::Prepared { .. } => None,
@@ -144,7 +144,7 @@ impl<'a> UndoRecord<'a> {
         }
     }
 
-    /// The most bytes it takes in an undo page; for [`super::UndoStore::ensure_room`].
+    /// Returns the most bytes that the record takes in an undo page, for [`super::UndoStore::ensure_room`].
     #[must_use]
     pub fn room_max(&self) -> usize {
         let (key, value) = match self {
@@ -152,13 +152,13 @@ impl<'a> UndoRecord<'a> {
             Self::Update { key, value, .. } | Self::Delete { key, overflow: value, .. } => (key.len(), value.len()),
             _ => (0, 0),
         };
-        // Three numbers of at most 5 bytes, one length of at most 3 (pages end at 32 KiB), flags, and two of
-        // 6 bytes.
+        // Three numbers of at most 5 bytes, one length of at most 3 (pages have at most 32 KiB), flags, and
+        // two numbers of 6 bytes.
         RECORD_HEAD + 15 + 3 + 1 + 12 + key + value
     }
 
-    /// The most bytes of the undo record of a change of one row, if the row had at most `row_bytes` before,
-    /// with its key of `key_bytes` and the header of its entry.
+    /// Returns the most bytes of the undo record of a change of one row. Before the change the row had at
+    /// most `row_bytes` bytes, with its key of `key_bytes` bytes and the header of its entry.
     #[must_use]
     pub fn room_for_row(key_bytes: usize, row_bytes: usize) -> usize {
         RECORD_HEAD + 15 + 3 + 1 + 12 + if row_bytes > key_bytes { row_bytes } else { key_bytes }

@@ -1,11 +1,11 @@
-//! All undo logs: creating them, finding them at open, and assigning them.
+//! All undo logs: creates them, finds them at open, and assigns them.
 //!
-//! 1. Idle undo logs are assigned last in, first out: few of them stay warm, and old ones are left to purge.
-//!    A thread first gets those that it released itself: the undo log's pages are warm in its processor's
-//!    cache, and no other thread writes them meanwhile. Then it gets those that were found at open, then
-//!    other threads'.
-//! 2. Creating an undo log is rare (there are as many as transactions ever wrote at once); one thread creates
-//!    one at a time.
+//! 1. Idle undo logs are assigned last in, first out, so that few of them stay warm and old ones are left to
+//!    purge. A thread first gets undo logs that it released itself: their pages are warm in its processor's
+//!    cache, and no other thread writes them meanwhile. Next come those found at open, then those of other
+//!    threads.
+//! 2. Creating an undo log is rare: there are as many as transactions ever wrote at one time. Only one thread
+//!    at a time creates one.
 
 use super::directory::{self, InitDirectory, SetDirectoryNext, SetSlot};
 use super::page::{self, InitUndo, State, TailState};
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relax
 /// Most transactions that can write at one time.
 pub const UNDO_LOGS_MAX: usize = 8192;
 
-/// Lists of idle undo logs, besides the one of those found at open.
+/// Number of lists of idle undo logs, besides the list of those found at open.
 const STRIPES: usize = 32;
 
 /// The undo logs of a database.
@@ -33,10 +33,10 @@ pub struct UndoStore {
     /// The directory's pages, in order.
     directory: RwLock<Vec<PageId>>,
     slots: RwLock<Vec<Arc<Slot>>>,
-    /// Idle undo logs: by the thread that released them, and in the last list those found at open.
+    /// Idle undo logs, listed by the thread that released them; the last list has those found at open.
     idle: Vec<Padded<Mutex<Vec<UndoLog>>>>,
     making: Role,
-    /// Tails that shrinking has moved to another page. Purge then has their old pages to free.
+    /// Tails that shrinking has moved to another page. Purge frees their old pages.
     moved: AtomicU64,
     /// Commits that are kept ready.
     pub(super) kept: AtomicU32,
@@ -48,9 +48,9 @@ type Ends = (PageId, PageId);
 /// The state of a transaction found at open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenState {
-    /// It never ended: roll it back.
+    /// The transaction never ended: roll it back.
     Active,
-    /// It waits for its coordinator's decision.
+    /// The transaction waits for its coordinator's decision.
     Prepared {
         /// The name by which the coordinator knows it.
         xid: Vec<u8>,
@@ -184,7 +184,7 @@ impl UndoStore {
         })
     }
 
-    // --- handing out ---------------------------------------------------------------------------------------
+    // --- acquiring and releasing ---------------------------------------------------------------------------
 
     /// Acquires an undo log for one transaction. No latch may be held.
     ///
@@ -205,8 +205,8 @@ impl UndoStore {
         [own, STRIPES].into_iter().chain(others).find_map(|stripe| self.idle[stripe].0.lock().pop())
     }
 
-    /// Releases an undo log whose transaction has ended. A committed transaction is durable by then: what is
-    /// written next into the undo log relies on that.
+    /// Releases an undo log whose transaction has ended. A committed transaction must be durable by then: the
+    /// next writer of the undo log relies on that.
     ///
     /// # Errors
     /// [`Error::Usage`] when its transaction has not ended; the undo log is then lost until the database is
@@ -306,14 +306,14 @@ impl UndoStore {
         self.directory.read().clone()
     }
 
-    /// A change of one end of an undo log, for the directory page that the caller has latched.
+    /// Returns the change of one end of an undo log, for the directory page that the caller has latched.
     pub(super) fn set_end(&self, page: &[u8], undo_log: u32, head: Option<PageId>, tail: Option<PageId>) -> SetSlot {
         let index = undo_log % directory::slots(page.len());
         let (old_head, old_tail) = directory::slot(page, index);
         SetSlot { index, head: head.unwrap_or(old_head), tail: tail.unwrap_or(old_tail) }
     }
 
-    // --- looking -------------------------------------------------------------------------------------------
+    // --- reading -------------------------------------------------------------------------------------------
 
     /// The number of undo logs; they are numbered from 0.
     pub fn undo_logs(&self) -> u32 {

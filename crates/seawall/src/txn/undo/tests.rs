@@ -1,4 +1,4 @@
-//! Undo on bytes, and on a pool over a simulated disk.
+//! Undo logs on bare pages, and on a pool over a simulated disk.
 
 use super::record::tests::made;
 use super::record::{END_RECORD, RECORD_HEAD};
@@ -9,7 +9,7 @@ use crate::format::{PageId, TxnId, UndoPtr};
 use page::{State, TailState};
 use proptest::prelude::*;
 
-/// Applies a change as when it is made, and as when it is replayed, and compares the two.
+/// Applies a change directly and as a replay, and compares the results.
 fn apply<R: Redo>(change: &R, page: &mut [u8]) {
     let mut body = Vec::new();
     change.encode(&mut body);
@@ -39,7 +39,7 @@ proptest! {
         apply(&init, &mut page);
         prop_assert_eq!(page::verify(&page), Ok(()));
         append(&mut page, &UndoRecord::Begin { txn: TxnId(5) });
-        // The records in the page, with the header before each of them.
+        // The records in the page, each with the page's header before it was appended.
         let mut model = Vec::new();
         for (record, cuts) in &records {
             let record = record.record();
@@ -99,7 +99,7 @@ proptest! {
 #[test]
 fn the_longest_record_fits_every_page() {
     for page_bytes in [4usize << 10, 8 << 10, 16 << 10, 32 << 10] {
-        // A header is in the leaf and not in the record's value.
+        // The entry's header is in the leaf, but not in the record's value.
         let key = vec![7; key_bytes_max(page_bytes)];
         let value = vec![7; entry_bytes_max(page_bytes) - key.len()];
         let previous = Previous { flags: 255, writer: TxnId((1 << 48) - 1), undo: UndoPtr((1 << 48) - 1) };
@@ -425,7 +425,7 @@ fn prepared_survives_and_can_go_either_way() {
             let heads = store.heads(undo_log.number(), 10, |_| true).expect("readable");
             assert_eq!(heads.len(), 4);
             assert!(heads.iter().all(|unpurged| unpurged.txn == TxnId(41)));
-            // A mini-transaction may pass several.
+            // One mini-transaction may pass several records.
             in_mtr(&space, |mtr| heads.iter().try_for_each(|unpurged| store.advance(mtr, unpurged)));
             assert_eq!(store.history_length(), 0);
         } else {
@@ -466,7 +466,7 @@ fn rollback_and_commit_need_no_space() {
         assert!(count < 20_000, "the disk is full some time");
     };
     assert!(matches!(error, crate::Error::NoSpace { .. }), "{error}");
-    // Not even the reserve.
+    // Not even the reserve for rollback is free.
     let all = space.reserve(TreeId(16), PageId(0), space.free_pages() as usize, crate::space::Purpose::Undo);
     let all = all.expect("it is free");
     let [mut first, mut second] = undo_logs;

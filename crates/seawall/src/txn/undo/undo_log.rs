@@ -1,7 +1,8 @@
-//! An undo log, as its owner holds it, and what it shares with purge.
+//! An undo log as its owner holds it, and the state that the owner shares with purge.
 //!
-//! 1. A [`UndoLog`] mirrors the header of its tail page, which only its owner changes. The mirror is read
-//!    again after each change of that page; a call that stops does not change it.
+//! 1. An [`UndoLog`] mirrors the header of its tail page, which only its owner changes. The mirror is read
+//!    again after each change of that page. A call that stops ([`Stop`](crate::error::Stop)) does not change
+//!    it.
 
 use super::page::{self, State, TailState};
 use crate::error::{Error, Result};
@@ -18,8 +19,8 @@ pub(super) struct Slot {
     pub(super) head: AtomicU32,
     /// Its last page; moved by its owner.
     pub(super) tail: AtomicU32,
-    /// The transaction that has not ended. Set before its first record is visible, cleared while its last is
-    /// latched.
+    /// The transaction that has not ended. Set before its first record is visible, cleared while the page of
+    /// its last record is latched.
     pub(super) active: AtomicU64,
     /// Committed transactions that purge has not finished.
     pub(super) waiting: AtomicU64,
@@ -78,14 +79,14 @@ impl UndoLog {
         self.txn
     }
 
-    /// The transaction's last record, [`UndoPtr::NONE`] before the first change. A rollback to it restores
-    /// that state: a savepoint keeps it.
+    /// The transaction's last record, [`UndoPtr::NONE`] before the first change. A savepoint stores it: a
+    /// rollback to it restores the state of that moment.
     #[must_use]
     pub fn last(&self) -> UndoPtr {
         if self.state.last == self.state.begin { UndoPtr::NONE } else { self.state.last }
     }
 
-    /// Whether the transaction has written anything.
+    /// Returns whether the transaction has written anything.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.state.state != State::Idle

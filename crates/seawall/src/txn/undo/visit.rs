@@ -1,4 +1,4 @@
-//! All records that purge has not finished, for a check of the whole database; and all records of one
+//! Visits all records that purge has not finished, for a check of the whole database, and all records of one
 //! transaction, for taking it over.
 
 use super::page;
@@ -23,8 +23,8 @@ impl UndoStore {
         Ok(())
     }
 
-    /// A record of a transaction that has not ended, and the position of the one before it; [`None`] at its
-    /// beginning. No latch may be held.
+    /// Returns the record at `at` of a transaction that has not ended, and the position of the record before
+    /// it; [`None`] at the transaction's `Begin`. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].

@@ -9,31 +9,31 @@
 //!   close (with the lock of the views):  state |= GATE;  wait until ENDING is 0;  read `next`, then the slots;  state &= !GATE
 //! ```
 //!
-//! 1. *A closed gate is one moment.* An end that adds to `state` after the gate was closed finds the gate,
-//!    and frees no slot; `close` waits for one that added before. So between closing and opening no
-//!    transaction ends. One that begins meanwhile has an id that is not below the `next` that was read: its
-//!    `fetch_add` came later. One whose `fetch_add` came before claimed its slot before that, which the
-//!    reader of `next` sees; the reader waits while the slot says `BEGINNING`.
-//! 2. *No thread sees an end too early.* While the newest snapshot is given out (`FRESH`), an end takes the
-//!    lock of the views, gives the snapshot up and only then frees its slot: once an id is seen as ended,
-//!    every view made afterwards sees it.
-//! 3. *The horizon* is the lowest active id, or `next`, while there is no snapshot (`LIVE`), and the `low` of
-//!    the oldest snapshot while there is one. The end of the id that equals it raises it. `raise` reads the
-//!    slots, then changes `state` (by nothing) and finds no `LIVE` there: a snapshot that is made later sees
-//!    all ends that `raise` has seen, and is not below. After raising, it checks whether the id has ended
-//!    meanwhile: both `raise` and an end change `state` between their write and their read, so one of the two
-//!    sees the other.
+//! 1. *A closed gate is one moment.* An end that adds to `state` after the gate was closed sees the gate, and frees no
+//!    slot; `close` waits for an end that added before. So between closing and opening no transaction ends. A
+//!    transaction whose `fetch_add` comes after the read of `next` has an id that is not below that `next`. A
+//!    transaction whose `fetch_add` came before had already claimed its slot, so the reader of `next` sees the claim;
+//!    it waits while the slot says `BEGINNING`.
+//! 2. *No thread sees an end too early.* While views are made of the newest snapshot (`FRESH`), an end takes the lock
+//!    of the views, clears `FRESH`, and only then frees its slot: once an id is seen as ended, every view made
+//!    afterwards sees it.
+//! 3. *The horizon* is the lowest active id, or `next`, while there is no snapshot (`LIVE`), and the `low` of the
+//!    oldest snapshot while there is one. The end of the id that equals it raises it. `raise` reads the slots, then
+//!    does a read-modify-write of `state` that changes nothing, and finds no `LIVE` there: a snapshot that is made
+//!    later sees all ends that `raise` has seen, so its `low` is not below the new horizon. After raising, it checks
+//!    whether the id has ended meanwhile: both `raise` and an end do a read-modify-write of `state` between their write
+//!    and their read, so one of the two sees the other.
 //! 4. Ids that find no slot in their stripe are in `spill`.
-//! 5. Stripes from `used` on have had no id. `used` is raised before the id is taken that needs the stripe:
-//!    as for slots (1), a reader of `next` sees that. So with few threads few stripes are searched.
+//! 5. Stripes from `used` on have had no id. `used` is raised before an id that needs the stripe is taken: as for slots
+//!    (1), a reader of `next` sees that. So with few threads only a few stripes are searched.
 //!
-//! The model test (`model.rs`) checks 1 and 3 under every interleaving of few threads.
+//! The model test (`model.rs`) checks 1 and 3 under every interleaving of a few threads.
 
 use super::sync::{AtomicU64, MORE, Mutex, Ordering, Padded, STRIPES, pause, thread_number};
 
 /// The slot has no id.
 const FREE: u64 = u64::MAX;
-/// The slot is about to have an id.
+/// The slot is claimed, and is about to get an id.
 const BEGINNING: u64 = u64::MAX - 1;
 
 /// In `state`: the number of transactions that are ending.
@@ -67,7 +67,7 @@ struct Line {
 #[derive(Debug)]
 struct Stripe {
     first: AtomicU64,
-    /// The number of the other slots in use, at most.
+    /// An upper bound of the number of other slots in use.
     used: AtomicU64,
     more: [AtomicU64; MORE],
 }
@@ -89,7 +89,7 @@ impl Stripe {
         Self { first, used: AtomicU64::new(0), more: std::array::from_fn(|_| AtomicU64::new(FREE)) }
     }
 
-    /// A slot, in the state `BEGINNING`.
+    /// Claims a free slot: sets it to `BEGINNING`.
     fn claim(&self) -> Option<&AtomicU64> {
         let take = |slot: &&AtomicU64| {
             slot.load(Ordering::Relaxed) == FREE
@@ -275,7 +275,7 @@ impl Ids {
         let mut last = None;
         loop {
             let (low, at) = self.low();
-            // Changes nothing, in the order of all changes of `state` (3).
+            // Changes nothing, but takes its place in the order of all changes of `state` (3).
             if line.state.fetch_or(0, Ordering::AcqRel) & LIVE != 0 {
                 return false;
             }
@@ -293,7 +293,7 @@ impl Ids {
         }
     }
 
-    /// No snapshot is left. The caller holds the lock of the views.
+    /// Clears `LIVE`: no snapshot is left. The caller holds the lock of the views.
     pub(super) fn none_is_live(&self) {
         self.line().state.fetch_and(!LIVE, Ordering::AcqRel);
     }
@@ -303,13 +303,13 @@ impl Ids {
         self.line().horizon.fetch_max(low, Ordering::AcqRel);
     }
 
-    /// The newest snapshot is no longer given out. The caller holds the lock of the views.
+    /// Clears `FRESH`: no more views are made of the newest snapshot. The caller holds the lock of the views.
     pub(super) fn none_is_fresh(&self) {
         self.line().state.fetch_and(!FRESH, Ordering::AcqRel);
     }
 
     /// Closes the gate: until it is opened no transaction ends. Calls `each` with all active ids, in no
-    /// order; returns the `next` of this moment. The caller holds the lock of the views.
+    /// particular order; returns the `next` of this moment. The caller holds the lock of the views.
     pub(super) fn close(&self, mut each: impl FnMut(u64)) -> u64 {
         let state = &self.line().state;
         state.fetch_or(GATE, Ordering::AcqRel);
@@ -327,7 +327,7 @@ impl Ids {
         next
     }
 
-    /// Opens the gate. `fresh`: a snapshot was made of this moment, and can be given out from now on.
+    /// Opens the gate. `fresh`: a snapshot was made of this moment, and views can be made of it from now on.
     pub(super) fn open(&self, fresh: bool) {
         let state = &self.line().state;
         if fresh {

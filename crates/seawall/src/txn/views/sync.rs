@@ -4,9 +4,9 @@
 pub(super) use crate::counted::{Mutex, Padded, thread_number};
 pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that begin and end transactions share no cache line except the set's own.
+/// Stripes of slots: threads that begin and end transactions share no cache line but the set's `Line`.
 pub(super) const STRIPES: usize = 16;
-/// Further ids of one stripe: with its first slot, it fills the two cache lines.
+/// Slots of one stripe besides the first. With them a stripe fills two cache lines.
 pub(super) const MORE: usize = 14;
 
 /// Waits briefly: the other thread is between two instructions, or was preempted there.

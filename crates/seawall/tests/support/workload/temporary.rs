@@ -1,7 +1,7 @@
-//! Temporary trees beside all other work: each equals a plain map, whatever crashes, fails and fills up around it, and
-//! the next opening finds nothing of it.
+//! Temporary trees during all other work: each equals a plain map, whatever crashes, fails and fills up around it, and
+//! the next opening finds no trace of it.
 //!
-//! 1. They are drawn from separate dice, on a third of the seeds: all other seeds are the runs that they were.
+//! 1. They are drawn from a separate generator, on a third of the seeds: all other seeds stay the same runs.
 //! 2. An operation that failed has changed nothing. A rollback that failed has undone a part: the tree's contents are
 //!    unknown, and it is dropped.
 
@@ -31,7 +31,7 @@ impl Rig {
         let at = self.beside.index(live.temporaries.len());
         let mut one = live.temporaries.swap_remove(at);
         let (answer, stays) = self.temporary_step(&mut one)?;
-        // Before the next step: what was dropped gives its file back.
+        // A tree that is not kept is dropped before the next step, and releases its file.
         if stays && !self.beside.percent(2) {
             live.temporaries.push(one);
         }

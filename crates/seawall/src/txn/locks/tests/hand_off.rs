@@ -74,8 +74,8 @@ fn one_answer_reaches_the_one_who_waits() {
     });
 }
 
-/// A queue of one waiter before a lock that is released while the waiter may give up: the lock is granted or
-/// given up, and never lost.
+/// One waiter queues for a lock. The lock is released while the waiter may give up: it is granted or stays
+/// free, and is never lost.
 #[test]
 fn a_lock_is_handed_on_or_given_up() {
     #[derive(Default)]
@@ -187,8 +187,8 @@ fn an_interrupt_and_a_grant_are_one_answer() {
     });
 }
 
-/// Cleared while it is raised: if it is not pending any more, it does not end the next wait, which has
-/// another answer.
+/// An interrupt is cleared while it is raised: if it is no longer pending, it does not end the next wait,
+/// which has another answer.
 #[test]
 fn a_cleared_interrupt_breaks_no_later_wait() {
     loom::model(|| {

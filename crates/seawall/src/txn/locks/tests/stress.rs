@@ -195,8 +195,8 @@ impl<'w> Txn<'w> {
                 }
                 return Ok(());
             }
-            // Granted, it is kept until this thread has checked again: several that each gave it back before that would
-            // hand it round for ever.
+            // If the wait is granted, the lock is kept until this thread has checked again: several threads that each
+            // released it before that would pass it round for ever.
             self.wait(&LockRequest::key(&self.owner, TREE, &key, X))?;
         }
     }
