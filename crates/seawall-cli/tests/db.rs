@@ -549,7 +549,10 @@ fn a_database_is_backed_up_and_restored_open_or_closed() {
     let users = db.open_tree("users").unwrap();
     db.transact(|tx| tx.put(&users, b"eve", b"not yet on disk")).unwrap();
     seawall(dir, ["backup", "db", "wednesday"]).exits(0).shows("full backup");
-    seawall(dir, ["backup", "db", "wednesday"]).exits(2).says("the process that has db open refused the backup").says("new or empty");
+    seawall(dir, ["backup", "db", "wednesday"])
+        .exits(2)
+        .says("the process that has db open refused the backup")
+        .says("new or empty");
     // A backup that waits for its end: the process ends it.
     std::thread::scope(|threads| {
         let asked = threads.spawn(|| seawall(dir, ["backup", "db", "thursday", "--wait-for-end"]));
