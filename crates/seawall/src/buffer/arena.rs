@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 /// The pool size from which huge pages help: the pool has several of them.
 const HUGE_FROM_BYTES: usize = 64 << 20;
 const HUGE_BYTES: usize = 2 << 20;
+/// The most memory that is touched ahead of its use, bytes.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
 
 #[cfg(not(miri))]
 fn map(len: usize) -> rustix::io::Result<*mut c_void> {
@@ -143,6 +145,8 @@ pub(super) struct Frames {
     /// The memory of all frames below this one has been touched (4).
     touched: AtomicU32,
     touching: Mutex<()>,
+    /// The next free frame + 1 at the last call of [`Frames::touch_ahead`].
+    next_seen: AtomicU32,
     /// Top of the free list: a count of its changes (against ABA), and the frame + 1.
     free: AtomicU64,
     free_count: AtomicI64,
@@ -165,6 +169,7 @@ impl Frames {
             span: AtomicU32::new(0),
             touched: AtomicU32::new(if huge { 0 } else { max }),
             touching: Mutex::default(),
+            next_seen: AtomicU32::new(0),
             free: AtomicU64::new(0),
             free_count: AtomicI64::new(0),
         })
@@ -295,6 +300,21 @@ impl Frames {
         }
     }
 
+    /// Touches the memory of the next free frames: four times as many as were taken since the last call. The kernel
+    /// zeroes memory at the first touch. The page cleaner calls this, so that foreground threads seldom wait for that.
+    pub(super) fn touch_ahead(&self) {
+        let (mut touched, limit) = (self.touched.load(Ordering::Acquire), self.limit());
+        let next = self.free.load(Ordering::Acquire) as u32;
+        let handed_out = next.saturating_sub(self.next_seen.swap(next, Ordering::Relaxed));
+        let ahead = (4 * handed_out as usize).min(AHEAD_BYTES_MAX / self.page_bytes) as u32;
+        let end = next.saturating_add(ahead).min(limit);
+        // One huge page at a time: a thread that needs a frame waits for one at most.
+        while ahead > 0 && touched < end {
+            self.touch(touched);
+            touched = self.touched.load(Ordering::Acquire);
+        }
+    }
+
     /// Lowers the span to the limit if all frames from the limit on are retired. Returns whether they are.
     pub(super) fn settle(&self) -> bool {
         let limit = self.limit();
@@ -377,5 +397,27 @@ mod tests {
         assert_eq!(frames.pop(), Some(0));
         let touched = frames.touched.load(Ordering::Relaxed);
         assert!((1..=512).contains(&touched), "{touched}");
+    }
+
+    #[test]
+    fn memory_is_touched_ahead_of_those_who_take_frames_and_not_beyond_the_pool() {
+        let frames = Frames::reserve(4096, 1 << 15).unwrap();
+        frames.grow(1 << 13);
+        let touched = || frames.touched.load(Ordering::Relaxed);
+        frames.touch_ahead();
+        assert!(touched() <= 512, "none was taken: {}", touched());
+        for _ in 0..600 {
+            frames.pop().unwrap();
+        }
+        frames.touch_ahead();
+        assert!((5 * 600..5 * 600 + 512).contains(&touched()), "{}", touched());
+        let before = touched();
+        frames.touch_ahead();
+        assert_eq!(touched(), before, "none was taken since");
+        for _ in 0..7000 {
+            frames.pop().unwrap();
+        }
+        frames.touch_ahead();
+        assert_eq!(touched(), 1 << 13);
     }
 }

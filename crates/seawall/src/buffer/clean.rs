@@ -88,6 +88,7 @@ impl Pool {
     pub fn clean_step(&self) -> Result<Progress> {
         self.health().check()?;
         self.finish_prefetches(false);
+        self.frames.touch_ahead();
         self.adapt_deferred();
         // A frame whose page is in use cannot be retired yet: the rest of cleaning does not wait for it.
         let retired = self.fit_frames()?;
