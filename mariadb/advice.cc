@@ -113,32 +113,32 @@ void end_advice() {
   seawall_on_message(nullptr, nullptr);
 }
 
-/* Logs what the operator must know although a statement has failed with it: once a minute for each status. */
-static void log_failure(seawall_status status, const char *advice) {
-  static Limit limits[] = {Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1), Limit(1)};
+/* Logs what the operator must know although a statement has failed with it: once a minute for each kind of failure. */
+static void log_failure(Limit *limit, const char *advice) {
   uint64_t left_out;
   std::string text = seawall_error();
-  if (!limits[(unsigned)status % 8].lets_through(&left_out)) return;
+  if (!limit->lets_through(&left_out)) return;
   log(SEAWALL_IMPORTANCE_ERROR, text + (*advice ? ". " : "") + advice + more(left_out));
 }
 
 void note_failure(THD *thd, seawall_status status) {
+  static Limit full(1), damaged(1), poisoned(1), panicked(1);
   switch (status) {
   case SEAWALL_STATUS_DEADLOCK:
     if (thd) remember_deadlock(thd);
     break;
   case SEAWALL_STATUS_NO_SPACE:
-    log_failure(status, "Free space on that file system; statements that change rows fail until then, what is committed stays");
+    log_failure(&full, "Free space on that file system; statements that change rows fail until then, what is committed stays");
     break;
   case SEAWALL_STATUS_IO:
   case SEAWALL_STATUS_CORRUPT:
-    log_failure(status, "See the kernel log (dmesg) and the device; CHECK TABLE, or `seawall check` on the stopped server, names what is damaged");
+    log_failure(&damaged, "See the kernel log (dmesg) and the device; CHECK TABLE, or `seawall check` on the stopped server, names what is damaged");
     break;
   case SEAWALL_STATUS_POISONED:
   case SEAWALL_STATUS_OUTCOME_UNKNOWN:
-    log_failure(status, "The engine takes no more changes: see the kernel log (dmesg) and the device, and restart the server");
+    log_failure(&poisoned, "The engine takes no more changes: see the kernel log (dmesg) and the device, and restart the server");
     break;
-  case SEAWALL_STATUS_PANIC: log_failure(status, ""); break;
+  case SEAWALL_STATUS_PANIC: log_failure(&panicked, ""); break;
   default: break;
   }
 }

@@ -39,7 +39,7 @@ static MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OP
 
 static MYSQL_SYSVAR_BOOL(drop_binlog_cache, drop_binlog_cache, PLUGIN_VAR_OPCMDARG,
                          "Keep the server's binary logs out of the page cache: five times a second they are written and dropped from it, except the "
-                         "last 256 KiB; logs that others have read, every ten seconds. A replica that lags behind reads from the disk then",
+                         "last 256 KiB; logs before the two newest, every ten seconds. A replica that lags behind then reads from the disk",
                          nullptr, nullptr, false);
 
 bool seawall::fails_on_conflict(THD *thd) { return THDVAR(thd, snapshot_isolation); }
