@@ -8,8 +8,8 @@
 
 use crate::class::Op;
 use crate::disk::{
-    Allocate, BackendInfo, Cached, Completion, Create, Disk, Handle, OpenHow, Request, RequestKind, SyncHow, Ticket,
-    WriteHow,
+    Allocate, BackendInfo, Cached, Completion, Create, Disk, FileIdentity, Handle, OpenHow, Request, RequestKind,
+    SyncHow, Ticket, WriteHow,
 };
 use crate::error::{IoError, Result};
 use crate::probe::Finding;
@@ -78,6 +78,10 @@ impl Disk for ReadOnlyDisk {
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         refused(Op::Directory, path)
+    }
+
+    fn identity(&self, file: &Handle) -> Result<FileIdentity> {
+        self.below.identity(file)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {

@@ -172,8 +172,8 @@ impl<'s> Compaction<'s> {
     }
 
     /// Runs one mini-transaction, or examines some leaves. Returns `false` when the tree's end is reached.
-    /// Leaves out headers that no view needs: those of writers below `horizon`. No latch may be held; rule 7
-    /// says when the tree may be dropped.
+    /// Leaves out headers that no view needs: those of entries that are not deleted and whose writer is below
+    /// `horizon`. No latch may be held; rule 7 says when the tree may be dropped.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`], [`crate::Error::TreeDropped`], those of reading,

@@ -44,7 +44,7 @@ const READ_AT_ONCE_MAX: usize = 8;
 enum State {
     /// Branches still to be counted, and pages named so far.
     Counting {
-        todo: Vec<PageId>,
+        todo: Vec<Named>,
         pages: u64,
     },
     /// Whether leaves may have long values.
@@ -53,6 +53,19 @@ enum State {
     },
     Sweeping,
     Done,
+}
+
+/// A node, and a level above its own: the level of the branch that names it.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    page: PageId,
+    below: u8,
+}
+
+impl Named {
+    fn root(tree: Tree) -> Self {
+        Self { page: tree.root, below: u8::MAX }
+    }
 }
 
 /// A dropped tree whose pages are being freed.
@@ -73,7 +86,7 @@ impl Dismantling {
     /// Prepares to free a tree whose root is retired.
     #[must_use]
     pub fn new(tree: Tree) -> Self {
-        Self { tree, state: State::Counting { todo: vec![tree.root], pages: 1 } }
+        Self { tree, state: State::Counting { todo: vec![Named::root(tree)], pages: 1 } }
     }
 
     /// Does a bounded piece of work: some tens of mini-transactions at most. Returns whether only the root is
@@ -121,7 +134,7 @@ impl Dismantling {
             pages += look.children.len() as u64;
             if look.level > 1 {
                 space.pool().prefetch(&look.children);
-                todo.extend(look.children.iter().rev());
+                todo.extend(look.children.iter().rev().map(|&page| Named { page, below: look.level }));
             }
         }
         self.state = State::Counting { todo, pages };
@@ -133,12 +146,12 @@ impl Dismantling {
         while budget > 0 {
             budget -= 1;
             // Descend by last children to level 1, or to a branch that has no children left.
-            let (mut parent, mut at) = (None, self.tree.root);
+            let (mut parent, mut at) = (None, Named::root(self.tree));
             let mut look = self.look(space, at, values)?;
             while look.level > 1 {
                 let Some(&last) = look.children.last() else { break };
-                parent = Some((at, look.children.len()));
-                at = last;
+                parent = Some((at.page, look.children.len()));
+                at = Named { page: last, below: look.level };
                 look = self.look(space, at, values)?;
             }
             if look.children.is_empty() {
@@ -149,7 +162,7 @@ impl Dismantling {
                     }
                     return Ok(());
                 };
-                self.shed(space, parent, children - 1, &[at])?;
+                self.shed(space, parent, children - 1, &[at.page])?;
                 continue;
             }
             let count = look.children.len();
@@ -168,13 +181,13 @@ impl Dismantling {
             if values {
                 space.pool().prefetch(&last);
                 for &leaf in &last {
-                    let leaf = self.look(space, leaf, true)?;
+                    let leaf = self.look(space, Named { page: leaf, below: look.level }, true)?;
                     if !self.free_values(space, &leaf.values, &mut budget)? {
                         return Ok(());
                     }
                 }
             }
-            self.shed(space, at, count - last.len(), &last)?;
+            self.shed(space, at.page, count - last.len(), &last)?;
         }
         Ok(())
     }
@@ -218,13 +231,17 @@ impl Dismantling {
     }
 
     /// Copies what a node names; a leaf's values only if `values`.
-    fn look(&self, space: &Space, id: PageId, values: bool) -> Result<Look> {
+    fn look(&self, space: &Space, Named { page: id, below }: Named, values: bool) -> Result<Look> {
         let tree = self.tree;
         space.pool().retry(|| {
             let page = space.pool().shared(id)?;
             let node = Node::open_dropped(&page)?;
             if node.tree() != tree.id || node.id() != id {
                 return Err(node.damaged("a dropped tree leads to it, but it is another's").into());
+            }
+            // An old version of a page, left by a lost write, could lead back to a branch above it.
+            if node.level() >= below {
+                return Err(node.damaged("a dropped tree leads to it, but its level is not below its parent's").into());
             }
             let mut look = Look { level: node.level(), children: Vec::new(), values: Vec::new() };
             for slot in 0..node.count() {

@@ -96,6 +96,10 @@ impl Tree {
         let last = toward_high(high).child_slot(&node)?;
         let children = (first..=last).map(|slot| node.child(slot)).collect::<Result<_, _>>()?;
         let beyond = if from_high {
+            // Like `Node::upper_above`: a walk that continues at the lower fence ends.
+            if is_empty_range(node.lower(), high) {
+                return Err(node.damaged("it begins at or above the key that led to it").into());
+            }
             Some(node.lower()).filter(|&lower| lower > low)
         } else {
             node.upper_above(low)?.filter(|upper| !is_empty_range(upper, high))
@@ -247,7 +251,7 @@ impl Tree {
         }
         match count() {
             Ok(counted) => Ok(Some(counted)),
-            Err(Stop::Load(_) | Stop::Frames | Stop::Loading(_) | Stop::Again) => Ok(None),
+            Err(Stop::Load(_) | Stop::Frames | Stop::Loading(_)) => Ok(None),
             Err(Stop::Fail(error)) => Err::<_, Error>(error),
         }
     }

@@ -69,7 +69,7 @@ impl Tree {
                     }
                     at += 1;
                 }
-                Err(Stop::Frames | Stop::Loading(_) | Stop::Again) => at += 1,
+                Err(Stop::Frames | Stop::Loading(_)) => at += 1,
                 Err(Stop::Fail(error)) => return Err::<_, Error>(error),
             }
         }

@@ -295,7 +295,7 @@ impl ReadAhead {
                 self.plan.clear();
                 false
             }
-            Err(Stop::Frames | Stop::Loading(_) | Stop::Again) => false,
+            Err(Stop::Frames | Stop::Loading(_)) => false,
         }
     }
 }

@@ -52,8 +52,8 @@ impl Piece {
 }
 
 impl<'p> Rows<'p> {
-    /// Adds the rows of a leaf after the present ones, without headers that no view needs: those of writers
-    /// below `horizon`.
+    /// Adds the rows of a leaf after the present ones, without headers that no view needs: those of entries
+    /// that are not deleted and whose writer is below `horizon`.
     pub(super) fn add(&mut self, leaf: &Node<'p>, horizon: TxnId) -> Result<Range<usize>, Damaged> {
         let (first, mut key) = (self.len(), Vec::new());
         let mut sum = self.sums.pop().unwrap_or(0);

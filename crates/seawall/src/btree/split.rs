@@ -111,8 +111,9 @@ pub(super) struct Cut {
 
 impl Tree {
     /// Makes room for an entry of `key` with a payload of `payload_len` bytes, whether the key exists or not:
-    /// elides the headers of writers below `horizon`, which no view needs, or splits. Another thread may take
-    /// the room: the caller checks again, and calls again if needed. No latch may be held.
+    /// elides headers that no view needs (those of entries that are not deleted and whose writer is below
+    /// `horizon`), or splits. Another thread may take the room: the caller checks again, and calls again if
+    /// needed. No latch may be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Usage`] when the entry is larger than [`entry_bytes_max`]; those of

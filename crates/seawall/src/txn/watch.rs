@@ -62,6 +62,7 @@ impl Txn {
         let begun = engine.clock.now();
         for holder in engine.active.active() {
             while holder != self.id() && engine.active.is_active(holder) {
+                engine.health().check()?;
                 let waited = engine.clock.now().saturating_sub(begun);
                 if !engine.may_wait || waited >= engine.lock_wait_timeout() {
                     let on = LockedOn { tree: tree.at.id, key: Vec::new() };

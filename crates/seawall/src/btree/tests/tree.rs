@@ -2,7 +2,10 @@
 
 use super::long::{begin_long_for, free_long, write_long};
 use super::rig::{Model, Rig, log_config, new_tree, plain};
-use crate::btree::{Compaction, Cursor, Entry, Node, OverflowRef, Seek, check, entry_bytes_max, key_bytes_max, redo};
+use crate::btree::search::Toward;
+use crate::btree::{
+    Compaction, Cursor, Dismantling, Entry, Node, OverflowRef, Seek, check, entry_bytes_max, key_bytes_max, redo,
+};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::Error;
 use crate::format::tag::{Layer, layer};
@@ -385,6 +388,58 @@ fn branches_name_exactly_the_leaves_of_a_range_and_estimates_come_close() {
     }
     let nothing = rig.tree.estimate(&rig.pool, b"b", Bound::Excluded(b"a")).unwrap();
     assert_eq!((nothing.entries, nothing.leaves), (0, 0));
+}
+
+/// A lost write can leave a branch page as it was when it covered another range of the same tree.
+#[test]
+fn a_walk_down_that_an_old_branch_leads_back_ends_with_an_error() {
+    let rig = Rig::new(4096, 64);
+    for i in 0..3000u32 {
+        rig.put(&i.to_be_bytes(), &plain(&[0; 900]));
+    }
+    assert!(rig.root_level() >= 2);
+    let next = |low: &[u8]| rig.tree.level1_children(&rig.pool, low, Bound::Unbounded, false).unwrap().beyond.unwrap();
+    let second = next(&[]);
+    let down = || rig.tree.level1_children(&rig.pool, &[], Bound::Excluded(&second), true);
+    assert_eq!(down().unwrap().beyond, None, "the first branch");
+    let branch = |key: &[u8]| {
+        rig.pool.retry(|| Ok(rig.tree.descend(&rig.pool, Toward::Key(key), 1, |_, _| ())?.unwrap().to_vec()))
+    };
+    let (mut first, now) = (branch(&[]).unwrap(), branch(&second).unwrap());
+    let id = page::number(&first);
+    first.copy_from_slice(&now);
+    page::set_u32(&mut first, page::NUMBER, id.0);
+    rig.pool.redo_page(id, false).unwrap().redo_bytes().copy_from_slice(&first);
+    assert!(down().unwrap_err().is_damage());
+}
+
+/// The same, while a dropped tree is freed: its pages are then found by their owner.
+#[test]
+fn a_dropped_tree_with_an_old_branch_that_leads_upward_is_freed() {
+    let rig = Rig::new(4096, 64);
+    let tree = new_tree(&rig.space, TreeId(17));
+    for i in 0..3000u32 {
+        rig.put(&i.to_be_bytes(), &plain(&[0; 900]));
+    }
+    let free = rig.space.free_pages();
+    let branch = rig.pool.retry(|| Ok(rig.tree.descend(&rig.pool, Toward::Last, 1, |_, _| ())?.unwrap().to_vec()));
+    let id = page::number(&branch.unwrap());
+    let mut old = rig.pool.retry(|| Ok(rig.pool.shared(rig.tree.root)?.to_vec())).unwrap();
+    page::set_u32(&mut old, page::NUMBER, id.0);
+    rig.pool.redo_page(id, false).unwrap().redo_bytes().copy_from_slice(&old);
+    rig.pool
+        .retry(|| {
+            let mut mtr = Mtr::begin(&rig.pool, MtrSize::Small)?;
+            rig.tree.retire(&mut mtr)?;
+            mtr.commit();
+            Ok(())
+        })
+        .unwrap();
+    let mut dismantling = Dismantling::new(rig.tree);
+    let steps = (0..10_000).take_while(|_| !dismantling.step(&rig.space).unwrap()).count();
+    assert!(steps < 10_000, "it ends");
+    assert!(rig.space.free_pages() > free + 700);
+    assert!(rig.space.is_owner(tree.id, tree.root).unwrap());
 }
 
 #[test]
