@@ -4,7 +4,7 @@
 //! 2. It has a process group of its own, so that Ctrl-C at the terminal reaches it only through this process,
 //!    and it can clean up.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -81,23 +81,24 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitSta
         }
         if let Some((since, _)) = &asked {
             if Instant::now() > *since + PATIENCE {
-                child.kill().map_err(&failed)?;
+                signal(child, Signal::KILL);
             }
         } else if stop.load(Ordering::Relaxed) {
-            asked = Some((ask(child), ProcessError::Interrupted));
+            signal(child, Signal::TERM);
+            asked = Some((Instant::now(), ProcessError::Interrupted));
         } else if began.elapsed() > limit {
             let why = format!("it did not end within {} s", limit.as_secs());
-            asked = Some((ask(child), ProcessError::Failed(why)));
+            signal(child, Signal::TERM);
+            asked = Some((Instant::now(), ProcessError::Failed(why)));
         }
         thread::sleep(LOOK_EVERY);
     }
 }
 
-/// Sends SIGTERM to a child; returns the time.
-fn ask(child: &Child) -> Instant {
-    // A child that this does not reach is killed later.
-    kill_process(Pid::from_child(child), Signal::TERM).unwrap_or(());
-    Instant::now()
+/// Sends a signal to a child and to the processes that it has started: its output ends when the last of them does.
+fn signal(child: &Child, signal: Signal) {
+    // A group that has ended needs no signal.
+    kill_process_group(Pid::from_child(child), signal).unwrap_or(());
 }
 
 fn listen(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
@@ -146,5 +147,8 @@ mod tests {
         stop.store(true, Ordering::Relaxed);
         let interrupted = run(shell("exec sleep 600"), Duration::from_secs(600), &stop).unwrap_err();
         assert!(matches!(interrupted, ProcessError::Interrupted), "{interrupted}");
+        // What the child has started, and waits for, holds its output.
+        let nested = run(shell("sleep 600; true"), Duration::from_secs(600), &stop).unwrap_err();
+        assert!(matches!(nested, ProcessError::Interrupted), "{nested}");
     }
 }

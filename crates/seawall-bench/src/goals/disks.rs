@@ -54,7 +54,14 @@ impl<'r> Disks<'r> {
             return Ok(dir.clone());
         }
         let dir = self.base.join("few-iops");
-        self.script("up", &dir, &IMAGE_MIB.to_string(), self.stop)?;
+        let theirs = dir.with_extension("img").exists();
+        if let Err(error) = self.script("up", &dir, &IMAGE_MIB.to_string(), self.stop) {
+            // An interrupted script leaves parts of the disk. One that another process made stays.
+            if !theirs {
+                self.script("down", &dir, "", &AtomicBool::new(false)).unwrap_or_default();
+            }
+            return Err(error);
+        }
         Ok(self.few_iops.insert(dir).clone())
     }
 

@@ -1,4 +1,5 @@
-//! The measurements of a run: one JSON file for each, written at once. The evaluation reads nothing else.
+//! The measurements of a run: one JSON file for each, written when it is made. The evaluation reads nothing
+//! else.
 //!
 //! 1. A later run uses a record only when the same binary made it (`--resume`).
 //! 2. A figure missing in a result is missing, never zero.
