@@ -37,7 +37,7 @@ enum class Text {
   Pad,
   /* NO PAD: the weights, encoded as a binary string. */
   NoPad,
-  /* Several levels, PAD SPACE: all weights, padded to the length of the longest value's. */
+  /* Several levels, PAD SPACE: all weights, padded to as many as the longest value has. */
   Full,
 };
 

@@ -249,7 +249,7 @@ int ha_seawall::truncate() {
   return open_trees(m_name.c_str());
 }
 
-/* A second handler of the statement reads with the locks of the first. */
+/* A second handler of the statement locks the rows that it reads in the same way as the first. */
 handler *ha_seawall::clone(const char *name, MEM_ROOT *root) {
   handler *other = handler::clone(name, root);
   if (other) {

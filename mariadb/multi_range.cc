@@ -8,8 +8,8 @@
       whose order is free, are collected up to mrr_buffer_size and returned in the order of the primary key: no page is
       read twice.
    2. Only snapshot reads read ahead: a locking read would lock rows that the statement may never reach.
-   3. The read-ahead is small at first, because of statements with a LIMIT, and doubles with each batch; for a join,
-      only that of the pages.
+   3. The read-ahead is small at first, because of statements with a LIMIT, and doubles with each batch. For a join,
+      this holds only for the pages (1).
    4. While all requested pages are found in memory, requests are made for fewer and fewer batches (Pace). */
 #include "ha_seawall.h"
 #include <algorithm>

@@ -122,7 +122,8 @@ std::vector<Transaction> all_transactions() {
     Transaction &one = found == of_tag.end() ? all.back() : all[found->second];
     one.connection = std::move(connection);
   }
-  /* Leaves out what began or ended while this was collected: nothing is known of its connection. */
+  /* Leaves out a transaction without changes and waits whose connection is not listed: it began after the connections
+     were listed. */
   all.erase(std::remove_if(all.begin(), all.end(),
                            [&](const Transaction &one) { return one.connection.thread == 0 && !one.is_prepared && one.changes == 0 && !one.waits; }),
             all.end());

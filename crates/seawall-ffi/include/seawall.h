@@ -119,7 +119,7 @@ typedef enum {
 typedef enum {
   // The transaction's setting. In the options of a transaction, the same as `SEAWALL_WAIT_MODE_WAIT`.
   SEAWALL_WAIT_MODE_DEFAULT = 0,
-  // Wait at most for the option `lock_wait_timeout`.
+  // Wait at most the time of the option `lock_wait_timeout`.
   SEAWALL_WAIT_MODE_WAIT = 1,
   // Wait at most `wait_ms`.
   SEAWALL_WAIT_MODE_FOR = 2,
@@ -517,9 +517,10 @@ seawall_status seawall_open(const char *path,
                             size_t count,
                             seawall_db **db);
 
-// Shuts the database down: refuses new transactions, waits at most `patience_ms` for open transactions and running
-// calls, then closes the database cleanly. Returns `SEAWALL_STATUS_SHUT_DOWN` when some are still open: call it again
-// when they have ended. The handle must still be freed.
+// Shuts the database down: refuses new transactions, waits at most `patience_ms` until all handles of transactions are
+// freed and running calls have returned, then closes the database cleanly. Calls fail afterwards. Returns
+// `SEAWALL_STATUS_SHUT_DOWN` if the time was too short: new transactions stay refused, and the call can be repeated.
+// The handle must still be freed.
 //
 // # Safety
 // `db` is a handle of a database.
@@ -941,7 +942,7 @@ seawall_slice seawall_error_key(void);
 // Returns the version of the library, for example "0.1.0".
 const char *seawall_version(void);
 
-// Makes a transaction. It uses no resources of the database until it reads or changes a row.
+// Makes a transaction. It holds no lock and no snapshot until it is used.
 //
 // # Safety
 // `db` is a handle of a database; `options` is readable; `tx` is writable.

@@ -78,9 +78,10 @@ pub unsafe extern "C" fn seawall_open(
     })
 }
 
-/// Shuts the database down: refuses new transactions, waits at most `patience_ms` for open transactions and running
-/// calls, then closes the database cleanly. Returns `SEAWALL_STATUS_SHUT_DOWN` when some are still open: call it again
-/// when they have ended. The handle must still be freed.
+/// Shuts the database down: refuses new transactions, waits at most `patience_ms` until all handles of transactions are
+/// freed and running calls have returned, then closes the database cleanly. Calls fail afterwards. Returns
+/// `SEAWALL_STATUS_SHUT_DOWN` if the time was too short: new transactions stay refused, and the call can be repeated.
+/// The handle must still be freed.
 ///
 /// # Safety
 /// `db` is a handle of a database.

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum WaitMode {
     /// The transaction's setting. In the options of a transaction, the same as `SEAWALL_WAIT_MODE_WAIT`.
     Default = 0,
-    /// Wait at most for the option `lock_wait_timeout`.
+    /// Wait at most the time of the option `lock_wait_timeout`.
     Wait = 1,
     /// Wait at most `wait_ms`.
     For = 2,

@@ -94,7 +94,7 @@ impl TransactionOptions {
     }
 }
 
-/// Makes a transaction. It uses no resources of the database until it reads or changes a row.
+/// Makes a transaction. It holds no lock and no snapshot until it is used.
 ///
 /// # Safety
 /// `db` is a handle of a database; `options` is readable; `tx` is writable.

@@ -1,7 +1,7 @@
 //! LMDB, configured after the documentation in lmdb.h.
 //!
-//! - Used through its C interface: the crate heed, whose C library this is, can renew neither a read transaction nor a
-//!   cursor, as lmdb.h advises.
+//! - Used through its C interface: lmdb.h advises to renew read transactions and cursors, and the crate heed, whose C
+//!   library this is, can renew neither.
 //! - It has no cache of its own: data lives in the page cache, which only a memory cgroup can bound to the
 //!   pool. With data larger than the pool `MDB_NORDAHEAD` is set, as lmdb.h advises for random reads; for scans
 //!   the option `MDB_NORDAHEAD=false` leaves the kernel's read-ahead on.
@@ -170,8 +170,8 @@ impl Tx for Open<'_> {
         self.txn.put(self.store.tables[table], key, value)
     }
 
-    /// Appends rows that come after all others, which fills pages instead of halving them; puts all rows from the first
-    /// other one on.
+    /// Appends rows as long as each comes after all others, which fills pages instead of halving them; puts the
+    /// remaining rows.
     fn put_many(&mut self, table: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         let (table, mut ascending) = (self.store.tables[table], true);
         for (key, value) in rows {

@@ -223,11 +223,12 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
-    /// The process that has the database open refused a backup request through its control socket.
+    /// The process that has the database open refused a backup that was requested through its control socket, could not
+    /// finish it, or did not answer.
     BackupRefused {
         /// The database.
         path: PathBuf,
-        /// Its answer.
+        /// Its answer, or why there is none.
         why: String,
     },
     /// Writers produced log faster than the backup copied it. The writers were not stopped; the backup ended.
@@ -336,7 +337,7 @@ messages! { Error:
         "{} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be \
          used: when it is not under way, remove the directory and do it again", path.display();
     BadBackup { path, why } => "backup {}: {why}", path.display();
-    BackupRefused { path, why } => "the process that has {} open refused the backup: {why}", path.display();
+    BackupRefused { path, why } => "the process that has {} open made no backup: {why}", path.display();
     BackupTooSlow { held_bytes, max_bytes, disk_full } =>
         "the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full);
     TooManyTransactions { max } => "{max} transactions are writing already: commit or roll back one of them first";
@@ -558,8 +559,6 @@ pub enum Stop {
     Frames,
     /// Another thread reads or merges this page, and must finish first.
     Loading(PageId),
-    /// The structure changed while a latch was released: start over.
-    Again,
     /// The operation failed.
     Fail(Error),
 }

@@ -10,8 +10,8 @@
 //! 3. A thread that only tries the latch does not wait for readers: it revokes the bias and, if it finds a reader,
 //!    restores the bias and then releases the latch. So a frame with a published reader is biased, except while its
 //!    latch is held exclusively: the next thread that takes the latch exclusively sees the bias, and scans for readers.
-//! 4. Apart from (3), only a holder of the shared latch biases a frame. So no new reader enters by (1) while a thread
-//!    holds the latch exclusively.
+//! 4. Apart from (3), only a holder of the shared latch biases a frame. So once the holder of the exclusive latch has
+//!    revoked the bias, no new reader enters by (1).
 
 use super::frame::{BIASED, Frame};
 use super::sync::{AtomicU32, Ordering, one_order, pause};

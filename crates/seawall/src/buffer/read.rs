@@ -107,10 +107,6 @@ impl<'p> Warm<'p> {
                 self.pool.wait_for(page);
                 Ok(())
             }
-            Stop::Again => {
-                std::thread::yield_now();
-                Ok(())
-            }
             Stop::Fail(error) => Err(error),
         }
     }

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// Steps between two readings of the clock.
 const STEPS: u32 = 256;
-/// The least working time between two pauses, and the least length of a pause that measures the writers' rate.
-/// In a shorter pause the disk still works on earlier prefetches, and the writers do not yet have the rate that
-/// they have alone.
+/// The least working time between two pauses, and the least pause when the writers' rate must be measured. In a
+/// shorter pause the disk still works on earlier prefetches, and the writers do not yet have the rate that they
+/// have alone.
 const SLICE: Duration = Duration::from_millis(10);
 /// The longest pause, as a multiple of the work before it.
 const PAUSE_FACTOR: f64 = 9.0;

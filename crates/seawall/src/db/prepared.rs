@@ -16,7 +16,7 @@ impl fmt::Display for Xid {
     }
 }
 
-/// The longest [`Xid`], bytes: the length of an X/Open XID with its format id.
+/// The longest [`Xid`], bytes: 128 bytes of an X/Open XID, its format id and its two lengths.
 pub const XID_BYTES_MAX: usize = 140;
 
 /// The prepared transactions by name; `None` while one is being prepared or ended.

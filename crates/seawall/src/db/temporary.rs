@@ -67,7 +67,7 @@ impl Database {
     /// own.
     ///
     /// # Errors
-    /// [`Error::ShutDown`]; [`Error::ReadOnly`] if the database was opened read-only and cannot create the tree's file.
+    /// [`Error::ShutDown`]; [`Error::ReadOnly`] if the database was opened read-only: it cannot create the file.
     ///
     /// ```
     /// use seawall::TemporaryOptions;

@@ -8,9 +8,8 @@
 //!    last entry before it.
 //! 3. The first failed write or flush poisons the database; nothing is written after it, and every waiter
 //!    gets that error.
-//! 4. Log acknowledged below `Flushed` is durable, or younger than the flush interval: `Led::fresh_since_ns` is an
-//!    upper bound for the age of the oldest byte that is not durable, and commits wait when this age reaches the
-//!    interval.
+//! 4. Log acknowledged below `Flushed` is durable, or younger than the flush interval: no byte that is not durable is
+//!    older than `Led::fresh_since_ns`, and commits wait when the time since then reaches the interval.
 //! 5. An opening of the database first makes an empty entry of its own incarnation durable. From then on, no entry that
 //!    an earlier opening left after the end can be taken for the next one (trap 1).
 //!

@@ -361,8 +361,8 @@ impl Segments {
         self.set_limit(&state);
     }
 
-    /// Keeps the log from the current checkpoint on, when the checkpoint moves (8), and returns that checkpoint.
-    /// Returns `None` if there is a hold already.
+    /// Keeps the log from the current checkpoint on, even when the checkpoint moves (8). Returns that checkpoint, or
+    /// `None` if there is a hold already.
     pub(super) fn hold(&self, max_bytes: u64) -> Option<u64> {
         let mut state = self.state.lock();
         if state.hold.is_some() {

@@ -40,7 +40,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Updates the rate from the pages in use now. Returns how many pages will be used until the next step.
+    /// Updates the rate from the pages in use now. Returns how many pages to expect until the next step.
     fn expect(&mut self, used: u64) -> u64 {
         let went = used.saturating_sub(self.used.replace(used).unwrap_or(used));
         // The rate rises to a burst at once, and falls only gradually.

@@ -109,7 +109,7 @@ impl Txn {
     /// Rolls the creation back.
     ///
     /// # Errors
-    /// Those of a rollback, after which the transaction can only be rolled back.
+    /// Those of a rollback. After such an error the transaction can only be rolled back.
     pub fn build_abandon(&mut self, building: &Building) -> Result<()> {
         self.roll_back_to(building.before)?;
         self.state = State::Open;

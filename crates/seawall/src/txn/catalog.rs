@@ -113,8 +113,8 @@ impl Txn {
     /// Drops a tree. Older snapshots can still read it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction that has written to it has not
-    /// ended.
+    /// [`Error::NoSuchTree`]; [`Error::LockTimeout`] while another transaction that has a lock or a change in
+    /// it has not ended.
     pub fn drop_tree(&mut self, name: &str) -> Result<()> {
         self.atomically(|txn| txn.drop_tree_in_steps(name))
     }

@@ -159,8 +159,8 @@ impl OwnedScan {
         self.state.as_ref().map_or(&[], ScanState::key)
     }
 
-    /// Calls `f` with the scan and its view in the transaction. `anew`: the call is a seek, which takes a new
-    /// view.
+    /// Calls `f` with the scan and its view in the transaction. `anew`: the call is a seek, which sets the
+    /// kind of lock and, at read committed, takes a new view.
     fn with<T>(&mut self, txn: &Txn, anew: bool, f: impl FnOnce(&mut ScanState, By<'_>) -> Result<T>) -> Result<T> {
         let state = self.state.as_mut().ok_or_else(no_tree)?;
         txn.admit(state.tree_state())?;
@@ -283,13 +283,13 @@ impl OwnedScan {
 }
 
 impl Txn {
-    /// Returns the slot where a cursor keeps its view, as one in the list of this transaction, which empties
-    /// it at its end.
+    /// Returns the slot where a cursor keeps its view, and enters it in the list of this transaction. The
+    /// transaction empties the slot when it or its statement ends.
     fn lend<'c>(&self, slot: &'c mut Option<Arc<LentView>>) -> &'c Arc<LentView> {
         let to = slot.as_ref().map_or(0, |lent| lent.lock().to);
         if to != self.life() {
             if to != 0 {
-                // The slot is in the list of another transaction, which keeps it, without the view.
+                // The slot stays in the list of another transaction, without the view.
                 if let Some(lent) = slot.take() {
                     lent.lock().view = None;
                 }

@@ -76,9 +76,10 @@ impl Value {
     }
 }
 
-/// The fewest consecutive dead rows whose run a scan records at a leaf's end. It then skips known runs.
+/// The fewest consecutive dead rows whose run a snapshot scan records at a leaf's end, and a locking scan
+/// anywhere.
 pub(super) const DEAD_MIN: usize = 4;
-/// Consecutive dead rows after which it does the same within a leaf.
+/// Consecutive dead rows after which a snapshot scan records their run within a leaf.
 const DEAD_ROWS: usize = 16;
 /// Entries that it skips in one step between two checks for an interrupt.
 const PASSED_ROWS: usize = 64;
@@ -409,7 +410,7 @@ impl ScanState {
         if self.lock == ScanLock::None { self.cursor.last_key() } else { &self.locked_key }
     }
 
-    /// Whether the value needs no fetching. Only a long value that was not requested yet does.
+    /// Whether the value needs no fetching. Only a long value that was not requested yet must be fetched.
     #[inline]
     pub(super) fn has_value(&self) -> bool {
         !matches!(self.value, Value::Stored(Stored::Overflow(_)))

@@ -9,11 +9,11 @@
 //!    finds the entry, and waits for its writer. A rollback removes the entry and this protection together. At
 //!    serializable the prefix stays locked: the answer that no entry was there must stay true after a rollback to a
 //!    savepoint.
-//! 3. No transaction waits for a row while it has the prefix locked. Otherwise the row's writer would close a cycle by
-//!    requesting the same prefix again. After a wait for another entry, the lock of that entry is released and a new
-//!    attempt begins. After a wait for the place of the new entry, that lock is kept for the next attempt: if several
-//!    transactions each released it before they tried again, they would pass it round. It is released before a wait for
-//!    another entry, for the reason above.
+//! 3. Except at serializable, an attempt that locked the prefix releases it before it waits for a row. Otherwise the
+//!    row's writer would close a cycle by requesting the same prefix again. After a wait for another entry, the lock of
+//!    that entry is released and a new attempt begins. After a wait for the place of the new entry, that lock is kept
+//!    for the next attempt: if several transactions each released it before they tried again, they would pass it round.
+//!    It is released before a wait for another entry, for the reason above.
 
 use super::locks::Mode;
 use super::options::Isolation;

@@ -1,8 +1,9 @@
 //! Read views: which transactions a read sees.
 //!
 //! 1. Ids are assigned in ascending order, each one once. A transaction is active from its begin (or restore)
-//!    to its end (`views/ids.rs`, which takes no lock; an end takes the lock of the views only if it is the
-//!    first after a snapshot was made).
+//!    to its end (`views/ids.rs`, which takes no lock). An end takes the lock of the views only if it is the
+//!    first after a snapshot was made, if a snapshot is being made, or if it ends the id at the horizon while
+//!    there is a snapshot.
 //! 2. A snapshot is `next` and the active ids of one moment. It sees `id` iff `id < next` and `id` is not
 //!    among them. A begin does not change what it sees (the new id is not below its `next`), so one snapshot
 //!    serves all views until the next *end*.
@@ -67,7 +68,7 @@ struct Snapshot {
     serial: u64,
     /// No new view will be made of it.
     stale: AtomicBool,
-    /// Since when it has always had a view, microseconds of the clock.
+    /// Since when it has had a view without interruption, microseconds of the clock.
     since_us: AtomicU64,
     set: Weak<Shared>,
 }
@@ -238,7 +239,7 @@ impl State {
         gone
     }
 
-    /// Ends the making of views of the newest snapshot.
+    /// Stops making views of the newest snapshot.
     fn give_up_newest(&mut self, ids: &Ids) {
         if std::mem::take(&mut self.fresh) {
             ids.none_is_fresh();

@@ -157,7 +157,7 @@ impl Txn {
 
     fn change_long(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
         // The row is locked before pages are allocated, so that none are allocated for a tree that is dropped
-        // and purged meanwhile. It also shows whether the change would be refused: then the value is not
+        // and purged meanwhile. The answer also shows whether the change is refused: then the value is not
         // written.
         let there = self.lock_key(tree, key, Mode::Exclusive)?;
         if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {

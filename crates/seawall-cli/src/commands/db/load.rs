@@ -36,7 +36,7 @@ pub(crate) struct LoadArgs {
     batch: u64,
 }
 
-/// Opens a file, or standard input, whose reads fail once `stop` is set.
+/// Opens a file, or standard input. Reads of standard input fail once `stop` is set.
 pub(super) fn open_input<'s>(path: &Path, stop: &'s Stop) -> Result<Box<dyn Read + 's>, Failed> {
     if path == Path::new("-") {
         return Ok(Box::new(Input::new(stop)?));

@@ -86,8 +86,9 @@ impl Pool {
     /// the frames that are retired. No latch may be held.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages in retired frames
-    /// stayed pinned for longer than the pool's patience; a failed write poisons. After an error the size is as before.
+    /// [`Error::InvalidOption`] when `bytes` is too small or beyond what was reserved, or when pages in frames beyond
+    /// the new size stay pinned for longer than the pool's patience; a failed write poisons. After an error the size is
+    /// as before.
     pub fn set_bytes(&self, bytes: u64) -> Result<()> {
         let name = "pool_size";
         let refused = |why: String| Error::InvalidOption { name: name.into(), value: bytes.to_string(), why };

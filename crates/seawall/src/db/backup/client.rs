@@ -70,7 +70,8 @@ impl Database {
     /// backup.
     ///
     /// # Errors
-    /// [`Error::BackupRefused`] with the reason of the other process; [`Error::Io`] if its socket cannot be reached.
+    /// [`Error::BackupRefused`] if the other process refuses the backup, cannot finish it, or does not answer;
+    /// [`Error::Io`] if its socket cannot be reached.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -213,8 +213,8 @@ pub(super) fn write_small(disk: &dyn Disk, path: &Path, text: &[u8]) -> Result<(
     Ok(disk.sync(&file, SyncHow::All)?)
 }
 
-/// Refuses a directory that holds a backup or is unfinished. A foreign file or directory with the manifest's name is
-/// ignored.
+/// Refuses a directory that holds a backup, or an unfinished backup or restore. A foreign file or directory with the
+/// manifest's name is ignored.
 ///
 /// # Errors
 /// [`Error::IsABackup`], [`Error::UnfinishedBackup`]; disk errors.

@@ -91,9 +91,9 @@ impl Options {
         warnings
     }
 
-    /// Refuses `atomic` protection for pages that are written through the page cache. With `O_DSYNC` it is
-    /// allowed, because such a write returns only when the disk has it, unless the pages are atomic writes,
-    /// which need direct I/O.
+    /// Refuses `atomic` protection for pages that are written through the page cache. `O_DSYNC` is allowed,
+    /// because such a write returns only when the disk has it; but not if each page must be one atomic write,
+    /// which needs direct I/O.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].

@@ -255,8 +255,8 @@ options! {
         "`doublewrite` writes each page twice. `atomic` writes it once, and is refused unless a power cut leaves each \
          page whole: the page lies in one block of ext4 or XFS and in one physical sector of the device (with \
          `page_size` = 4K on most SSDs), or is one atomic write (`RWF_ATOMIC`: Linux 6.11, a device that offers it, \
-         ext4 with bigalloc or XFS). Neither works through the page cache. `auto` is `atomic` where that is possible, \
-         otherwise `doublewrite`. `off` risks the database.";
+         ext4 with bigalloc or XFS). Pages must not be written through the page cache then. `auto` is `atomic` where \
+         that is possible, otherwise `doublewrite`. `off` risks the database.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
         Limits::Any, Opening, "", [],
@@ -299,7 +299,7 @@ options! {
     deferred_percent_min, with_deferred_percent_min: u32 as Percent = 1,
         Limits::Between(0, 80), Running, "percent", [],
         "The smallest such share once pages are evicted.",
-        "Set both options to one value for a fixed share. If it is larger than `deferred_percent`, that counts.";
+        "Set both options to one value for a fixed share. `deferred_percent` is the limit if it is smaller.";
 
     prefetch_depth, with_prefetch_depth: u32 as Count = 32,
         Limits::Between(0, 1024), Running, "reads", [],

@@ -178,7 +178,7 @@ impl LockTable {
         }
     }
 
-    /// The transactions that wait for a lock now, about in the order in which they began.
+    /// The transactions that wait for a lock now, roughly in the order in which they began.
     #[must_use]
     pub fn lock_waits(&self) -> Vec<WaitInfo> {
         let waiters = self.graph.lock().waiters();
@@ -187,7 +187,7 @@ impl LockTable {
         waits
     }
 
-    /// The transactions that write, or have or want locks now, about in the order in which they began.
+    /// The transactions that write, or have or want locks now, roughly in the order in which they began.
     #[must_use]
     pub fn transactions(&self) -> Vec<TransactionInfo> {
         let waiters = self.graph.lock().waiters();

@@ -8,7 +8,7 @@
 //!    later one sees the earlier.
 //! 3. The answer comes through the waiter's cell, once. A grant makes the waiter a holder before it unlocks
 //!    the queue.
-//! 4. A waiter that gives up leaves the queue, and the waiters behind it can go on.
+//! 4. A waiter that gives up leaves the queue, and lets the waiters behind it go on.
 
 use super::cell::{Outcome, WaitCell};
 use super::owner::LockOwner;

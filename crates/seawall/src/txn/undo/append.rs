@@ -139,8 +139,8 @@ impl UndoStore {
     }
 
     /// Commits the undo log's transaction: it is committed unless a crash loses this mini-transaction. The
-    /// undo log may be released once the commit is durable. Writes nothing for a transaction that has written
-    /// nothing.
+    /// undo log may be released once the commit is durable at its level (exception: `txn/prepared.rs`, 3).
+    /// Writes nothing for a transaction that has written nothing.
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed then.

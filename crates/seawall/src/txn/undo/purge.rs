@@ -46,9 +46,9 @@ impl UndoStore {
         Ok(self.heads(undo_log, 1, |_| true)?.pop())
     }
 
-    /// Returns the next records, in order: at most `upto` (but one if `upto` is 0), all in one page, and all
-    /// of transactions for which `sees` is true. The list ends before the first record of any other
-    /// transaction, or of one that has not ended.
+    /// Returns the next records, in order: at least one if there is any, at most `upto` (but one if `upto` is
+    /// 0), all in one page, and all of transactions for which `sees` is true. The list ends before the first
+    /// record of any other transaction, or of one that has not ended.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`], [`Error::Poisoned`].

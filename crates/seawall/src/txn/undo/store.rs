@@ -205,8 +205,8 @@ impl UndoStore {
         [own, STRIPES].into_iter().chain(others).find_map(|stripe| self.idle[stripe].0.lock().pop())
     }
 
-    /// Releases an undo log whose transaction has ended. A committed transaction must be durable by then: the
-    /// next writer of the undo log relies on that.
+    /// Releases an undo log whose transaction has ended. A committed transaction must be durable at its level
+    /// by then (exception: `txn/prepared.rs`, 3).
     ///
     /// # Errors
     /// [`Error::Usage`] when its transaction has not ended; the undo log is then lost until the database is

@@ -182,8 +182,8 @@ proptest! {
 }
 
 /// Writers end one after another while readers open views. A view sees every id that was known to have ended
-/// before the view was made, and no id that is known not to have ended afterwards. Neither views nor the
-/// horizon go back.
+/// before the view was made, and no id that is known to be still active after the view was made. Neither views
+/// nor the horizon go back.
 #[test]
 fn views_of_many_threads_never_go_back() {
     const ENDS: u64 = 4000;

@@ -1,5 +1,5 @@
-//! Work with an outside log and with backups, as of a server that decides its transactions in its own log, and copies
-//! its database.
+//! Work with an outside log and with backups, like that of a server that decides its transactions in its own log and
+//! copies its database.
 //!
 //! 1. The outside log belongs to the rig and loses nothing: [`Rig::decided`]. A transaction is added only
 //!    when its preparation is durable. From then on it is there after every crash, prepared or committed, and
