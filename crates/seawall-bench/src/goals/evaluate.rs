@@ -34,7 +34,7 @@ impl Verdict {
     }
 }
 
-/// The words by which a store's error says that it lacks an operation.
+/// The text of a store's error for an operation that it does not have.
 const NOT_OFFERED: &str = " does not offer ";
 
 /// A goal with its figures.

@@ -3,7 +3,7 @@
 //! 1. *Nothing is written.* All files are accessed through a [`ReadOnlyDisk`], which opens files for reading
 //!    and refuses every operation that changes a file, a name or durability. So it works without write
 //!    permission on files and directories, and on read-only file systems. No background work runs.
-//! 2. *There is nothing to recover.* The control block says that the database was closed: each page is in the
+//! 2. *There is nothing to recover.* The control block records that the database was closed: each page is in the
 //!    data file, whole and flushed, and there is no log after the checkpoint. The log and the doublewrite file
 //!    are not opened. If the database was not closed, the opening is refused, because recovery writes.
 //! 3. *Locks are shared.* The control file and the data file are locked against a writer, but not against other

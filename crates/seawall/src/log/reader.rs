@@ -3,9 +3,9 @@
 //! 1. An entry is accepted if its CRC holds at its LSN and its incarnation is not below its predecessor's nor
 //!    above the control block's. The first refused entry ends the log: log that was never acknowledged may be
 //!    torn or missing in any way.
-//! 2. Unless the refused entry was durable: if a whole entry beyond it says that the refused entry was durable to its
-//!    end, flushed log is damaged (writer.rs, 5 bounds how far to search). Then reading fails with the position of the
-//!    damage.
+//! 2. The exception is a refused entry that was durable. If a whole entry beyond it records that it was durable to its
+//!    end, flushed log is damaged, and reading fails with the position of the damage (writer.rs, 5 bounds how far to
+//!    search).
 //! 3. Whole entries beyond the refused one that prove nothing are *ghosts*: parts of groups whose earlier bytes did not
 //!    persist. The reader reports them, and `Log::open` erases them.
 //! 4. Log that was read may not be durable: it may be in a cache after a failed flush. Only what a later entry says was

@@ -3,8 +3,8 @@
 //! 1. Nothing is appended before the new incarnation is durable (trap 1), and nothing is read before the files are
 //!    locked: so the last writes of a killed process cannot land while its successor runs (trap 7).
 //! 2. Torn pages are repaired from the doublewrite area before any page is read.
-//! 3. Redo applies to a page all changes of a mini-transaction, unless the page's LSN says that the page has them. Redo
-//!    uses the code that made the change, and is idempotent: a crash during recovery is just another crash.
+//! 3. Redo applies all changes of a mini-transaction to a page, unless the page's LSN shows that it has them. It runs
+//!    the code that made the change, and is idempotent: a crash during recovery is just another crash.
 //! 4. The log that is redone is made durable before a page that it changed can be written: `Log::open` makes durable
 //!    what it found.
 //! 5. Open transactions stay open: prepared ones wait for their coordinator; losers are rolled back in the background.

@@ -601,7 +601,7 @@ impl Copying {
     }
 }
 
-/// Converts the error to [`Error::NoSpace`] if it says that the file system of `dir` is full.
+/// Converts the error to [`Error::NoSpace`] if the file system of `dir` is full.
 pub(super) fn or_no_space(error: Error, dir: &Path) -> Error {
     match error {
         Error::Io(error) if error.is_full() && error.path.starts_with(dir) => {

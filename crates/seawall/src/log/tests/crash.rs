@@ -224,7 +224,7 @@ fn a_ghost_of_an_earlier_opening_is_refused_and_erased() {
     let ghost = block(&machine.disk, Lsn(first + 2 * 4096), segment, None);
     block(&machine.disk, Lsn(first + 4096), segment, Some(&[0; 4096]));
 
-    // The group was not durable, so no entry says that it was, and the log ends before the gap.
+    // The group was not durable, so no entry records that it was, and the log ends before the gap.
     let (process, log, bodies) = machine.reopen(FIRST_LSN, 2).unwrap();
     assert_eq!(bodies, [of(1, 4096)]);
     assert_eq!(log.head().0, first + 4096 + HEADER_BYTES as u64, "the opening's own entry");
