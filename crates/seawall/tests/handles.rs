@@ -255,7 +255,7 @@ fn messages_name_what_is_meant() {
     for refused in [db.create_tree(&long).map(drop), db.rename_tree("t", &long)] {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::NameTooLong { len_bytes: 513, max_bytes: 512 }), "{error:?}");
-        assert!(error.to_string().contains("a tree's name of 513 bytes"), "{error}");
+        assert!(error.to_string().contains("a tree name of 513 bytes"), "{error}");
     }
     // Messages use the names of options.
     let refused = db.set("pool_size", "900G").unwrap_err().to_string();
