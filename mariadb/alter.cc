@@ -186,7 +186,7 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
 /* Waits for prepared transactions that no connection has: the server's lock excludes all others. It waits in short
    steps, so that KILL and lock_wait_timeout can end it, and keeps no lock, which would keep the build of an index from
    ending. */
-int ha_seawall::wait_for_prepared() {
+int ha_seawall::wait_for_prepared(const seawall_tree *rows) {
   THD *thd = ha_thd();
   const ulong SLICE_MS = 100, OWN_LIMIT_S = 50;
   if (table->s->tmp_table != NO_TMP_TABLE) return 0;
@@ -198,7 +198,7 @@ int ha_seawall::wait_for_prepared() {
     options.wait = SEAWALL_WAIT_MODE_FOR;
     options.wait_ms = SLICE_MS;
     seawall_status status = seawall_begin(db.get(), &options, own.out());
-    if (status == SEAWALL_STATUS_OK) status = seawall_lock_tree(own.get(), rows());
+    if (status == SEAWALL_STATUS_OK) status = seawall_lock_tree(own.get(), rows);
     if (status == SEAWALL_STATUS_OK) return 0;
     if (status != SEAWALL_STATUS_LOCK_TIMEOUT || waited_ms >= limit_ms) return failed(status);
     if (thd_kill_level(thd) != THD_IS_NOT_KILLED) {
@@ -225,7 +225,7 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   std::vector<std::string> names;
   for (uint index : added_indexes(altered, info)) names.push_back(altered->key_info[index].name.str);
   if (!names.empty() || info->index_drop_count)
-    if (int error = wait_for_prepared()) {
+    if (int error = wait_for_prepared(rows())) {
       print_error(error, MYF(0));
       return true;
     }
@@ -312,8 +312,14 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
   std::vector<const Changes *> tables;
   for (Alter *one : all) {
     one->share->building.store(false);
-    if (one->build)
+    if (one->build) {
+      /* Here KILL ends the wait for what was prepared during the build. */
+      if (int error = wait_for_prepared(one->share->trees[0].get())) {
+        print_error(error, MYF(0));
+        return true;
+      }
       if (seawall_status status = one->build->finish()) return report(altered, *one->build, status);
+    }
     tables.push_back(&one->changes);
   }
   crash_point("index", "built");

@@ -63,6 +63,13 @@ static inline bool seawall_same_name(const char *a, const char *b) {
 #endif
 }
 
+/* Whether the server can copy a table while others write it. */
+#ifdef HA_NO_ONLINE_ALTER
+const bool HAS_ONLINE_ALTER = true;
+#else
+const bool HAS_ONLINE_ALTER = false;
+#endif
+
 /* mariadb/build checks for the newer names, which came with releases of several versions. */
 #ifdef SEAWALL_EXTRA_COPY
 const ha_extra_function SEAWALL_BEGIN_COPY = HA_EXTRA_BEGIN_COPY, SEAWALL_END_COPY = HA_EXTRA_END_COPY, SEAWALL_ABORT_COPY = HA_EXTRA_ABORT_COPY;

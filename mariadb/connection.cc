@@ -175,6 +175,17 @@ seawall_status Connection::before_change(const seawall_savepoint_t **before, boo
   return status;
 }
 
+const std::vector<uint64_t> &Connection::copied() {
+  if (m_copying != m_thd->query_id) m_copied.clear();
+  m_copying = m_thd->query_id;
+  return m_copied;
+}
+
+void Connection::note_copied(uint64_t table) {
+  copied();
+  m_copied.push_back(table);
+}
+
 int Connection::take_snapshot() {
   if (int error = use(m_thd)) return error;
   seawall_status status = seawall_take_snapshot(m_tx.get());

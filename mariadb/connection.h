@@ -90,6 +90,10 @@ public:
      no transaction. */
   std::vector<uint64_t> *to_drop() { return m_active ? &m_to_drop : nullptr; }
 
+  /* The numbers of the tables that the statement copies (ALTER TABLE). */
+  void note_copied(uint64_t table);
+  const std::vector<uint64_t> &copied();
+
   /* Savepoints of the server, by a number that is not 0. The server does not release all of them. */
   int set_savepoint(uint64_t *number);
   int rollback_to(uint64_t number);
@@ -132,6 +136,8 @@ private:
   ulong m_wait_seconds = 0;
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;
+  query_id_t m_copying = 0;  /* the statement that m_copied belongs to */
+  std::vector<uint64_t> m_copied;
   bool m_prepared = false;
   bool m_committed = false;  /* by commit_ordered */
   Savepoint m_before;        /* before the statement's first change */

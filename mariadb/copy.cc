@@ -15,7 +15,12 @@
       connection has. The copy waits for them, and fails when they do not end.
    6. Temporary tables are not copied this way: a snapshot of the connection's transaction does not see what another one
       commits. Nor are tables with a UNIQUE ... USING HASH: the server looks for duplicates in the connection's
-      transaction. */
+      transaction.
+   7. LOCK=NONE (from 11.2 on): the server logs what others change in the original, and after step 2 makes the same
+      changes in the new table. The connection's snapshot is older than the copied rows, so another separate transaction
+      makes them, at READ COMMITTED. It is committed when the server unlocks the new table; the RENAME that follows makes
+      it durable. A transaction that is prepared meanwhile, and whose connection ends, is not covered by the server's
+      locks: its later commit would be lost with the original. So the ALTER fails. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -39,7 +44,7 @@ int ha_seawall::begin_copy() {
 
 /* Commits a change of a sequence, or a piece of a copy. */
 int ha_seawall::commit_own() {
-  if (!m_own) return 0;
+  if (!m_own || m_copy.replays) return 0;
   if (m_copy.on) {
     m_copy.rows++;
     if (++m_copy.piece < ROWS_OF_PIECE) return 0;
@@ -50,20 +55,29 @@ int ha_seawall::commit_own() {
   return begin_own(m_copy.on ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
 }
 
-/* Locks the table that an ALTER TABLE reads (5). */
-int ha_seawall::lock_original() {
-  if (table->s->tmp_table != NO_TMP_TABLE) return 0;
-  switch (thd_sql_command(ha_thd())) {
+static bool copies_a_table(THD *thd) {
+  switch (thd_sql_command(thd)) {
   case SQLCOM_ALTER_TABLE:
   case SQLCOM_CREATE_INDEX:
   case SQLCOM_DROP_INDEX:
-  case SQLCOM_OPTIMIZE: return failed(seawall_lock_tree(tx(), rows()));
-  default: return 0;
+  case SQLCOM_OPTIMIZE: return true;
+  default: return false;
   }
 }
 
+/* Called before the first row of the original is read (5). */
+int ha_seawall::begin_original() {
+  if (m_own || table->s->tmp_table != NO_TMP_TABLE || !copies_a_table(ha_thd())) return 0;
+  m_connection->note_copied(m_share->number);
+  return wait_for_prepared(rows());
+}
+
 int ha_seawall::finish_copy() {
-  if (!m_copy.on || !m_own) return 0;
+  if (!m_copy.on) return 0;
+  if (!m_own) { /* no row was copied */
+    abandon_copy();
+    return 0;
+  }
   THD *thd = ha_thd();
   int error = failed(seawall_commit(m_own.get()));
   if (!error) error = failed(seawall_flush_log(db.get(), 0));
@@ -74,7 +88,45 @@ int ha_seawall::finish_copy() {
   }
   if (!error && !thd->is_error()) error = build_sorted_indexes();
   abandon_copy();
+  if (error || !HAS_ONLINE_ALTER || !copies_a_table(thd)) return error;
+  m_copy.replays = true;
+  m_lock = SEAWALL_LOCK_NONE; /* no other connection sees the table */
+  return begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
+}
+
+/* Commits what others have changed meanwhile (7). */
+int ha_seawall::finish_replay() {
+  if (!m_copy.replays) return 0;
+  int error = failed(seawall_commit(m_own.get()));
+  crash_point("copy", "replayed");
+  m_own.out();
+  m_copy = Copy();
+  if (error) print_error(error, MYF(0));
   return error;
+}
+
+/* Called while the server excludes all connections from the original, before the new table takes its name (7). */
+int ha_seawall::check_original() {
+  if (!HAS_ONLINE_ALTER || !m_connection) return 0;
+  for (uint64_t number : m_connection->copied()) {
+    Tx own;
+    Tree tree;
+    seawall_tx_options options{};
+    options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
+    options.wait = SEAWALL_WAIT_MODE_NO;
+    seawall_status status = seawall_begin(db.get(), &options, own.out());
+    if (status == SEAWALL_STATUS_OK) status = seawall_open_tree(own.get(), tree_name(number, 0).c_str(), tree.out());
+    if (status == SEAWALL_STATUS_OK) status = seawall_lock_tree(own.get(), tree.get());
+    if (status == SEAWALL_STATUS_OK) continue;
+    int error = failed(status);
+    if (status == SEAWALL_STATUS_LOCK_TIMEOUT)
+      my_printf_error(ER_LOCK_WAIT_TIMEOUT, "A transaction that was prepared during ALTER TABLE has changed the table: end it "
+                      "(XA RECOVER, XA COMMIT, XA ROLLBACK), then repeat ALTER TABLE", MYF(0));
+    else
+      print_error(error, MYF(0));
+    return error;
+  }
+  return 0;
 }
 
 /* Committed rows stay until the server drops the table. */

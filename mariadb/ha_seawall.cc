@@ -13,11 +13,6 @@ handler::Table_flags ha_seawall::table_flags() const {
                       HA_CAN_VIRTUAL_COLUMNS | HA_CONCURRENT_OPTIMIZE | HA_CRASH_SAFE | HA_CAN_SKIP_LOCKED |
                       HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_CAN_GEOMETRY |
                       HA_CAN_TABLES_WITHOUT_ROLLBACK;
-#ifdef HA_NO_ONLINE_ALTER
-  /* The copy of an ALTER commits in pieces, which would conflict with the replay of writes that others made
-     meanwhile. */
-  flags |= HA_NO_ONLINE_ALTER;
-#endif
   /* Without range locks, the same statements could have other results on a replica. */
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
@@ -425,6 +420,7 @@ int ha_seawall::extra(enum ha_extra_function operation) {
   case SEAWALL_BEGIN_COPY: m_copy.on = can_copy(); break;
   case SEAWALL_END_COPY: return finish_copy();
   case SEAWALL_ABORT_COPY: abandon_copy(); break;
+  case HA_EXTRA_PREPARE_FOR_RENAME: return check_original();
   default: break;
   }
   return 0;
@@ -435,7 +431,7 @@ int ha_seawall::reset() {
   m_blobs.clear();
   m_long_values.clear();
   m_ahead.clear();
-  abandon_copy();
+  if (!m_copy.replays) abandon_copy();
   return 0;
 }
 
@@ -493,9 +489,10 @@ int ha_seawall::begin_own(seawall_commit_level level) {
 
 int ha_seawall::external_lock(THD *thd, int type) {
   if (type == F_UNLCK) { /* the server ends the statement */
+    int error = finish_replay();
     abandon_copy();
     m_own.out();
-    return 0;
+    return error;
   }
   m_connection = Connection::of(thd);
   if (!m_connection) return HA_ERR_OUT_OF_MEM;

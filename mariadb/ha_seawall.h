@@ -102,6 +102,7 @@ struct Copy {
   bool on = false;               /* the server asked for it; it begins with the first row */
   uint64_t rows = 0, piece = 0;  /* in total; not committed yet */
   std::vector<bool> sorted;      /* the indexes that are built at the end */
+  bool replays = false;          /* the rows are copied, and what others have changed meanwhile is changed again */
 };
 
 /* Drops a table, now or when the connection's transaction ends. */
@@ -250,9 +251,11 @@ private:
   int commit_own();
   bool can_copy() const;
   int begin_copy();
-  int lock_original();
-  int wait_for_prepared();
+  int begin_original();
+  int check_original();
+  int wait_for_prepared(const seawall_tree *rows);
   int finish_copy();
+  int finish_replay();
   void abandon_copy();
   int build_sorted_indexes();
   bool reads_semi_consistently() const;

@@ -422,7 +422,7 @@ int ha_seawall::check_readable() {
 
 int ha_seawall::rnd_init(bool) {
   if (int error = check_readable()) return error;
-  if (int error = lock_original()) return error;
+  if (int error = begin_original()) return error;
   active_index = MAX_KEY;
   m_exact = m_has_upper = m_positioned = false;
   reset_cursor(rows());
