@@ -17,10 +17,10 @@
       commits. Nor are tables with a UNIQUE ... USING HASH: the server looks for duplicates in the connection's
       transaction.
    7. LOCK=NONE (from 11.2 on): the server logs what others change in the original, and after step 2 makes the same
-      changes in the new table. The connection's snapshot is older than the copied rows, so another separate transaction
-      makes them, at READ COMMITTED. It is committed when the server unlocks the new table; the RENAME that follows makes
-      it durable. A transaction that is prepared meanwhile, and whose connection ends, is not covered by the server's
-      locks: its later commit would be lost with the original. So the ALTER fails. */
+      changes in the new table. The connection's snapshot is older than the copied rows, so another separate
+      transaction makes them, at READ COMMITTED. It is committed when the server unlocks the new table; the RENAME that
+      follows makes it durable. The server's locks do not cover a transaction that is prepared meanwhile and whose
+      connection ends: its later commit would be lost with the original. So the ALTER fails. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
