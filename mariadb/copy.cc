@@ -89,9 +89,10 @@ int ha_seawall::finish_copy() {
   if (!error && !thd->is_error()) error = build_sorted_indexes();
   abandon_copy();
   if (error || !HAS_ONLINE_ALTER || !copies_a_table(thd)) return error;
-  m_copy.replays = true;
+  error = begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
+  m_copy.replays = !error;
   m_lock = SEAWALL_LOCK_NONE; /* no other connection sees the table */
-  return begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
+  return error;
 }
 
 /* Commits what others have changed meanwhile (7). */
@@ -105,10 +106,12 @@ int ha_seawall::finish_replay() {
   return error;
 }
 
-/* Called while the server excludes all connections from the original, before the new table takes its name (7). */
+/* Called while the server excludes all connections from the original, before the new table takes its name (7). Also called
+   for a table that this statement has not locked: `m_connection` may be another, ended one. */
 int ha_seawall::check_original() {
-  if (!HAS_ONLINE_ALTER || !m_connection) return 0;
-  for (uint64_t number : m_connection->copied()) {
+  Connection *connection = HAS_ONLINE_ALTER ? Connection::known(ha_thd()) : nullptr;
+  if (!connection) return 0;
+  for (uint64_t number : connection->copied()) {
     Tx own;
     Tree tree;
     seawall_tx_options options{};
