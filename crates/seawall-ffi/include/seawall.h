@@ -974,7 +974,8 @@ seawall_status seawall_commit(seawall_tx *tx);
 // `tx` is a handle of a transaction; the other arguments are valid.
 seawall_status seawall_rollback(seawall_tx *tx);
 
-// At repeatable read, takes the snapshot now instead of at the first read.
+// At repeatable read, takes the snapshot now instead of at the first read. At serializable with
+// `fail_on_conflict`, reading or changing a row that is committed later fails from then on.
 //
 // # Safety
 // `tx` is a handle of a transaction; the other arguments are valid.

@@ -182,7 +182,8 @@ pub unsafe extern "C" fn seawall_rollback(tx: *mut Transaction) -> Status {
     unsafe { with(tx, run) }
 }
 
-/// At repeatable read, takes the snapshot now instead of at the first read.
+/// At repeatable read, takes the snapshot now instead of at the first read. At serializable with
+/// `fail_on_conflict`, reading or changing a row that is committed later fails from then on.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; the other arguments are valid.

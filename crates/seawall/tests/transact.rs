@@ -6,7 +6,8 @@
 //! 3. `transact` ends in an error only if its closure does, whatever the number of threads.
 
 use seawall::{
-    Background, CursorOptions, Database, Durability, Env, Error, LockMode, OnConflict, Options, Seek, Tree, TxOptions,
+    Background, CursorOptions, Database, Durability, Env, Error, Isolation, LockMode, OnConflict, Options, Seek, Tree,
+    TxOptions,
 };
 use seawall_sim::{SimDisk, SimOptions};
 use std::sync::Barrier;
@@ -86,6 +87,46 @@ fn the_first_read_without_a_lock_takes_the_snapshot() {
     tx.open_tree("t").unwrap();
     put(&db, &tree, b"k", b"5");
     assert_eq!(tx.get_for_update(&tree, b"k").unwrap().unwrap(), b"5");
+}
+
+#[test]
+fn a_serializable_transaction_with_a_snapshot_refuses_what_is_newer() {
+    let (db, tree) = with_row();
+    for key in [&b"changed"[..], b"deleted"] {
+        put(&db, &tree, key, b"1");
+    }
+    type Act = fn(&mut seawall::Transaction, &Tree) -> Result<(), Error>;
+    let acts: [(&str, Act); 10] = [
+        ("get", |tx, tree| tx.get(tree, b"changed").map(drop)),
+        ("get of a deleted row", |tx, tree| tx.get(tree, b"deleted").map(drop)),
+        ("get of a new row", |tx, tree| tx.get(tree, b"new").map(drop)),
+        ("multi_get", |tx, tree| tx.multi_get(tree, &["k", "changed"]).map(drop)),
+        ("iter", |tx, tree| tx.iter(tree).try_for_each(|row| row.map(drop))),
+        ("rev", |tx, tree| tx.range(tree, &b"d"[..]..&b"j"[..]).rev().try_for_each(|row| row.map(drop))),
+        ("get_for_update", |tx, tree| tx.get_for_update(tree, b"changed").map(drop)),
+        ("put", |tx, tree| tx.put(tree, b"changed", b"mine")),
+        ("delete", |tx, tree| tx.delete(tree, b"deleted").map(drop)),
+        ("insert", |tx, tree| tx.insert(tree, b"deleted", b"mine")),
+    ];
+    for (name, act) in acts {
+        for (on_conflict, takes) in [(OnConflict::Fail, true), (OnConflict::Fail, false), (OnConflict::Latest, true)] {
+            put(&db, &tree, b"deleted", b"1");
+            db.transact(|tx| tx.delete(&tree, b"new")).unwrap();
+            let options = TxOptions { isolation: Isolation::Serializable, on_conflict, ..TxOptions::default() };
+            let mut tx = db.begin_with(options).unwrap();
+            if takes {
+                tx.take_snapshot().unwrap();
+            }
+            put(&db, &tree, b"changed", b"2");
+            put(&db, &tree, b"new", b"2");
+            db.transact(|tx| tx.delete(&tree, b"deleted")).unwrap();
+            assert_eq!(tx.get(&tree, b"k").unwrap().unwrap(), b"1", "{name}: an older row");
+            let acted = act(&mut tx, &tree);
+            let refused = takes && on_conflict == OnConflict::Fail;
+            assert_eq!(conflicts(&acted), refused, "{name}, {on_conflict:?}, {takes}: {acted:?}");
+            assert!(refused || acted.is_ok(), "{name}, {on_conflict:?}, {takes}: {acted:?}");
+        }
+    }
 }
 
 #[test]

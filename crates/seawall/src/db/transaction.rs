@@ -106,8 +106,9 @@ impl Transaction {
 
     /// Takes the snapshot now, instead of at the first read without a lock. All later reads without a lock see
     /// the data committed at this moment. With [`OnConflict::Fail`](crate::OnConflict::Fail), a change to a row
-    /// whose latest version was committed later is a conflict. Does nothing if the snapshot exists, or at an
-    /// isolation level other than repeatable read.
+    /// whose latest version was committed later is a conflict; at serializable every read is one, too. Does
+    /// nothing if the snapshot exists, at read committed, and at serializable with
+    /// [`OnConflict::Latest`](crate::OnConflict::Latest).
     ///
     /// # Errors
     /// [`Error::Usage`] in a forked process; [`Error::ShutDown`].

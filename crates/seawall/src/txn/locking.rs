@@ -2,7 +2,7 @@
 
 use super::dead::Sight;
 use super::locks::{Converted, Interrupt, KeySpan, LockRequest, Mode};
-use super::options::{Isolation, LockWait, OnConflict};
+use super::options::LockWait;
 use super::transaction::Txn;
 use super::trees::TreeState;
 use crate::btree::Entry;
@@ -58,9 +58,7 @@ impl Txn {
 
     /// The writer of the entry's latest version, if this transaction may not act on that version.
     pub(super) fn stale(&self, entry: &Entry<'_>) -> Option<TxnId> {
-        let strict =
-            self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
-        (strict && self.snapshot_misses(entry)).then_some(entry.writer)
+        (self.is_strict() && self.snapshot_misses(entry)).then_some(entry.writer)
     }
 
     /// Whether the entry is dead for a locking read: its deletion is committed, or this transaction's own.

@@ -178,7 +178,7 @@ impl OwnedScan {
                 let mut view = txn.view.borrow();
                 if view.is_none() {
                     drop(view);
-                    txn.take_snapshot();
+                    txn.take_snapshot_for_read();
                     view = txn.view.borrow();
                 }
                 let view = view.as_ref().expect("it was taken just now");

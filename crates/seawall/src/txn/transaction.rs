@@ -262,17 +262,35 @@ impl Txn {
         self.writing.as_ref().map_or(TxnId::NONE, |w| w.id)
     }
 
-    /// At repeatable read, takes the snapshot if there is none.
+    /// Takes the snapshot if there is none: at repeatable read, and at serializable if a version that it does
+    /// not see is a conflict.
     pub fn take_snapshot(&self) {
-        if self.options.isolation == Isolation::RepeatableRead {
-            let mut view = self.view.borrow_mut();
-            view.get_or_insert_with(|| Arc::new(self.engine.active.view()));
+        if self.is_strict() {
+            self.keep_view();
+        } else {
+            self.take_snapshot_for_read();
         }
+    }
+
+    /// At repeatable read, takes the snapshot if there is none.
+    pub(super) fn take_snapshot_for_read(&self) {
+        if self.options.isolation == Isolation::RepeatableRead {
+            self.keep_view();
+        }
+    }
+
+    fn keep_view(&self) {
+        self.view.borrow_mut().get_or_insert_with(|| Arc::new(self.engine.active.view()));
+    }
+
+    /// Whether a version that the snapshot does not see is a conflict.
+    pub(super) fn is_strict(&self) -> bool {
+        self.options.isolation != Isolation::ReadCommitted && self.options.on_conflict == OnConflict::Fail
     }
 
     /// The view of a read without a lock. At repeatable read this takes the snapshot.
     pub(super) fn view(&self) -> ViewRef {
-        self.take_snapshot();
+        self.take_snapshot_for_read();
         self.pin()
     }
 
@@ -287,10 +305,8 @@ impl Txn {
 
     /// The serial number of the snapshot, if a later version would be a conflict.
     pub(super) fn strict_serial(&self) -> Option<u64> {
-        let strict =
-            self.options.isolation == Isolation::RepeatableRead && self.options.on_conflict == OnConflict::Fail;
         let view = self.view.borrow();
-        view.as_ref().filter(|_| strict).map(|view| view.serial())
+        view.as_ref().filter(|_| self.is_strict()).map(|view| view.serial())
     }
 
     /// Whether the snapshot, if there is one, was taken before the entry's latest version was committed.

@@ -392,7 +392,7 @@ impl Txn {
     /// with [`OnConflict::Fail`] it has to match the snapshot, so the snapshot is taken now if there is none.
     pub(super) fn tells(&self) {
         if self.options.on_conflict == OnConflict::Fail {
-            self.take_snapshot();
+            self.take_snapshot_for_read();
         }
     }
 
