@@ -497,13 +497,14 @@ fn seeds_that_failed_once_pass() {
             .unwrap_or_else(|why| panic!("{why}\nNEWER=0 MODE={mode:?} {}", replay(seed)));
     }
     // With everything that the rig does now.
-    const NEWER: [(u64, Mode); 6] = [
+    const NEWER: [(u64, Mode); 7] = [
         (2_026_112_239_729, Mode::Wild),
         (555_013_872, Mode::Crashes),
         (1_193_007_217, Mode::Faults),
         (91_501_189, Mode::Wild),
         (991_123_132, Mode::Crashes),
         (95_001_797, Mode::Faults),
+        (7_711_882_218_217, Mode::Faults),
     ];
     for (seed, mode) in NEWER {
         run(seed, mode, size(seed, compactions(seed)), &Options::default(), false)

@@ -5,6 +5,7 @@ mod catalog;
 mod dead;
 mod end;
 mod engine;
+mod insert_run;
 mod locking;
 pub mod locks;
 mod multi_row;

@@ -105,15 +105,19 @@ impl Txn {
     /// Undoes everything, prepared or not, and ends.
     ///
     /// # Errors
-    /// As [`Txn::rollback`].
+    /// As [`Txn::rollback`]. [`Error::OutcomeUnknown`] if the log of a prepared transaction's rollback failed: the next
+    /// opening finds it prepared, or gone.
     pub(super) fn decide_against(&mut self) -> Result<()> {
         let prepared = self.take_prepared(State::Open);
+        let stopped_before = self.engine.health().check().is_err();
         let rolled_back = self.rollback_all();
-        if let Some((xid, names)) = prepared {
-            // Also if the rollback stopped: background work completes it.
-            names.ended(&xid);
-        }
-        rolled_back
+        let Some((xid, names)) = prepared else { return rolled_back };
+        // Also if the rollback stopped: background work completes it.
+        names.ended(&xid);
+        rolled_back.map_err(|error| match error {
+            cause @ Error::Poisoned { .. } if !stopped_before => Error::OutcomeUnknown { cause: Arc::new(cause) },
+            error => error,
+        })
     }
 
     /// Sets the state to `then`, unless the transaction has ended. If it was prepared in place, releases what

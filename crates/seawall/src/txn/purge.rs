@@ -71,6 +71,8 @@ impl Purge {
 const HISTORY_LONG: u64 = 20_000;
 /// One transaction in this many helps.
 pub(super) const HELP_EVERY: u64 = 16;
+/// How often purge reads a page again that could not be read.
+const READS_AGAIN: u32 = 2;
 /// Records that a helper purges: usually more than [`HELP_EVERY`] transactions write.
 const HELP_RECORDS: usize = 256;
 
@@ -104,8 +106,7 @@ impl Engine {
                     return Ok(());
                 }
             } else {
-                let purged = self.purge_record(first).and_then(|freed| self.move_past(&rest[..1], freed));
-                match purged {
+                match self.purge_and_pass(&rest[..1]) {
                     Err(error) if error.is_damage() => {
                         self.health().check()?;
                         unreadable.get_or_insert((0_u64, error)).0 += 1;
@@ -123,6 +124,18 @@ impl Engine {
             );
         }
         Ok(())
+    }
+
+    /// Does the work of the first record, and moves past it. A read that fails is tried again: what is passed without its
+    /// work keeps its space for ever.
+    fn purge_and_pass(&self, first: &[Unpurged]) -> Result<()> {
+        let mut left = READS_AGAIN;
+        loop {
+            match self.purge_record(&first[0]).and_then(|freed| self.move_past(first, freed)) {
+                Err(Error::Io(error)) if error.is_unreadable() && left > 0 => left -= 1,
+                purged => return purged,
+            }
+        }
     }
 
     /// Does the work of a record; returns the last page of a long value, still to be freed.
@@ -265,6 +278,7 @@ fn is_idle(record: &UndoRecord<'_>) -> bool {
         | UndoRecord::Commit { .. }
         | UndoRecord::Prepared { .. }
         | UndoRecord::Insert { .. }
+        | UndoRecord::InsertRange { .. }
         | UndoRecord::OverflowWritten { .. }
         | UndoRecord::CreateTree { .. } => true,
     }

@@ -6,9 +6,12 @@
 //!    last step.
 //! 3. Nothing here waits for a lock: the rows are this transaction's until it ends. Space comes from the
 //!    reserve kept for it (trap 14).
+//! 4. The record of a range of insertions is undone leaf by leaf, in key order, in mini-transactions that remove the
+//!    entries which point to it, and is cut by the last one. After a crash between two of them the walk begins again:
+//!    removed entries are not missed, and no other record can have this one's position yet.
 
 use super::engine::Engine;
-use super::locks::Mode;
+use super::locks::{LockOwner, Mode};
 use super::options::Isolation;
 use super::savepoint::SavepointAt;
 use super::transaction::{State, Txn};
@@ -19,9 +22,11 @@ use crate::btree::{
 };
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
-use crate::format::{TxnId, UndoPtr};
+use crate::format::{TreeId, TxnId, UndoPtr};
 use crate::mutants::Mutant;
 use crate::space::Purpose;
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 impl Txn {
     /// Undoes the changes after `savepoint`; the transaction continues. The rows stay locked: what it learned
@@ -82,7 +87,8 @@ impl Txn {
 
     fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
         let engine = self.engine.clone();
-        let Some(Writing { id, undo_log, .. }) = &mut self.writing else { return Ok(false) };
+        let Some(Writing { id, undo_log, inserts, undoing, .. }) = &mut self.writing else { return Ok(false) };
+        inserts.end();
         // Rows that it had deleted come back.
         for tree in self.dead_in.get_mut().drain(..) {
             tree.dead.forget(*id);
@@ -97,8 +103,14 @@ impl Txn {
         self.changes += 1;
         self.undone += 1;
         self.changed.fill(self.changes);
+        if let UndoRecord::InsertRange { tree, root, low, high } = record.get() {
+            let from = undoing.take().filter(|(of, _)| *of == at).map_or_else(|| low.to_vec(), |(_, from)| from);
+            let keeps = (rows == Rows::StayLocked).then_some(&self.owner);
+            let range = Range { tree: Tree { id: tree, root }, from: &from, high };
+            *undoing = engine.undo_range(&range, (*id, at), undo_log, keeps)?.map(|next| (at, next));
+            return Ok(true);
+        }
         if rows == Rows::StayLocked {
-            // Done while the row still bears this transaction's id, so that it is locked at every moment.
             let row = match record.get() {
                 UndoRecord::Insert { tree, key, .. } => Some((tree, key)),
                 // A row that it changed before stays locked by that change.
@@ -108,11 +120,7 @@ impl Txn {
                 _ => None,
             };
             if let Some((tree, key)) = row {
-                if engine.locks.try_point(&self.owner, tree, key, Mode::Exclusive).is_err() {
-                    // Other owners wait for the row. `convert` locks it in spite of them; it succeeds,
-                    // because only this transaction ends its own lock owner.
-                    drop(engine.locks.convert(*id, tree, key));
-                }
+                engine.keep_locked(&self.owner, *id, tree, key);
             }
         }
         engine.undo_record(*id, undo_log, at, record.get())?;
@@ -127,7 +135,73 @@ enum Rows {
     GoWithTheChange,
 }
 
+/// What is left of a range of insertions that is undone.
+struct Range<'r> {
+    tree: Tree,
+    /// Where the next step begins.
+    from: &'r [u8],
+    high: Option<&'r [u8]>,
+}
+
+/// The most rows that one step of undoing a range of insertions removes.
+const STEP_ROWS: usize = 64;
+
 impl Engine {
+    /// Locks a row whose insertion or change is about to be undone. Called while the row still bears the transaction's
+    /// id, so that it is locked at every moment.
+    fn keep_locked(&self, owner: &Arc<LockOwner>, me: TxnId, tree: TreeId, key: &[u8]) {
+        if self.locks.try_point(owner, tree, key, Mode::Exclusive).is_err() {
+            // Other owners wait for the row. `convert` locks it in spite of them; it succeeds, because only this
+            // transaction ends its own lock owner.
+            drop(self.locks.convert(me, tree, key));
+        }
+    }
+
+    /// One step of undoing the record of a range of insertions, at most one leaf. Returns the key where the next step
+    /// begins; `None` after the last, which cuts the record. `keeps` locks the removed rows.
+    fn undo_range(
+        &self,
+        &Range { tree, from, high }: &Range<'_>,
+        (me, at): (TxnId, UndoPtr),
+        undo_log: &mut UndoLog,
+        keeps: Option<&Arc<LockOwner>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (removed, next) = self.pool().retry(|| {
+            let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+            let leaf = tree.leaf_for_change(self.pool(), &mut mtr, from)?;
+            let node = Node::open(mtr.page(leaf))?;
+            let upper = node.upper_above(from)?;
+            let mut next = upper.filter(|upper| high.is_none_or(|high| *upper < high)).map(<[u8]>::to_vec);
+            let mut slots: SmallVec<[usize; STEP_ROWS]> = SmallVec::new();
+            for slot in node.search(from)?.slot..node.count() {
+                let entry = node.entry(slot)?;
+                if entry.writer != me || entry.undo != at {
+                    continue;
+                }
+                if slots.len() == STEP_ROWS {
+                    next = Some(node.key(slot)?);
+                    break;
+                }
+                slots.push(slot);
+                if let Some(owner) = keeps {
+                    self.keep_locked(owner, me, tree.id, &node.key(slot)?);
+                }
+            }
+            if next.is_none() {
+                self.undo.cut(undo_log, &mut mtr)?;
+            }
+            for &slot in slots.iter().rev() {
+                mtr.run(leaf, &Remove::new(slot));
+            }
+            mtr.commit();
+            Ok((!slots.is_empty(), next))
+        })?;
+        if removed {
+            self.tidy(tree, from)?;
+        }
+        Ok(next)
+    }
+
     fn undo_record(&self, me: TxnId, undo_log: &mut UndoLog, at: UndoPtr, record: UndoRecord<'_>) -> Result<()> {
         match record {
             UndoRecord::Insert { tree, root, key } => self.undo_insert(Tree { id: tree, root }, key, me, undo_log, at),
@@ -166,8 +240,8 @@ impl Engine {
                 Ok(())
             }
             UndoRecord::Prepared { .. } => self.cut(undo_log),
-            UndoRecord::Begin { .. } | UndoRecord::Commit { .. } => {
-                let why = format!("offset {}: a rollback met the edge of its transaction", at.offset());
+            UndoRecord::Begin { .. } | UndoRecord::Commit { .. } | UndoRecord::InsertRange { .. } => {
+                let why = format!("offset {}: a rollback met a record that is not undone at once", at.offset());
                 Err(Error::bad_page(at.page(), why))
             }
         }

@@ -241,6 +241,7 @@ impl Txn {
                     state.created_by(id);
                 }
                 UndoRecord::Insert { tree, key, .. }
+                | UndoRecord::InsertRange { tree, low: key, .. }
                 | UndoRecord::Update { tree, key, .. }
                 | UndoRecord::Delete { tree, key, .. }
                     if !trees.contains(&tree) =>
@@ -467,7 +468,10 @@ impl Txn {
 
     /// A savepoint for an internal change of several steps. The user does not get it.
     pub(super) fn savepoint_within(&self) -> SavepointAt {
-        let last = self.writing.as_ref().map_or(UndoPtr::NONE, |w| w.undo_log.last());
+        let last = self.writing.as_ref().map_or(UndoPtr::NONE, |writing| {
+            writing.inserts.end();
+            writing.undo_log.last()
+        });
         SavepointAt { last, changes: self.gone.label(self.changes) }
     }
 

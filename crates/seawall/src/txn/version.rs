@@ -105,7 +105,7 @@ impl Engine {
 /// Undoes one change of `image`; `false` if that was its insertion.
 fn take_back(image: &mut Image, record: UndoRecord<'_>) -> Result<bool, &'static str> {
     match record {
-        UndoRecord::Insert { .. } => Ok(false),
+        UndoRecord::Insert { .. } | UndoRecord::InsertRange { .. } => Ok(false),
         UndoRecord::Update { previous, value, .. } => {
             (image.flags, image.writer, image.undo) = (previous.flags, previous.writer, previous.undo);
             image.value.clear();

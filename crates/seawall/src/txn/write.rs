@@ -377,9 +377,19 @@ impl Txn {
         let &RowChange { engine, tree, key, ref new, .. } = row;
         let LeafEdit { mtr, leaf, slot } = edit;
         tree.rows.changed(self.id(), key, true);
-        let Writing { id, undo_log, payload, .. } = Writing::of(&mut self.writing);
-        let record = UndoRecord::Insert { tree: tree.at.id, root: tree.at.root, key };
-        let undo = engine.undo.append(undo_log, mtr, &record)?;
+        let Writing { id, undo_log, inserts, payload, .. } = Writing::of(&mut self.writing);
+        let at = tree.at;
+        let last = undo_log.last();
+        let undo = if let Some(undo) = inserts.covering(last, at.id, key) {
+            undo
+        } else {
+            let room = UndoRecord::room_for_row(key.len(), row.row_bytes);
+            let record = inserts.record(last, (at.id, at.root), &Node::open(mtr.page(leaf))?, key, room);
+            let is_range = matches!(record, UndoRecord::InsertRange { .. });
+            let undo = engine.undo.append(undo_log, mtr, &record)?;
+            inserts.inserted(undo, (at.id, mtr.id(leaf)), key, is_range);
+            undo
+        };
         new.encode(*id, undo, payload);
         mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
         if has_point {

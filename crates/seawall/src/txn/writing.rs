@@ -1,5 +1,6 @@
 //! What a transaction has from its first write on, and what is left of it when its rollback stops.
 
+use super::insert_run::InsertRun;
 use super::locks::LockOwner;
 use super::undo::UndoLog;
 use crate::format::{TxnId, UndoPtr};
@@ -15,6 +16,10 @@ pub(super) struct Writing {
     pub resumed: bool,
     /// The last record when the lookup of its trees began, and the next record to read.
     pub learning: Option<(UndoPtr, UndoPtr)>,
+    /// Its last insertion.
+    pub inserts: InsertRun,
+    /// The record of a range that is being undone, and the key where that continues.
+    pub undoing: Option<(UndoPtr, Vec<u8>)>,
     /// The buffer where entries are built; kept for its capacity, as `old` is.
     pub payload: Vec<u8>,
     /// The value that a change supersedes.
@@ -39,7 +44,7 @@ impl Writing {
             payload.reserve_exact(SPARE_BYTES_MIN);
             old.reserve_exact(SPARE_BYTES_MIN);
         }
-        Self { id, undo_log, resumed, learning: None, payload, old }
+        Self { id, undo_log, resumed, learning: None, inserts: InsertRun::new(), undoing: None, payload, old }
     }
 
     /// Returns the [`Writing`] of a transaction that has been started ([`super::Txn::start`]).

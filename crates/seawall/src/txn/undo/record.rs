@@ -1,7 +1,7 @@
 //! An undo record, and its encoding.
 //!
-//! 1. A record has all data needed to undo one change, and to tell whether the change is still there (writer
-//!    and pointer).
+//! 1. A record has all data needed to undo one change, or the insertions in one range, and to tell whether a change
+//!    is still there (writer and pointer).
 //! 2. The longest record, with the longest key and the longest value that a leaf keeps inline, fits a page of
 //!    every size.
 
@@ -53,6 +53,18 @@ pub enum UndoRecord<'a> {
         root: PageId,
         /// The key.
         key: &'a [u8],
+    },
+    /// Keys between two fences that did not exist: those whose entries have the transaction as their writer and point
+    /// to this record.
+    InsertRange {
+        /// The tree.
+        tree: TreeId,
+        /// Its root page.
+        root: PageId,
+        /// The least key of the range.
+        low: &'a [u8],
+        /// The least key above it; `None` if it has no end.
+        high: Option<&'a [u8]>,
     },
     /// The entry had another version.
     Update {
@@ -114,6 +126,7 @@ pub(super) mod kind {
     pub(crate) const OVERFLOW_WRITTEN: u8 = 7;
     pub(crate) const CREATE_TREE: u8 = 8;
     pub(crate) const DROP_TREE: u8 = 9;
+    pub(crate) const INSERT_RANGE: u8 = 10;
 }
 
 impl<'a> UndoRecord<'a> {
@@ -122,6 +135,7 @@ impl<'a> UndoRecord<'a> {
         match *self {
             Self::Begin { .. } | Self::Commit { .. } | Self::Prepared { .. } => None,
             Self::Insert { tree, .. }
+            | Self::InsertRange { tree, .. }
             | Self::Update { tree, .. }
             | Self::Delete { tree, .. }
             | Self::OverflowWritten { tree, .. }
@@ -136,6 +150,7 @@ impl<'a> UndoRecord<'a> {
             Self::Commit { .. } => kind::COMMIT,
             Self::Prepared { .. } => kind::PREPARED,
             Self::Insert { .. } => kind::INSERT,
+            Self::InsertRange { .. } => kind::INSERT_RANGE,
             Self::Update { .. } => kind::UPDATE,
             Self::Delete { .. } => kind::DELETE,
             Self::OverflowWritten { .. } => kind::OVERFLOW_WRITTEN,
@@ -149,6 +164,7 @@ impl<'a> UndoRecord<'a> {
     pub fn room_max(&self) -> usize {
         let (key, value) = match self {
             Self::Insert { key, .. } | Self::Prepared { xid: key } => (key.len(), 0),
+            Self::InsertRange { low, high, .. } => (low.len(), high.map_or(0, <[u8]>::len)),
             Self::Update { key, value, .. } | Self::Delete { key, overflow: value, .. } => (key.len(), value.len()),
             _ => (0, 0),
         };
@@ -182,6 +198,12 @@ impl<'a> UndoRecord<'a> {
                 put_target(out, tree, root);
                 out.extend_from_slice(key);
             }
+            Self::InsertRange { tree, root, low, high } => {
+                put_target(out, tree, root);
+                out.push(u8::from(high.is_some()));
+                put_bytes(out, low);
+                out.extend_from_slice(high.unwrap_or_default());
+            }
             Self::Update { tree, root, key, previous, value } => {
                 put_target(out, tree, root);
                 put_bytes(out, key);
@@ -214,6 +236,14 @@ impl<'a> UndoRecord<'a> {
             kind::INSERT => {
                 let (tree, root) = target(body)?;
                 Self::Insert { tree, root, key: body.rest() }
+            }
+            kind::INSERT_RANGE => {
+                let (tree, root) = target(body)?;
+                let (ends, low, high) = (body.u8()?, body.bytes()?, body.rest());
+                if ends > 1 || (ends == 0 && !high.is_empty()) {
+                    return Err(Malformed("a range of insertions that ends in no known way"));
+                }
+                Self::InsertRange { tree, root, low, high: (ends == 1).then_some(high) }
             }
             kind::UPDATE => {
                 let (tree, root) = target(body)?;
@@ -308,6 +338,9 @@ pub(super) mod tests {
                 }
                 kind::OVERFLOW_WRITTEN => UndoRecord::OverflowWritten { tree, head: root },
                 kind::CREATE_TREE => UndoRecord::CreateTree { tree, root },
+                kind::INSERT_RANGE => {
+                    UndoRecord::InsertRange { tree, root, low: key, high: (flags % 2 == 1).then_some(&value[..]) }
+                }
                 _ => UndoRecord::DropTree { tree, root },
             }
         }
@@ -317,7 +350,7 @@ pub(super) mod tests {
     pub(crate) fn made(first: u8) -> impl Strategy<Value = Made> {
         let number = 0u64..1 << 48;
         let (key, value) = (vec(any::<u8>(), 0..819), vec(any::<u8>(), 0..1024));
-        (first..10, number.clone(), any::<u32>(), any::<u32>(), key, value, any::<u8>(), number).prop_map(
+        (first..11, number.clone(), any::<u32>(), any::<u32>(), key, value, any::<u8>(), number).prop_map(
             |(kind, n, tree, page, key, value, flags, undo)| Made(kind, n, tree, page, key, value, flags, undo),
         )
     }

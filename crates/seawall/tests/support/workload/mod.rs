@@ -54,10 +54,20 @@ impl Open {
         self.options.isolation == Isolation::Serializable
     }
     fn strict(&self) -> bool {
-        self.repeatable() && self.options.on_conflict == OnConflict::Fail
+        self.options.isolation != Isolation::ReadCommitted && self.options.on_conflict == OnConflict::Fail
     }
+    /// When the rows were committed that a read returns. A serializable one with a snapshot returns no newer ones.
     fn sees(&self, now: Seq) -> Seq {
+        if self.serializable() { now } else { self.knows(now) }
+    }
+    fn knows(&self, now: Seq) -> Seq {
         self.snapshot.unwrap_or(now)
+    }
+    fn takes_snapshot(&mut self, now: Seq) {
+        if self.strict() {
+            self.snapshot.get_or_insert(now);
+        }
+        self.reads(now);
     }
     /// A read without a lock: repeatable read takes its snapshot, if it has none.
     fn reads(&mut self, now: Seq) {
@@ -283,7 +293,7 @@ impl Rig {
         let me = &live.txs[at];
         let taken = self.in_change(live, me.number);
         let mut usable: BTreeSet<Uid> = self.model.names(self.model.seq()).into_values().collect();
-        usable.extend(self.model.names(me.sees(self.model.seq())).into_values().filter(|_| self.dice.percent(10)));
+        usable.extend(self.model.names(me.knows(self.model.seq())).into_values().filter(|_| self.dice.percent(10)));
         for (uid, name) in &me.own.names {
             match name {
                 Some(_) => usable.insert(*uid),
@@ -291,7 +301,7 @@ impl Rig {
             };
         }
         // A built tree is refused to an older snapshot.
-        let seen: BTreeSet<Uid> = self.model.names(me.sees(self.model.seq())).into_values().collect();
+        let seen: BTreeSet<Uid> = self.model.names(me.knows(self.model.seq())).into_values().collect();
         // Except one that it created itself, which has no name for others yet; one that it renamed has.
         let named: BTreeSet<Uid> = self.model.names(self.model.seq()).into_values().collect();
         let refused = |uid: &Uid| live.built.contains(uid) && !seen.contains(uid) && named.contains(uid);
@@ -334,7 +344,7 @@ impl Rig {
     fn there(&self, open: &Open, uid: Uid) -> (bool, bool) {
         let named = |seq: Seq| self.model.names(seq).values().any(|known| *known == uid);
         let own = open.own.names.get(&uid).is_some_and(Option::is_some);
-        (own || named(self.model.seq()), own || named(open.sees(self.model.seq())))
+        (own || named(self.model.seq()), own || named(open.knows(self.model.seq())))
     }
 
     // --- drawing ---------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ impl Rig {
         let blocked = gone
             .iter()
             .any(|key| self.written_by_other(live, me, uid, key) || Self::read_by_other(live, me, uid, key, false));
-        let newer = open.strict() && self.model.newer(uid, as_slice(&from), as_slice(&to), open.sees(now));
+        let newer = open.strict() && self.model.newer(uid, as_slice(&from), as_slice(&to), open.knows(now));
         let stale = gone.iter().any(|key| {
             !open.own.rows.contains_key(&(uid, key.clone())) && open.misses(self.model.row_newest(uid, key))
         });
@@ -203,7 +203,8 @@ impl Rig {
         let open = &live.txs[at];
         let (there, seen) = self.there(open, uid);
         let lock = open.serializable() && self.company(live, open.number);
-        May { lock, conflict: false, no_tree: !seen || (open.serializable() && !there) }
+        let conflict = open.serializable() && open.strict() && open.snapshot.is_some();
+        May { lock, conflict, no_tree: !seen || (open.serializable() && !there) }
     }
 
     pub(super) fn get(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
@@ -219,6 +220,11 @@ impl Rig {
             && keys
                 .iter()
                 .any(|key| self.written_by_other(live, me, uid, key) || Self::read_by_other(live, me, uid, key, true));
+        let newer = |key: &Key| {
+            let own = open.own.rows.contains_key(&(uid, key.clone()));
+            serializable && !own && open.misses(self.model.row_newest(uid, key))
+        };
+        let stale = keys.iter().any(newer);
         let may = self.may_read(live, at, uid);
         let exists = self.dice.percent(15) && keys.len() == 1;
         self.say(|| format!("T{me} get {} of tree {uid}, expecting {}", show(&keys[0]), shown(&expected[0])));
@@ -237,8 +243,8 @@ impl Rig {
         };
         match answer {
             Ok(found) => {
-                if blocked {
-                    return fail("a serializable read goes through another's lock");
+                if blocked || stale {
+                    return fail(format!("a serializable read misses a lock {blocked}, a newer version {stale}"));
                 }
                 for ((key, found), expected) in keys.iter().zip(&found).zip(&expected) {
                     if found.as_deref() != expected.as_deref() {
@@ -302,6 +308,10 @@ impl Rig {
                 break;
             }
             match found {
+                Some((key, _)) if serializable && open.misses(self.model.row_newest(uid, &key)) => {
+                    wrong = Some(format!("the scan gives {}, which is newer than the snapshot", show(&key)));
+                    break;
+                }
                 Some((key, _)) => last = Some(key),
                 None => {
                     exhausted = true;

@@ -31,7 +31,7 @@ impl Rig {
             // Unlike the others, not at its first read. Seeds older than compactions stay unchanged.
             let (now, open) = (self.model.seq(), live.txs.last_mut().expect("it was just pushed"));
             let taken = open.tx.as_ref().expect("it is open").take_snapshot();
-            open.reads(now);
+            open.takes_snapshot(now);
             return self.explained(live, taken.err(), May::default());
         }
         self.alive(live)
@@ -212,7 +212,7 @@ impl Rig {
             return self.explained(live, taken.err(), May::default());
         }
         let now = self.model.seq();
-        live.txs[at].reads(now);
+        live.txs[at].takes_snapshot(now);
         self.say(|| format!("T{number} is interrupted"));
         let pending = crate::api::Interrupt::of(live.txs[at].tx.as_ref().expect("it is open"));
         pending.raise();

@@ -185,7 +185,7 @@ impl Rig {
         let me = live.txs[at].number;
         let company = self.company(live, me);
         // Its snapshot may not know the current names.
-        let old = live.txs[at].sees(self.model.seq()) < self.model.seq();
+        let old = live.txs[at].knows(self.model.seq()) < self.model.seq();
         let may = May { lock: company, conflict: old, no_tree: old };
         let pick = self.idle_tree(live, me).filter(|(_, uid)| !live.txs[at].own.names.contains_key(uid));
         let trees = self.model.names(self.model.seq()).len();
