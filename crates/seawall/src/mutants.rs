@@ -43,7 +43,8 @@ pub enum Mutant {
     PurgeEarly,
     /// Purge removes the row of a key without checking that it is still the deleted one.
     RevivedPurged,
-    /// Rollback removes an inserted row and cuts off its undo record in two mini-transactions.
+    /// Rollback undoes an insertion or a deletion and cuts off its undo record in two mini-transactions, with a flush
+    /// between.
     UndoTwice,
     /// An opening uses the incarnation of the previous opening, and leaves that opening's log beyond the end.
     GhostTail,

@@ -20,7 +20,7 @@ use super::writing::Writing;
 use crate::btree::{
     DELETED, Dismantling, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
 };
-use crate::buffer::{Mtr, MtrSize};
+use crate::buffer::{Mtr, MtrSize, Redo};
 use crate::error::{Error, Result, Stop};
 use crate::format::{TreeId, TxnId, UndoPtr};
 use crate::mutants::Mutant;
@@ -208,17 +208,13 @@ impl Engine {
             UndoRecord::Update { tree, root, key, previous, value } => {
                 self.undo_update(Tree { id: tree, root }, key, (previous, value), me, undo_log, at)
             }
-            UndoRecord::Delete { tree, root, key, previous, .. } => self.pool().retry(|| {
-                let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-                let (leaf, slot) = self.own_entry(&mut mtr, Tree { id: tree, root }, key, me, at)?;
-                self.undo.cut(undo_log, &mut mtr)?;
-                // The entry keeps its length. If the deletion added its header, the header stays: it says
-                // that every view sees the entry.
+            UndoRecord::Delete { tree, root, key, previous, .. } => {
+                // The entry keeps its length. If the deletion added its header, the header stays: it says that
+                // every view sees the entry.
                 let head = Entry::header_bytes(previous.flags | HEADER, previous.writer, previous.undo);
-                mtr.run(leaf, &Patch::new(slot, 0, &head));
-                mtr.commit();
-                Ok(())
-            }),
+                let undo = |slot| Patch::new(slot, 0, &head);
+                self.undo_entry(Tree { id: tree, root }, key, (me, at), undo_log, undo)
+            }
             UndoRecord::OverflowWritten { tree, head } => {
                 free_overflow_body(&self.space, tree, head)?;
                 self.pool().retry(|| {
@@ -248,24 +244,39 @@ impl Engine {
     }
 
     fn undo_insert(&self, tree: Tree, key: &[u8], me: TxnId, undo_log: &mut UndoLog, at: UndoPtr) -> Result<()> {
+        self.undo_entry(tree, key, (me, at), undo_log, Remove::new)?;
+        self.tidy(tree, key)
+    }
+
+    /// Changes the entry that `me` wrote with the record at `at` by the record that `undo` makes for its slot, and cuts
+    /// the undo record.
+    fn undo_entry<R: Redo>(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        (me, at): (TxnId, UndoPtr),
+        undo_log: &mut UndoLog,
+        undo: impl Fn(usize) -> R,
+    ) -> Result<()> {
         let apart = self.health().has(Mutant::UndoTwice);
         self.pool().retry(|| {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
             let (leaf, slot) = self.own_entry(&mut mtr, tree, key, me, at)?;
-            if apart {
-                mtr.run(leaf, &Remove::new(slot));
-                mtr.commit();
-                return Ok(());
+            if !apart {
+                self.undo.cut(undo_log, &mut mtr)?;
             }
-            self.undo.cut(undo_log, &mut mtr)?;
-            mtr.run(leaf, &Remove::new(slot));
+            mtr.run(leaf, &undo(slot));
             mtr.commit();
             Ok(())
         })?;
-        if apart {
-            self.cut(undo_log)?;
-        }
-        self.tidy(tree, key)
+        if apart { self.cut_apart(undo_log) } else { Ok(()) }
+    }
+
+    /// The defect [`Mutant::UndoTwice`], with a wide window for a crash.
+    #[cold]
+    fn cut_apart(&self, undo_log: &mut UndoLog) -> Result<()> {
+        self.log().flush_to(self.log().head())?;
+        self.cut(undo_log)
     }
 
     /// Puts the previous version back: its header and its value.
