@@ -393,9 +393,9 @@ impl Transaction {
     /// Rolls the transaction back: undoes all its changes.
     ///
     /// # Errors
-    /// The error that stopped the rollback; background work, or the next opening, completes it. For a transaction that is
-    /// prepared in place [`Error::OutcomeUnknown`] (the log failed during the rollback): the next opening finds it
-    /// prepared again, or gone.
+    /// The error that stopped the rollback; background work, or the next opening, completes it. For a transaction
+    /// that is prepared in place [`Error::OutcomeUnknown`] (the log failed during the rollback): the next opening
+    /// finds it prepared again, or gone.
     pub fn rollback(self) -> Result<()> {
         self.txn.here()?;
         self.txn.rollback()

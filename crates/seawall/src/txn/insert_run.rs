@@ -41,7 +41,8 @@ impl InsertRun {
         self.undo.set(UndoPtr::NONE);
     }
 
-    /// The record that also stands for the insertion of `key`, if there is one. `last` is the transaction's last record.
+    /// The record that also stands for the insertion of `key`, if there is one. `last` is the transaction's last
+    /// record.
     pub(super) fn covering(&self, last: UndoPtr, tree: TreeId, key: &[u8]) -> Option<UndoPtr> {
         let covers = self.is_range
             && self.follows(last, tree)

@@ -126,8 +126,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Does the work of the first record, and moves past it. A read that fails is tried again: what is passed without its
-    /// work keeps its space for ever.
+    /// Does the work of the first record, and moves past it. A read that fails is tried again: what is passed without
+    /// its work keeps its space for ever.
     fn purge_and_pass(&self, first: &[Unpurged]) -> Result<()> {
         let mut left = READS_AGAIN;
         loop {
