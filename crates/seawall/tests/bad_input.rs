@@ -100,7 +100,7 @@ fn a_newer_format_names_both_versions() {
     Database::open_with(dir.path(), small()).unwrap().close().unwrap();
     set_version(&dir.path().join("control"), 9);
     match Database::open_with(dir.path(), small()) {
-        Err(error @ Error::OtherFormat { found: 9, supported: 4, .. }) => {
+        Err(error @ Error::OtherFormat { found: 9, supported: 5, .. }) => {
             assert!(error.to_string().contains("a newer one"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -140,7 +140,7 @@ fn a_database_of_the_format_before_opens_and_is_of_this_format_from_then_on() {
     db.close().unwrap();
     set_version(&control, 2);
     match Database::open_with(dir.path(), small()) {
-        Err(Error::OtherFormat { found: 2, supported: 4, .. }) => {}
+        Err(Error::OtherFormat { found: 2, supported: 5, .. }) => {}
         other => panic!("{other:?}"),
     }
 }

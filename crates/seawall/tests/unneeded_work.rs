@@ -78,8 +78,10 @@ fn a_drop_after_a_crash_waits_for_the_losers_of_its_tree() {
     }
     let (mut one, mut two) = (db.begin().unwrap(), db.begin().unwrap());
     for key in 0..3000u32 {
-        one.put(&trees[0], &key.to_be_bytes(), &[1; 100]).unwrap();
-        two.put(&trees[usize::from(key == 7)], &(key + 10_000).to_be_bytes(), &[2; 6]).unwrap();
+        // Scattered, so that each insertion has an undo record of its own.
+        let scattered = |key: u32| key.wrapping_mul(2_654_435_761).to_be_bytes();
+        one.put(&trees[0], &scattered(key), &[1; 100]).unwrap();
+        two.put(&trees[usize::from(key == 7)], &scattered(key + 10_000), &[2; 6]).unwrap();
     }
     // Long values are another kind of undo.
     two.put(&trees[3], b"long", &[7; 20_000]).unwrap();
