@@ -103,7 +103,7 @@ pub(super) fn head_of(suffix: &[u8]) -> u32 {
 }
 
 /// Length of the common prefix of two keys.
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 

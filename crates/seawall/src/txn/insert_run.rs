@@ -4,35 +4,39 @@
 //! [`UndoRecord::InsertRange`](super::undo::UndoRecord::InsertRange) stands for all rows of a key range whose entries
 //! have its position as their undo pointer.
 //!
-//! 1. The range never grows. It is that of the leaf where the run began, as far as keys have the prefix that its first
-//!    two keys have in common, without that prefix's last byte: 65,536 integers for a load in key order.
-//! 2. A run goes on only while its record is the transaction's last one, and no savepoint was made since it began. So
-//!    whoever undoes the record undoes nothing that should stay, and records are undone in the order of the changes.
-//! 3. A run begins with the second insertion into one leaf. Scattered insertions have short records of their own.
-//! 4. Rollback walks through the range leaf by leaf (`rollback.rs`, 4), with all rows that others have inserted there
-//!    meanwhile. So the range has a prefix: without it the last leaf's range would be the rest of the tree.
+//! 1. A run begins with the second insertion into one leaf. Scattered insertions have short records of their own.
+//! 2. The range is the part of that leaf's range whose keys have a common prefix: that of the first two keys, without
+//!    its last byte. In a load in key order one record stands for 65,536 integers. The range never grows.
+//! 3. A run goes on only while its record is the transaction's last one, and no savepoint was made since it began. So
+//!    undoing the record undoes nothing from before a savepoint, and never leaves out a change that came later.
+//! 4. Rollback walks through the range leaf by leaf (`rollback.rs`, 4), past all rows that others have inserted there
+//!    meanwhile. The prefix bounds this walk: the last leaf's range is the rest of the tree.
 
 use super::undo::UndoRecord;
-use crate::btree::Node;
+use crate::btree::{Node, common_prefix};
 use crate::format::{PageId, TreeId, UndoPtr};
+use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// The last insertion of a transaction.
 #[derive(Debug)]
 pub(super) struct InsertRun {
-    /// Its undo record; [`UndoPtr::NONE`] if the next insertion cannot share one with it.
+    /// Its undo record; [`UndoPtr::NONE`] if the next insertion needs one of its own.
     undo: Cell<UndoPtr>,
     tree: TreeId,
     leaf: PageId,
     /// Whether the record is that of a range, from `low` to below `high`. If not, `low` is the key.
     is_range: bool,
-    low: Vec<u8>,
+    low: SmallVec<[u8; KEY_BYTES]>,
     high: Option<Vec<u8>>,
 }
 
+/// Keys up to this length are kept without an allocation: most transactions insert a few rows.
+const KEY_BYTES: usize = 32;
+
 impl InsertRun {
     pub(super) fn new() -> Self {
-        let (undo, low) = (Cell::new(UndoPtr::NONE), Vec::new());
+        let (undo, low) = (Cell::new(UndoPtr::NONE), SmallVec::new());
         Self { undo, tree: TreeId(0), leaf: PageId::NONE, is_range: false, low, high: None }
     }
 
@@ -56,7 +60,8 @@ impl InsertRun {
     }
 
     /// The record for the insertion of `key` into `leaf`, which no record covers: of the leaf's range, if the last
-    /// insertion was there too, and if that record has at most `room` bytes.
+    /// insertion was there too, and if that record has at most `room` bytes. The run is over until the record is
+    /// written ([`Self::inserted`]).
     pub(super) fn record<'r>(
         &'r mut self,
         last: UndoPtr,
@@ -66,8 +71,8 @@ impl InsertRun {
         room: usize,
     ) -> UndoRecord<'r> {
         let goes_on = self.follows(last, tree) && self.leaf == leaf.id() && !self.is_range;
-        let common = self.low.iter().zip(key).take_while(|(before, now)| before == now).count();
-        self.is_range = false;
+        let common = common_prefix(&self.low, key);
+        self.end();
         self.low.clear();
         if goes_on && common > 1 {
             let prefix = &key[..common - 1];

@@ -209,8 +209,8 @@ impl Engine {
                 self.undo_update(Tree { id: tree, root }, key, (previous, value), me, undo_log, at)
             }
             UndoRecord::Delete { tree, root, key, previous, .. } => {
-                // The entry keeps its length. If the deletion added its header, the header stays: it says that
-                // every view sees the entry.
+                // The entry keeps its length. A header that the deletion added stays, with no writer: every view
+                // sees the entry.
                 let head = Entry::header_bytes(previous.flags | HEADER, previous.writer, previous.undo);
                 let undo = |slot| Patch::new(slot, 0, &head);
                 self.undo_entry(Tree { id: tree, root }, key, (me, at), undo_log, undo)

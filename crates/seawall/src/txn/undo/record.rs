@@ -54,8 +54,8 @@ pub enum UndoRecord<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Keys between two fences that did not exist: those whose entries have the transaction as their writer and point
-    /// to this record.
+    /// Keys of a range that did not exist: those whose entries have the transaction as their writer and point to this
+    /// record.
     InsertRange {
         /// The tree.
         tree: TreeId,
