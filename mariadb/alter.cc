@@ -127,23 +127,26 @@ bool ha_seawall::keeps_entries(TABLE *altered) const {
     for (uint key = 0; key < altered->s->keys; key++) {
       if (!seawall_same_name(table->key_info[at].name.str, altered->key_info[key].name.str)) continue;
       Key_codec codec;
-      codec.init(altered, altered->key_info + key);
+      codec.init(altered, altered->key_info + key, m_share->layouts.levels);
       if (!m_keys[at].encodes_as(codec)) return false;
     }
   }
   for (uint key = 0; key < altered->s->keys; key++)
-    if (entry_bytes(altered, key) > seawall_key_bytes_max(db.get())) return false;
+    if (lengths_of(altered, key, m_share->layouts.levels).too_long) return false;
   return true;
 }
 
-/* An index build sees neither the long columns of a row nor columns that are computed. */
-bool seawall::can_be_built(const KEY *key) {
+/* An index build sees neither the long columns of a row nor columns that are computed, and it cannot tell which row a
+   duplicate belongs to if entries may be cut. create() refuses an index whose keys are too long. */
+bool seawall::can_be_built(TABLE *form, uint index, bool levels) {
+  const KEY *key = form->key_info + index;
   if (key->algorithm == HA_KEY_ALG_LONG_HASH) return false;
   for (uint part = 0; part < key->user_defined_key_parts; part++) {
     const Field *field = key->key_part[part].field;
-    if (!field->stored_in_db() || !has_sort_keys(field) || may_be_apart(field)) return false;
+    if (!field->stored_in_db() || !has_sort_keys(field, levels) || may_be_apart(field)) return false;
   }
-  return true;
+  Lengths lengths = lengths_of(form, index, levels);
+  return !lengths.too_long && !(key->flags & HA_NOSAME && lengths.may_be_cut);
 }
 
 enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
@@ -176,10 +179,8 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   /* A number smaller than the next one needs the copy, which finds the largest existing number. */
   if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* create() refuses an index whose entries are too long. */
   for (uint index : added_indexes(altered, info))
-    if (!can_be_built(altered->key_info + index) || entry_bytes(altered, index) > seawall_key_bytes_max(db.get()))
-      return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (!can_be_built(altered, index, m_share->layouts.levels)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 

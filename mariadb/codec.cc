@@ -2,10 +2,15 @@
 #include "codec.h"
 #include <algorithm>
 #include <cstring>
+#include <mysql/service_sha2.h>
 
 namespace seawall {
 
 static const uint GROUP = 8;
+static const uint UCA_WEIGHT = 2; /* bytes */
+/* Weights of further levels are encoded in 1 byte below this, and in CODE_MAX from this on. */
+static const uint32 CODE_FROM = 0xc0;
+static const size_t CODE_MAX = 3;
 
 static bool is_text(const Field *field) {
   switch (field->real_type()) {
@@ -44,7 +49,43 @@ static Part::Source source_of(const Field *field) {
   }
 }
 
-void Key_codec::init(TABLE *table, const KEY *info) {
+/* A space in the character set; returns its length. */
+static size_t put_space(CHARSET_INFO *cs, uchar *to, size_t room) {
+  int len = cs->wc_mb(' ', to, to + room);
+  return len > 0 ? (size_t)len : 0;
+}
+
+/* The weight of a space, or on one level of several; `len`: its bytes. */
+static uint32 space_weight(CHARSET_INFO *cs, uint flags, size_t *len) {
+  uchar space[8], weights[16];
+  *len = seawall_weights(cs, weights, sizeof weights, 1, space, put_space(cs, space, sizeof space), flags);
+  uint32 weight = 0;
+  for (size_t i = 0; i < *len && i < sizeof weight; i++) weight = weight << 8 | weights[i];
+  return weight;
+}
+
+/* big5_chinese_ci and its NO PAD form: the server compares codes, but its sort keys are in the order of strokes. */
+static bool is_sorted_by_strokes(CHARSET_INFO *cs) { return strncmp(cs->coll_name.str, "big5_chinese_", 13) == 0; }
+
+/* The weights with which big5_chinese_ci compares; returns the number of bytes, at most `len`, plus one for each byte that
+   is no character. */
+static size_t code_weights(CHARSET_INFO *cs, const uchar *from, size_t len, uchar *to) {
+  const uchar *end = from + len;
+  uchar *at = to;
+  while (from < end) {
+    uint chars = my_ismbchar(cs, (const char *)from, (const char *)end);
+    if (chars == 2) *at++ = *from++;
+    else if (*from >= 0x80) *at++ = 0xff;
+    *at++ = chars == 2 || *from >= 0x80 ? *from : cs->sort_order[*from];
+    from++;
+  }
+  return (size_t)(at - to);
+}
+
+/* Whether the collation compares several levels of UCA weights. */
+static bool has_levels(CHARSET_INFO *cs) { return cs->uca && cs->levels_for_order > 1; }
+
+void Key_codec::init(TABLE *table, const KEY *info, bool levels) {
   m_table = table;
   m_parts.clear();
   for (uint at = 0; at < info->user_defined_key_parts; at++) {
@@ -67,18 +108,26 @@ void Key_codec::init(TABLE *table, const KEY *info) {
         p.kind = Part::Binary; /* BINARY(n): its zeroes count */
       } else {
         p.kind = Part::Weights;
-        uchar space[16];
-        size_t len = seawall_weights(cs, space, sizeof space, 1, (const uchar *)" ", 1, 0);
-        if (cs->state & MY_CS_NOPAD) {
+        size_t len;
+        p.space = space_weight(cs, 0, &len);
+        p.unit = (uint)len;
+        p.codes = levels && is_sorted_by_strokes(cs);
+        if (levels && has_levels(cs)) {
+          p.text = Text::Levels;
+          p.space = cs->state & MY_CS_NOPAD ? 0 : space_weight(cs, MY_STRXFRM_LEVEL1, &len);
+          p.unit = UCA_WEIGHT;
+          for (uint level = 1; cs->levels_for_order >> level; level++) {
+            uint flag = MY_STRXFRM_LEVEL1 << level;
+            if (cs->levels_for_order >> level & 1) p.levels.push_back({flag, space_weight(cs, flag, &len)});
+          }
+        } else if (cs->state & MY_CS_NOPAD) {
           p.text = Text::NoPad;
-        } else if (cs->levels_for_order > 1 || len < 1 || len > 3 || cs->mbminlen > 1) {
+        } else if (cs->levels_for_order > 1 || len < 1 || len > 3 || (cs->mbminlen > 1 && !levels)) {
           p.text = Text::Full;
           p.fixed = (uint)cs->strnxfrmlen(part.length);
           p.weights = std::max(p.chars, p.fixed / std::max<uint>(cs->levels_for_order, 1) / 2);
         } else {
           p.text = Text::Pad;
-          p.unit = (uint)len;
-          for (size_t i = 0; i < len; i++) p.space = p.space << 8 | space[i];
         }
       }
     }
@@ -96,11 +145,17 @@ size_t Key_codec::bytes(bool escapes) const {
     } else if (p.kind == Part::Binary) {
       all += (p.length / GROUP + 1) * (GROUP + 1);
     } else if (p.text == Text::NoPad) {
-      all += (p.field->charset()->strnxfrmlen(p.length) / GROUP + 1) * (GROUP + 1);
+      CHARSET_INFO *cs = p.field->charset();
+      size_t len = cs->uca && !escapes ? p.chars * UCA_WEIGHT : cs->strnxfrmlen(p.length);
+      all += (len / GROUP + 1) * (GROUP + 1);
     } else {
-      /* A character may have several weights. */
-      size_t weights = std::max<size_t>(p.field->charset()->strnxfrmlen(p.length) / p.unit, p.chars);
-      all += p.unit * (escapes ? 2 * weights + 1 : p.chars + 1);
+      /* A character may have several weights; with weights of 1 byte, as many as it has bytes. */
+      CHARSET_INFO *cs = p.field->charset();
+      size_t weights = std::max<size_t>(cs->strnxfrmlen(p.length) / p.unit, p.chars);
+      size_t usual = p.unit == 1 && cs->mbmaxlen > 1 ? weights : p.chars;
+      all += p.unit * (escapes ? 2 * weights + 1 : usual + 1);
+      /* On further levels, most characters weigh as much as a space, which at the end is left out. */
+      all += p.levels.size() * (escapes ? CODE_MAX * (weights + 1) : p.chars / 2 + CODE_MAX);
     }
   }
   return all;
@@ -110,7 +165,8 @@ bool Key_codec::encodes_as(const Key_codec &other) const {
   return std::equal(m_parts.begin(), m_parts.end(), other.m_parts.begin(), other.m_parts.end(), [](const Part &a, const Part &b) {
     bool by_length = a.kind == Part::Fixed || (a.kind == Part::Weights && a.text == Text::Full);
     return a.nullable == b.nullable && a.descending == b.descending && a.kind == b.kind && a.source == b.source && a.text == b.text &&
-           a.unit == b.unit && a.space == b.space && (!by_length || (a.fixed == b.fixed && a.weights == b.weights && a.chars == b.chars));
+           a.unit == b.unit && a.space == b.space && a.levels.size() == b.levels.size() && a.codes == b.codes &&
+           (!by_length || (a.fixed == b.fixed && a.weights == b.weights && a.chars == b.chars));
   });
 }
 
@@ -139,8 +195,8 @@ static void put_unit(uint32 weight, uint unit, Bytes *to) {
   for (uint i = unit; i-- > 0;) to->push_back((char)(weight >> (8 * i)));
 }
 
-static void padded(const uchar *from, size_t len, uint unit, uint32 space, Bytes *to) {
-  const uint32 top = (uint32)((1ULL << (8 * unit)) - 1);
+/* Encodes weights of `unit` bytes as `Text::Pad`, by calls of `put`. */
+template <typename F> static void padded(const uchar *from, size_t len, uint unit, uint32 space, F put) {
   auto at = [&](size_t i) {
     uint32 weight = 0;
     for (uint b = 0; b < unit; b++) weight = weight << 8 | from[i * unit + b];
@@ -153,17 +209,30 @@ static void padded(const uchar *from, size_t len, uint unit, uint32 space, Bytes
     if (weight == space) {
       size_t next = i + 1;
       while (at(next) == space) next++; /* the last weight is no space */
-      put_unit(at(next) < space ? space : space + 2, unit, to);
-    } else if (weight < space) {
-      put_unit(weight, unit, to);
-    } else if (weight < top - 2) {
-      put_unit(weight + 2, unit, to);
+      put(at(next) < space ? space : space + 2);
     } else {
-      put_unit(top, unit, to);
-      put_unit(weight, unit, to);
+      put(weight < space ? weight : weight + 2);
     }
   }
-  put_unit(space + 1, unit, to);
+  put(space + 1);
+}
+
+static uint32 top_of(uint unit) { return (uint32)((1ULL << (8 * unit)) - 1); }
+
+/* One level of weights, or the first of several. */
+static void put_weights(const Part &p, const uchar *weights, size_t len, Bytes *to) {
+  const uint32 top = top_of(p.unit);
+  padded(weights, len, p.unit, p.space, [&](uint32 weight) {
+    if (weight >= top) put_unit(top, p.unit, to);
+    put_unit(weight < top ? weight : weight - 2, p.unit, to);
+  });
+}
+
+static void put_level(const uchar *weights, size_t len, uint32 space, Bytes *to) {
+  padded(weights, len, UCA_WEIGHT, space, [&](uint32 weight) {
+    if (weight < CODE_FROM) to->push_back((char)weight);
+    else put_unit((CODE_FROM << 16) + (weight - CODE_FROM), CODE_MAX, to);
+  });
 }
 
 /* The bytes of a text or binary column. */
@@ -220,22 +289,34 @@ void Key_codec::encode_part(const Part &p, const uchar *record, Bytes *to) const
       groups(from, len, to);
     } else {
       uchar small[512];
-      size_t room = cs->strnxfrmlen(len > p.length ? len : p.length);
+      size_t room = std::max(cs->strnxfrmlen(len > p.length ? len : p.length), p.codes ? 2 * len : 0);
       std::vector<uchar> large;
       uchar *weights = small;
       if (room > sizeof small) {
         large.resize(room);
         weights = large.data();
       }
-      if (p.text == Text::Full) {
+      if (p.text == Text::Levels) {
+        size_t made = seawall_weights(cs, weights, room, (uint)room, from, len, MY_STRXFRM_LEVEL1);
+        if (p.space) {
+          put_weights(p, weights, made, to);
+        } else {
+          to->append((const char *)weights, made);
+          put_unit(0, p.unit, to);
+        }
+        for (const Part::Level &level : p.levels) {
+          made = seawall_weights(cs, weights, room, (uint)room, from, len, level.flag);
+          put_level(weights, made, level.space, to);
+        }
+      } else if (p.text == Text::Full) {
         size_t made = seawall_weights(cs, weights, p.fixed, p.weights, from, len,
                                       MY_STRXFRM_PAD_WITH_SPACE | MY_STRXFRM_PAD_TO_MAXLEN);
         to->append((const char *)weights, made);
         if (made < p.fixed) to->append(p.fixed - made, '\0');
       } else {
-        size_t made = seawall_weights(cs, weights, room, (uint)room, from, len, 0);
+        size_t made = p.codes ? code_weights(cs, from, len, weights) : seawall_weights(cs, weights, room, (uint)room, from, len, 0);
         if (p.text == Text::NoPad) groups(weights, made, to);
-        else padded(weights, made, p.unit, p.space, to);
+        else put_weights(p, weights, made, to);
       }
     }
   }
@@ -269,14 +350,26 @@ bool Key_codec::part_length(const Part &p, const uchar *key, const uchar *end, s
       if (at > size) return false;
     } while (byte(at - 1) > GROUP);
   } else {
-    const uint32 top = (uint32)((1ULL << (8 * p.unit)) - 1);
+    const uint32 top = top_of(p.unit), end_of_weights = p.space ? p.space + 1 : 0;
     for (;;) {
       if (at + p.unit > size) return false;
       uint32 unit = 0;
       for (uint i = 0; i < p.unit; i++) unit = unit << 8 | byte(at + i);
       at += p.unit;
-      if (unit == p.space + 1) break;
-      if (unit == top) at += p.unit;
+      if (unit == end_of_weights) break;
+      if (unit == top && p.space) at += p.unit;
+    }
+    for (const Part::Level &level : p.levels) {
+      for (uint32 weight = 0; weight != level.space + 1;) {
+        if (at >= size) return false;
+        weight = byte(at);
+        if (weight >= CODE_FROM) {
+          if (at + CODE_MAX > size) return false;
+          weight = ((weight - CODE_FROM) << 16 | (uint32)byte(at + 1) << 8 | byte(at + 2)) + CODE_FROM;
+          at += CODE_MAX - 1;
+        }
+        at++;
+      }
     }
   }
   *len = at;
@@ -298,11 +391,14 @@ bool Key_codec::length_in(const uchar *key, size_t key_len, uint parts, size_t *
   return true;
 }
 
-bool has_sort_keys(const Field *field) {
+bool has_sort_keys(const Field *field, bool levels) {
   if (!is_text(field)) return true;
-  std::string name = field->charset()->coll_name.str, wrong = "_nopad_ai_cs";
+  std::string name = field->charset()->coll_name.str;
   if (name == "cp1250_czech_cs" || name == "tis620_thai_nopad_ci") return false;
-  return name.size() < wrong.size() || name.compare(name.size() - wrong.size(), wrong.size(), wrong) != 0;
+  /* NO PAD, and levels are left out: the server's sort keys of all levels together cannot be compared. */
+  CHARSET_INFO *cs = field->charset();
+  bool gap = cs->levels_for_order & (cs->levels_for_order + 1);
+  return levels || !(cs->uca && cs->state & MY_CS_NOPAD && gap);
 }
 
 bool is_readable(const Field *field, uint length) {
@@ -385,6 +481,68 @@ bool Key_codec::decode(const uchar **key, const uchar *key_end, const uchar **va
   }
   return true;
 }
+
+// --- index entries ----------------------------------------------------------------------------------
+
+Entry_codec::Entry_codec(const Key_codec *columns, const Key_codec *primary, bool unique, size_t key_bytes_max)
+    : m_columns(columns), m_primary(primary), m_unique(unique),
+      m_may_be_cut(columns->usual_bytes() + (primary ? primary->usual_bytes() : 8) > key_bytes_max), m_key_bytes_max(key_bytes_max) {}
+
+size_t Entry_codec::encode(const uchar *record, const Bytes &row, Bytes *key, Bytes *value) const {
+  key->clear();
+  value->clear();
+  m_columns->encode_value(record, value);
+  if (m_primary) m_primary->encode_value(record, value);
+  m_columns->encode(record, MAX_KEY, key);
+  size_t unique_len = m_unique && !m_columns->has_null(record) ? key->size() : 0;
+  size_t len = key->size() + row.size();
+  key->append(row);
+  /* The engine refuses columns that are too long by themselves. */
+  if (!m_may_be_cut || len <= m_key_bytes_max || len - row.size() + DIGEST_BYTES > m_key_bytes_max) return unique_len;
+  uchar digest[DIGEST_BYTES];
+  my_sha256(digest, row.data(), row.size());
+  key->resize(m_key_bytes_max - DIGEST_BYTES);
+  key->append((const char *)digest, DIGEST_BYTES);
+  value->append(row);
+  value->push_back((char)row.size());
+  value->push_back((char)(row.size() >> 8));
+  return unique_len;
+}
+
+bool Entry_codec::row_of(const uchar *key, size_t key_len, const uchar *value, size_t value_len, Bytes *row) const {
+  size_t at = 0;
+  if (!m_columns->length_in(key, key_len, MAX_KEY, &at)) return false;
+  row->assign((const char *)key + at, key_len - at);
+  if (!m_may_be_cut || key_len != m_key_bytes_max) return true;
+  row->clear();
+  if (!value) return true;
+  /* An entry that has the maximum length without being cut lacks the digest. */
+  size_t len = value_len >= 2 ? uint2korr(value + value_len - 2) : 0;
+  if (len > 0 && len + 2 <= value_len) {
+    uchar digest[DIGEST_BYTES];
+    row->assign((const char *)value + value_len - 2 - len, len);
+    my_sha256(digest, row->data(), row->size());
+    if (!memcmp(digest, key + key_len - DIGEST_BYTES, DIGEST_BYTES)) return true;
+  }
+  row->assign((const char *)key + at, key_len - at);
+  return true;
+}
+
+bool Entry_codec::decode(const uchar *key, size_t key_len, const uchar *value, size_t value_len, uchar *record) const {
+  const uchar *value_end = value + value_len;
+  Bytes row;
+  if (m_may_be_cut && !row_of(key, key_len, value, value_len, &row)) return false;
+  const uchar *end = key + key_len;
+  if (!m_columns->decode(&key, end, &value, value_end, record)) return false;
+  if (!m_primary) return true;
+  if (m_may_be_cut) {
+    key = (const uchar *)row.data();
+    end = key + row.size();
+  }
+  return m_primary->decode(&key, end, &value, value_end, record);
+}
+
+// --- rows -----------------------------------------------------------------------------------------------
 
 /* An unread BLOB points to this. */
 static const uchar UNREAD = 0;

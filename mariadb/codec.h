@@ -37,7 +37,11 @@ enum class Text {
   Pad,
   /* NO PAD: the weights, encoded as a binary string. */
   NoPad,
-  /* Several levels, PAD SPACE: all weights, padded to as many as the longest value has. */
+  /* Several levels of UCA weights. The server compares level after level: the first with PAD SPACE or NO PAD, the others
+     with PAD SPACE. So is the encoding: the first level as `Pad`, or with NO PAD its weights of 2 bytes and a weight 0;
+     then each other level as `Pad`, with 1 byte for the usual small weights and 3 for others. */
+  Levels,
+  /* Other collations of several levels, PAD SPACE: all weights, padded to as many as the longest value has. */
   Full,
 };
 
@@ -52,7 +56,13 @@ struct Part {
   enum Source { Nowhere, Integer, Copy, Reversed, Groups, Value } source;
   Text text;
   uint unit;            /* bytes of a weight */
-  uint32 space;         /* the weight of a space */
+  uint32 space;         /* the weight of a space; 0 with Text::Levels and NO PAD */
+  struct Level {
+    uint flag;          /* MY_STRXFRM_LEVEL... */
+    uint32 space;
+  };
+  std::vector<Level> levels; /* those behind the first */
+  bool codes;           /* the server's sort keys are not in the order of its comparison: weights are character codes */
   uint chars;           /* characters that count */
   uint weights;         /* with Text::Full: weights of each level */
   uint fixed;           /* with Fixed and Text::Full: bytes */
@@ -60,8 +70,8 @@ struct Part {
 
 class Key_codec {
 public:
-  /* `info` belongs to `table`. */
-  void init(TABLE *table, const KEY *info);
+  /* `info` belongs to `table`. `levels`: Layouts::levels. */
+  void init(TABLE *table, const KEY *info, bool levels);
   /* The maximum length of the encoding of all parts, bytes; usual_bytes() leaves out the escapes of weights, which are
      rare. */
   size_t max_bytes() const { return bytes(true); }
@@ -92,10 +102,36 @@ private:
 };
 
 /* Whether the sort keys of the column's collation agree with its comparison. For some collations they do not
-   (tests/collations.proc), and no key can be made. */
-bool has_sort_keys(const Field *field);
+   (tests/collations.proc), and no key can be made. `levels`: Layouts::levels. */
+bool has_sort_keys(const Field *field, bool levels);
 /* Whether a key part of this column and length can be read from an index entry. */
 bool is_readable(const Field *field, uint length);
+
+/* The entries of a secondary index. An entry's key is the encoding of the index's columns, then the row's key. If both are
+   longer than a key may be, the row's key is cut, and a digest of the whole of it follows, so that the entry has the
+   maximum length; the whole key of the row is then at the end of the value, followed by its length (2 bytes). Entries with
+   equal columns are ordered by the row's key, unless they may be cut. */
+class Entry_codec {
+public:
+  static const size_t DIGEST_BYTES = 32;
+  /* `primary`: null without a primary key. The codecs must outlive this one. `key_bytes_max`: of the engine. */
+  Entry_codec(const Key_codec *columns, const Key_codec *primary, bool unique, size_t key_bytes_max);
+  /* Whether entries can be longer than a key, not counting rare escapes. */
+  bool may_be_cut() const { return m_may_be_cut; }
+  /* Encodes the entry of the row in `record`, whose key is `row`. Returns how many of the key's first bytes no other entry
+     may have; 0 for none. */
+  size_t encode(const uchar *record, const Bytes &row, Bytes *key, Bytes *value) const;
+  /* Gets the key of the entry's row; false if the entry is damaged. Without the value, it is not found for an entry that
+     is cut: `row` is empty then. */
+  bool row_of(const uchar *key, size_t key_len, const uchar *value, size_t value_len, Bytes *row) const;
+  /* Sets the columns of the index and of the primary key; false if the entry is damaged. */
+  bool decode(const uchar *key, size_t key_len, const uchar *value, size_t value_len, uchar *record) const;
+
+private:
+  const Key_codec *m_columns, *m_primary;
+  bool m_unique, m_may_be_cut;
+  size_t m_key_bytes_max;
+};
 
 /* A value of more bytes than this is stored apart, if its column may be. */
 const size_t APART_FROM = 4000;

@@ -38,7 +38,7 @@ bool ha_seawall::can_copy() const {
 
 int ha_seawall::begin_copy() {
   m_copy.sorted.clear();
-  for (uint at = 0; at < table->s->keys; at++) m_copy.sorted.push_back(!is_primary(at) && can_be_built(table->key_info + at));
+  for (uint at = 0; at < table->s->keys; at++) m_copy.sorted.push_back(!is_primary(at) && can_be_built(table, at, m_share->layouts.levels));
   return begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
 }
 

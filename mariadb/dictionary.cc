@@ -10,7 +10,7 @@ namespace seawall {
 static Tree dictionary;
 static const char *const DICTIONARY = "dictionary";
 static const char LAST = 'n', TABLE = 't', TEMPORARY = 'T', COUNTERS = 'c', DROPPED = 'd', HALF_MADE = 'h', STATISTICS = 's', AUTO_LOCK = 'a';
-static const char FORMAT = 5;
+static const char FORMAT = 6, FORMAT_WITHOUT_LEVELS = 5;
 static const uint64_t ROW_BLOCK = 65536, AUTO_BLOCK_MAX = 1024;
 
 /* Runs `change` in a separate transaction. `name`: the name of its crash points. */
@@ -60,7 +60,7 @@ static std::string key_of(char kind, uint64_t number) {
 }
 
 static std::string encode(const Definition &d) {
-  std::string to(1, FORMAT);
+  std::string to(1, d.layouts.levels ? FORMAT : FORMAT_WITHOUT_LEVELS);
   put_number(d.number, &to);
   put_text(d.version, &to);
   put_number(d.indexes.size(), &to);
@@ -126,7 +126,8 @@ private:
 
 static bool decode(seawall_slice from, Definition *d) {
   Reader reader(from);
-  if (!reader.takes(FORMAT)) return false;
+  bool levels = reader.takes(FORMAT);
+  if (!levels && !Reader(from).takes(FORMAT_WITHOUT_LEVELS)) return false;
   d->number = reader.number();
   d->version = reader.text();
   d->indexes.clear();
@@ -136,6 +137,7 @@ static bool decode(seawall_slice from, Definition *d) {
   }
   d->has_long_columns = reader.number() != 0;
   d->layouts = Layouts();
+  d->layouts.levels = levels;
   d->layouts.last_column = (uint32_t)reader.number();
   for (uint64_t count = reader.number(); count > 0 && reader.ok(); count--) {
     d->layouts.all.emplace_back();

@@ -34,6 +34,7 @@ ulong ha_seawall::index_flags(uint index, uint part, bool all_parts) const {
     for (uint at = 0; at < table_share->key_info[primary].user_defined_key_parts; at++) covers &= readable(primary, at);
   if (covers) flags |= HA_KEYREAD_ONLY;
   if (index == primary) return flags | HA_CLUSTERED_INDEX;
+  if (index < m_entries.size() && m_entries[index].may_be_cut()) flags |= HA_KEY_SCAN_NOT_ROR;
   /* A pushed condition, and the end of a range with it, may use any part, not only the one that the server asks
      about. */
   for (uint at = 0; at < table_share->key_info[index].user_defined_key_parts; at++) covers &= readable(index, at);
@@ -117,14 +118,8 @@ int ha_seawall::open(const char *name, int, uint) {
   }
   thr_lock_data_init(&m_share->lock, &m_lock_data, nullptr);
   key_used_on_scan = table->s->primary_key;
-  m_keys.resize(table->s->keys);
-  size_t longest = 8;
-  m_covers.resize(table->s->keys);
-  for (uint at = 0; at < table->s->keys; at++) {
-    m_keys[at].init(table, table->key_info + at);
-    m_covers[at] = index_flags(at, table->key_info[at].user_defined_key_parts - 1, true) & HA_KEYREAD_ONLY;
-  }
-  if (table->s->primary_key < MAX_KEY) longest = m_keys[table->s->primary_key].max_bytes();
+  init_keys();
+  size_t longest = table->s->primary_key < MAX_KEY ? m_keys[table->s->primary_key].max_bytes() : 8;
   ref_length = (uint)std::min(longest, seawall_key_bytes_max(db.get())) + 2;
   m_scratch.resize(table->s->reclength + 8);
   if (int error = failed(seawall_cursor_new(m_cursor.out()))) return error;
@@ -132,6 +127,26 @@ int ha_seawall::open(const char *name, int, uint) {
      be read. */
   info(HA_STATUS_VARIABLE | HA_STATUS_CONST);
   return 0;
+}
+
+void ha_seawall::init_keys() {
+  uint primary = table->s->primary_key;
+  m_keys.resize(table->s->keys);
+  m_covers.resize(table->s->keys);
+  m_entries.clear();
+  for (uint at = 0; at < table->s->keys; at++) {
+    m_keys[at].init(table, table->key_info + at, m_share->layouts.levels);
+    m_covers[at] = index_flags(at, table->key_info[at].user_defined_key_parts - 1, true) & HA_KEYREAD_ONLY;
+  }
+  for (uint at = 0; at < table->s->keys; at++) {
+    KEY *info = table->key_info + at;
+    m_entries.emplace_back(&m_keys[at], primary < MAX_KEY ? &m_keys[primary] : nullptr, info->flags & HA_NOSAME, seawall_key_bytes_max(db.get()));
+    if (at == primary || !m_entries[at].may_be_cut()) continue;
+    /* Entries with equal columns are not in the order of the primary key: the optimizer must not rely on it. */
+    info->ext_key_parts = info->user_defined_key_parts;
+    info->ext_key_flags = info->flags;
+    info->ext_key_part_map = 0;
+  }
 }
 
 int ha_seawall::close() {
@@ -156,16 +171,20 @@ static int refuse_foreign_keys(THD *thd) {
   return 0;
 }
 
-size_t seawall::entry_bytes(TABLE *form, uint index) {
-  auto bytes_of = [&](uint at) {
-    Key_codec codec;
-    codec.init(form, form->key_info + at);
-    return codec.usual_bytes();
-  };
-  bool has_long_columns = std::any_of(form->field, form->field + form->s->fields, may_be_apart);
-  uint primary = form->s->primary_key;
-  if (index == primary) return bytes_of(index) + (has_long_columns ? LONG_KEY_BYTES : 0);
-  return bytes_of(index) + (primary < MAX_KEY ? bytes_of(primary) : 8);
+Lengths seawall::lengths_of(TABLE *form, uint index, bool levels) {
+  const size_t most = seawall_key_bytes_max(db.get());
+  const uint primary = form->s->primary_key;
+  Key_codec columns, row;
+  columns.init(form, form->key_info + index, levels);
+  size_t bytes = columns.usual_bytes();
+  if (index == primary) {
+    if (std::any_of(form->field, form->field + form->s->fields, may_be_apart)) bytes += LONG_KEY_BYTES;
+    return {bytes, bytes > most, false};
+  }
+  if (primary < MAX_KEY) row.init(form, form->key_info + primary, levels);
+  Entry_codec entries(&columns, primary < MAX_KEY ? &row : nullptr, false, most);
+  bytes += Entry_codec::DIGEST_BYTES;
+  return {bytes, bytes > most, entries.may_be_cut()};
 }
 
 int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
@@ -181,7 +200,6 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     has_long_columns |= may_be_apart(*field);
   }
   std::vector<std::string> secondary;
-  size_t most = seawall_key_bytes_max(db.get());
   for (uint at = 0; at < form->s->keys; at++) {
     const KEY *key = form->key_info + at;
     if (seawall_is_special(key)) {
@@ -191,20 +209,19 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     }
     for (uint part = 0; part < key->user_defined_key_parts; part++) {
       const Field *field = form->field[key->key_part[part].fieldnr - 1];
-      if (has_sort_keys(field)) continue;
+      if (has_sort_keys(field, Layouts().levels)) continue;
       my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION,
                       "Seawall has no indexes of columns with the collation %s, whose sort keys contradict its comparison (index `%s`)", MYF(0),
                       field->charset()->coll_name.str, key->name.str);
       return HA_WRONG_CREATE_OPTION;
     }
-    bool primary = at == form->s->primary_key;
-    size_t bytes = entry_bytes(form, at);
-    if (bytes > most) {
-      my_printf_error(ER_TOO_LONG_KEY, "The entries of index `%s` may have %zu bytes%s; the limit is %zu, or more in a new database with a larger page_size", MYF(0),
-                      key->name.str, bytes, primary ? "" : ", with the primary key", most);
+    Lengths lengths = lengths_of(form, at, Layouts().levels);
+    if (lengths.too_long) {
+      my_printf_error(ER_TOO_LONG_KEY, "The keys of index `%s` may have %zu bytes; the limit is %zu, or more in a new database with a larger page_size", MYF(0),
+                      key->name.str, lengths.bytes, seawall_key_bytes_max(db.get()));
       return HA_WRONG_CREATE_OPTION;
     }
-    if (!primary) secondary.push_back(key->name.str);
+    if (at != form->s->primary_key) secondary.push_back(key->name.str);
   }
   seawall_status status = create_table(name, columns, has_long_columns, secondary, version_of(form), info->auto_increment_value);
   return error_of(nullptr, status, &m_error);

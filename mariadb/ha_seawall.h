@@ -109,10 +109,15 @@ struct Copy {
 int drop_by_path(const char *path, Bytes *error);
 /* The server's version of a table's definition. */
 std::string version_of(const TABLE *form);
-/* The maximum length of an entry of the index, with the primary key but without escapes, which are rare, bytes. */
-size_t entry_bytes(TABLE *form, uint index);
-/* Whether the index can be built from the existing rows (index_build.h). */
-bool can_be_built(const KEY *key);
+/* How long the keys of an index may be, not counting escapes, which are rare. `levels`: Layouts::levels. */
+struct Lengths {
+  size_t bytes;     /* of the columns, with what must follow them */
+  bool too_long;    /* for the engine */
+  bool may_be_cut;  /* Entry_codec */
+};
+Lengths lengths_of(TABLE *form, uint index, bool levels);
+/* Whether the index can be built from the existing rows (index_build.h). `levels`: Layouts::levels. */
+bool can_be_built(TABLE *form, uint index, bool levels);
 /* The variable seawall_ignore_foreign_keys. */
 bool ignores_foreign_keys(THD *thd);
 /* The variable seawall_autoinc_lock_mode. */
@@ -224,6 +229,7 @@ private:
   bool is_primary(uint index) const { return index == table->s->primary_key; }
   void primary_key_of(const uchar *record, Bytes *key) const;
   void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
+  void init_keys();
   bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
   seawall::Share::Size size_of_table();
   bool are_statistics_old();
@@ -294,6 +300,7 @@ private:
   bool m_semi_consistent = false;
   bool m_waits_for_row = false;      /* the row that was read is locked by another transaction */
   std::vector<seawall::Key_codec> m_keys;
+  std::vector<seawall::Entry_codec> m_entries; /* of the secondary indexes; that of the primary key is not used */
   std::vector<bool> m_covers;        /* all columns of the index and of the primary key can be read from its entries */
   seawall::Row_codec m_row;
   std::vector<uchar> m_scratch;      /* a record for search keys */

@@ -10,17 +10,21 @@ seawall_status Index_build::begin(const seawall_tree *rows, uint keep_percent) {
   return seawall_begin_index_build(db.get(), rows, m_build.out());
 }
 
+static std::unique_ptr<Key_codec> codec_of(TABLE *altered, const Layouts &layouts, uint key) {
+  auto codec = std::make_unique<Key_codec>();
+  codec->init(altered, altered->key_info + key, layouts.levels);
+  return codec;
+}
+
+Index_build::Index::Index(TABLE *altered, const Layouts &layouts, uint key, const Key_codec *primary, std::string name)
+    : key(key), unique(altered->key_info[key].flags & HA_NOSAME), columns(codec_of(altered, layouts, key)),
+      entries(columns.get(), primary, unique, seawall_key_bytes_max(db.get())), name(std::move(name)) {}
+
 void Index_build::add(TABLE *altered, const Layouts &layouts, uint key, std::string name) {
   m_altered = altered;
   m_row.init(altered, layouts);
-  m_has_primary = altered->s->primary_key < MAX_KEY;
-  if (m_has_primary) m_primary.init(altered, altered->key_info + altered->s->primary_key);
-  m_indexes.emplace_back();
-  Index &index = m_indexes.back();
-  index.key = key;
-  index.unique = altered->key_info[key].flags & HA_NOSAME;
-  index.codec.init(altered, altered->key_info + key);
-  index.name = std::move(name);
+  if (!m_primary && altered->s->primary_key < MAX_KEY) m_primary = codec_of(altered, layouts, altered->s->primary_key);
+  m_indexes.emplace_back(altered, layouts, key, m_primary.get(), std::move(name));
 }
 
 bool Index_build::add_entry(void *context, size_t at, seawall_slice key, seawall_slice value, seawall_index_entries *entries) {
@@ -39,14 +43,8 @@ bool Index_build::add_entry(void *context, size_t at, seawall_slice key, seawall
       return false;
     }
   }
-  const Index &index = build->m_indexes[at];
-  build->m_entry.clear();
-  build->m_value.clear();
-  index.codec.encode(record, MAX_KEY, &build->m_entry);
-  size_t unique_len = index.unique && !index.codec.has_null(record) ? build->m_entry.size() : 0;
-  build->m_entry.append((const char *)key.data, key.len);
-  index.codec.encode_value(record, &build->m_value);
-  if (build->m_has_primary) build->m_primary.encode_value(record, &build->m_value);
+  build->m_row_key.assign((const char *)key.data, key.len);
+  size_t unique_len = build->m_indexes[at].entries.encode(record, build->m_row_key, &build->m_entry, &build->m_value);
   return seawall_index_entry(entries, slice(build->m_entry), unique_len, slice(build->m_value)) == SEAWALL_STATUS_OK;
 }
 
@@ -71,7 +69,7 @@ void Index_build::find_duplicate() {
   std::string of_error((const char *)key.data, key.len);
   for (const Index &index : m_indexes) {
     size_t len;
-    if (!index.unique || !index.codec.length_in((const uchar *)of_error.data(), of_error.size(), MAX_KEY, &len)) continue;
+    if (!index.unique || !index.columns->length_in((const uchar *)of_error.data(), of_error.size(), MAX_KEY, &len)) continue;
     m_duplicate = index.key;
     Tx tx;
     seawall_tx_options options{};
@@ -81,7 +79,7 @@ void Index_build::find_duplicate() {
     m_bytes.assign((const char *)value.data, value.len);
     if (!m_row.decode((const uchar *)m_bytes.data(), m_bytes.size(), m_altered->record[0])) continue;
     m_entry.clear();
-    index.codec.encode(m_altered->record[0], MAX_KEY, &m_entry);
+    index.columns->encode(m_altered->record[0], MAX_KEY, &m_entry);
     if (m_entry + primary == of_error) return;
   }
 }

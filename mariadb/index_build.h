@@ -15,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -62,9 +63,11 @@ public:
 private:
   enum State { BUILDING, NEARLY, FINISHING, ENDED };
   struct Index {
+    Index(TABLE *altered, const Layouts &layouts, uint key, const Key_codec *primary, std::string name);
     uint key;
     bool unique;
-    Key_codec codec;
+    std::unique_ptr<Key_codec> columns;
+    Entry_codec entries;
     std::string name;
   };
   static bool add_entry(void *build, size_t index, seawall_slice key, seawall_slice value, seawall_index_entries *entries);
@@ -79,11 +82,10 @@ private:
   uint m_keep_percent = 0;
   TABLE *m_altered = nullptr;
   std::vector<Index> m_indexes;
-  Key_codec m_primary;
+  std::unique_ptr<Key_codec> m_primary; /* null without a primary key */
   Row_codec m_row;
-  bool m_has_primary = false;
   const MY_BITMAP *m_columns = nullptr; /* null: all */
-  std::string m_bytes, m_entry, m_value;
+  std::string m_bytes, m_row_key, m_entry, m_value;
 
   std::thread m_thread;
   std::mutex m_mutex;

@@ -33,6 +33,9 @@ struct Layouts {
   std::map<uint32_t, Default> defaults;
   std::map<uint32_t, Dropped> dropped;
   uint32_t last_column = 0;
+  /* Keys of texts are encoded as codec.h says. false: the table was created by a version that encoded those of several
+     levels, of wide characters and of big5_chinese_ci otherwise. */
+  bool levels = true;
 
   static Layouts of(uint32_t columns) {
     Layouts layouts;

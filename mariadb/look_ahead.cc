@@ -70,12 +70,12 @@ seawall_status ha_seawall::entries_after(size_t count, std::vector<Bytes> *keys)
   seawall_seek step = look.backward ? SEAWALL_SEEK_LAST : SEAWALL_SEEK_FIRST;
   while (status == SEAWALL_STATUS_OK && keys->size() < count) {
     seawall_slice key;
-    size_t at;
+    Bytes row;
     status = seawall_cursor_seek(cursor.get(), tx, step, NOTHING, &key, nullptr);
     if (status != SEAWALL_STATUS_OK) break;
-    if (!m_keys[active_index].length_in(key.data, key.len, MAX_KEY, &at)) return SEAWALL_STATUS_CORRUPT;
+    if (!m_entries[active_index].row_of(key.data, key.len, nullptr, 0, &row)) return SEAWALL_STATUS_CORRUPT;
     look.last.assign((const char *)key.data, key.len);
-    keys->emplace_back((const char *)key.data + at, key.len - at);
+    keys->push_back(std::move(row)); /* empty if the entry is cut: then it does not help */
     step = look.backward ? SEAWALL_SEEK_PREV : SEAWALL_SEEK_NEXT;
   }
   if (status != SEAWALL_STATUS_NOT_FOUND) return status;

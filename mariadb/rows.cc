@@ -22,14 +22,9 @@ void ha_seawall::primary_key_of(const uchar *record, Bytes *key) const {
 
 /* Encodes an index's entry. `unique_len`: how many of the key's first bytes no other entry may have; 0 for none. */
 void ha_seawall::entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const {
-  key->clear();
-  value->clear();
-  m_keys[index].encode_value(record, value);
-  if (table->s->primary_key < MAX_KEY) m_keys[table->s->primary_key].encode_value(record, value);
-  m_keys[index].encode(record, MAX_KEY, key);
-  bool unique = (table->key_info[index].flags & HA_NOSAME) && !m_keys[index].has_null(record);
-  *unique_len = unique ? key->size() : 0;
-  primary_key_of(record, key);
+  Bytes row;
+  primary_key_of(record, &row);
+  *unique_len = m_entries[index].encode(record, row, key, value);
 }
 
 /* Opens a cursor over the keys with a prefix, which locks what it reads. `limit`: how many rows will be read (a hint;
@@ -309,11 +304,8 @@ int ha_seawall::fetch(uchar *record) {
 
 /* Sets the columns of an index entry. */
 bool ha_seawall::read_entry(uchar *record, seawall_slice key, seawall_slice value) const {
-  const uchar *at = key.data, *end = at + key.len, *rest = value.data, *rest_end = rest + value.len;
   memcpy(record, table->s->default_values, table->s->null_bytes);
-  if (!m_keys[active_index].decode(&at, end, &rest, rest_end, record)) return false;
-  uint primary = table->s->primary_key;
-  return primary >= MAX_KEY || m_keys[primary].decode(&at, end, &rest, rest_end, record);
+  return m_entries[active_index].decode(key.data, key.len, value.data, value.len, record);
 }
 
 /* For UPDATE at READ COMMITTED: the committed version of a row that another transaction has locked shows whether the
@@ -349,6 +341,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool covered = entries && (m_keyread || m_ahead.entries) && m_lock != SEAWALL_LOCK_EXCLUSIVE;
   /* The server computes no virtual columns for a statement that needs the index alone: they are read from the entry. */
   bool completed = entries && m_keyread && !covered && table->vfield;
+  bool cut = !primary && m_entries[active_index].may_be_cut();
   if (m_waits_for_row) {
     /* The committed version of a locked row matches the statement's condition: now wait for the row. */
     m_waits_for_row = false;
@@ -356,9 +349,9 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
     if (error != HA_ERR_KEY_NOT_FOUND) return error;
   }
   for (;;) {
-    seawall_slice found, value;
+    seawall_slice found, value = NOTHING;
     seawall_status status = seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), &found,
-                                                primary || covered || completed || filter ? &value : nullptr);
+                                                primary || covered || completed || filter || cut ? &value : nullptr);
     if (status == SEAWALL_STATUS_NOT_FOUND) return HA_ERR_END_OF_FILE;
     if (status != SEAWALL_STATUS_OK) return failed(status);
     Bytes &place = primary ? m_primary : m_entry;
@@ -375,12 +368,9 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       to = next_of(to);
       continue;
     }
-    /* The entry's key ends with the row's key, which begins behind the index's own parts. */
-    size_t at = 0;
-    if (!m_keys[active_index].length_in(found.data, found.len, MAX_KEY, &at) ||
+    if (!m_entries[active_index].row_of(found.data, found.len, cut ? value.data : nullptr, value.len, &m_primary) ||
         ((covered || filter) && !read_entry(record, found, value)))
       return damaged_entry();
-    m_primary.assign(m_entry, at, Bytes::npos);
     Bytes entry = completed ? Bytes((const char *)value.data, value.len) : Bytes();
     int error = 0;
     if (filter) {
