@@ -252,11 +252,19 @@ int Connection::failed_end(const char *what, seawall_status status) {
   return error_of(m_thd, status, nullptr);
 }
 
+/* The server ends a bulk insertion before it commits: collected rows would be lost. */
+int Connection::check_collected() {
+  if (m_collected == 0) return 0;
+  my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the statement cannot be committed: some of its rows are not inserted yet", MYF(0));
+  return HA_ERR_INTERNAL_ERROR;
+}
+
 /* Whether a commit or rollback, of one statement unless `all`, ends the transaction. */
 static bool ends(THD *thd, bool all) { return all || !in_transaction(thd); }
 
 int Connection::commit(bool all) {
   if (!m_active) return 0;
+  if (int error = check_collected()) return error;
   if (!ends(m_thd, all)) {
     end_statement();
     return 0;
@@ -274,6 +282,7 @@ int Connection::commit(bool all) {
 }
 
 int Connection::rollback(bool all) {
+  m_collected = 0;
   if (!m_active) return 0;
   clear_interrupt();
   seawall_status status;
@@ -309,6 +318,7 @@ static bool xid_of(seawall_slice name, XID *xid) {
 
 int Connection::prepare(bool all) {
   if (!m_active) return 0;
+  if (int error = check_collected()) return error;
   if (!ends(m_thd, all)) return 0; /* the statement may still be rolled back */
   uint64_t id = 0;
   seawall_transaction_id(m_tx.get(), &id);

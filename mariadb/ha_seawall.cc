@@ -432,6 +432,8 @@ int ha_seawall::extra(enum ha_extra_function operation) {
   case HA_EXTRA_WRITE_CAN_REPLACE:
   case HA_EXTRA_INSERT_WITH_UPDATE: m_replaces = true; break;
   case HA_EXTRA_WRITE_CANNOT_REPLACE: m_replaces = false; break;
+  case HA_EXTRA_IGNORE_DUP_KEY: m_ignores_duplicates = true; break;
+  case HA_EXTRA_NO_IGNORE_DUP_KEY: m_ignores_duplicates = false; break;
   case HA_EXTRA_KEYREAD: m_keyread = true; break;
   case HA_EXTRA_NO_KEYREAD: m_keyread = false; break;
   case SEAWALL_BEGIN_COPY: m_copy.on = can_copy(); break;
@@ -443,11 +445,12 @@ int ha_seawall::extra(enum ha_extra_function operation) {
   return 0;
 }
 int ha_seawall::reset() {
-  m_replaces = m_keyread = m_semi_consistent = m_waits_for_row = false;
+  m_ignores_duplicates = m_replaces = m_keyread = m_semi_consistent = m_waits_for_row = false;
   m_wait = SEAWALL_WAIT_MODE_DEFAULT;
   m_blobs.clear();
   m_long_values.clear();
   m_ahead.clear();
+  m_batch = Batch(); /* rows that it should still have make the commit fail */
   if (!m_copy.replays) abandon_copy();
   return 0;
 }

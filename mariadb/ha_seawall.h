@@ -105,6 +105,28 @@ struct Copy {
   bool replays = false;          /* the rows are copied, and what others have changed meanwhile is changed again */
 };
 
+/* Rows to insert (bulk.cc). */
+struct Batch {
+  struct Keys {
+    struct Entry {
+      size_t at;
+      uint32_t key, value; /* bytes */
+      uint32_t unique;     /* how many of the key's first bytes no other entry may have; 0 for none */
+    };
+    Bytes bytes;
+    std::vector<Entry> entries; /* one for each row */
+    void add(const Bytes &key, const Bytes &value, size_t unique);
+    seawall_slice key(uint32_t row) const { return slice(bytes.data() + entries[row].at, entries[row].key); }
+    seawall_slice value(uint32_t row) const {
+      return slice(bytes.data() + entries[row].at + entries[row].key, entries[row].value);
+    }
+    std::vector<uint32_t> in_order() const;
+  };
+  bool on = false;
+  size_t bytes_max = 0;
+  std::vector<Keys> trees; /* the rows, then each index by its number; empty without rows */
+};
+
 /* Drops a table, now or when the connection's transaction ends. */
 int drop_by_path(const char *path, Bytes *error);
 /* The server's version of a table's definition. */
@@ -150,7 +172,8 @@ public:
   int update_row(const uchar *old_record, const uchar *new_record) override;
   int delete_row(const uchar *record) override;
 
-  int end_bulk_insert() override { return finish_copy(); }
+  void start_bulk_insert(ha_rows rows, uint flags) override;
+  int end_bulk_insert() override;
 
   int rnd_init(bool scan) override;
   int rnd_end() override;
@@ -238,7 +261,12 @@ private:
   bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
   std::vector<const seawall_tree *> all_trees() const;
   int check_index(seawall_tx *tx, uint index, THD *thd);
-  void note_change(bool number);
+  void note_changes(uint64_t rows);
+  bool can_collect(ha_rows rows) const;
+  int collect(const uchar *record);
+  int insert_collected();
+  int insert_in_order(uint number);
+  void discard_collected();
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);
   bool changes_built(const uchar *old_record, const uchar *new_record) const;
@@ -318,8 +346,10 @@ private:
   seawall::Look m_look;
   seawall::Pace m_change_pace;       /* kept over statements, because each may change only one row */
   seawall::Copy m_copy;
+  seawall::Batch m_batch;
   uint m_duplicate = MAX_KEY;
   int m_auto_error = 0;              /* the error of get_auto_increment() */
+  bool m_ignores_duplicates = false; /* INSERT IGNORE, LOAD DATA LOCAL */
   bool m_replaces = false;           /* REPLACE, INSERT ... ON DUPLICATE KEY UPDATE */
   Bytes m_error;
 };

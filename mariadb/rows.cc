@@ -131,9 +131,9 @@ private:
 };
 }
 
-/* `number`: whether the number of rows changes. */
-void ha_seawall::note_change(bool number) {
-  if (number) m_share->changes.fetch_add(1, std::memory_order_relaxed);
+/* `rows`: how many are inserted or deleted. */
+void ha_seawall::note_changes(uint64_t rows) {
+  if (rows) m_share->changes.fetch_add(rows, std::memory_order_relaxed);
   time_t now = m_connection->thd()->query_start();
   if (m_share->updated.load(std::memory_order_relaxed) != now) m_share->updated.store(now, std::memory_order_relaxed);
 }
@@ -155,6 +155,7 @@ int ha_seawall::write_row(const uchar *record) {
     for (int shift = 56; shift >= 0; shift -= 8) m_primary.push_back((char)(number >> shift));
   }
   primary_key_of(record, &m_key);
+  if (m_batch.on) return collect(record);
   if (!m_copy.on) request_entries(record, nullptr);
   m_value.clear();
   m_row.encode(record, &m_value);
@@ -165,7 +166,7 @@ int ha_seawall::write_row(const uchar *record) {
     status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
   } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(rows(), m_key, m_key.size()));
   if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = primary;
-  note_change(true);
+  note_changes(1);
   int error = failed(status);
   if (!error) error = write_long_columns(record);
   for (uint at = 0; !error && at < table->s->keys; at++)
@@ -224,7 +225,7 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
     m_row.encode(old_record, &old_value);
     if (old_value == m_value && !long_columns_changed(old_record, new_record)) return HA_ERR_RECORD_IS_THE_SAME;
   }
-  note_change(false);
+  note_changes(0);
   request_entries(old_record, new_record);
   Guard guard(m_own ? nullptr : m_connection, tx, only_rows() && m_old_key == m_key);
   seawall_status status = guard.status();
@@ -249,7 +250,7 @@ int ha_seawall::delete_row(const uchar *record) {
   m_key.clear();
   primary_key_of(record, &m_key);
   Guard guard(m_own ? nullptr : m_connection, tx, only_rows());
-  note_change(true);
+  note_changes(1);
   request_entries(record, nullptr);
   seawall_status deleted = guard.status();
   if (deleted == SEAWALL_STATUS_OK) deleted = seawall_delete(tx, rows(), slice(m_key));
@@ -406,6 +407,7 @@ void ha_seawall::reset_cursor(const seawall_tree *tree) {
 
 /* A snapshot that is older than the table would find it empty. Temporary tables are the connection's own. */
 int ha_seawall::check_readable() {
+  if (int error = insert_collected()) return error;
   if (table->s->tmp_table != NO_TMP_TABLE) return 0;
   return failed(seawall_may_read(tx(), rows()));
 }
