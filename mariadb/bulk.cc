@@ -44,12 +44,12 @@ std::vector<uint32_t> Batch::Keys::in_order() const {
 /* `rows`: how many are inserted; 0: unknown. */
 bool ha_seawall::can_collect(ha_rows rows) const {
   THD *thd = ha_thd();
-  const LEX *lex = thd->lex;
+  LEX *lex = thd->lex;
   int command = thd_sql_command(thd);
   if (command != SQLCOM_LOAD && command != SQLCOM_INSERT_SELECT && !(command == SQLCOM_INSERT && rows >= ROWS_MIN)) return false;
   if (lex->ignore || lex->duplicates != DUP_ERROR || m_ignores_duplicates || m_replaces) return false;
   /* What could read the table meanwhile; a subquery in VALUES names a second table. */
-  if (table->triggers || lex->sroutines_list.elements || (command == SQLCOM_INSERT && lex->query_tables->next_global)) return false;
+  if (table->triggers || lex->sroutines_list.elements || lex->has_returning() || (command == SQLCOM_INSERT && lex->query_tables->next_global)) return false;
   for (uint at = 0; at < table->s->keys; at++)
     if (table->key_info[at].algorithm == HA_KEY_ALG_LONG_HASH) return false;
   /* The server names a duplicate's index by the partition that was written last. */

@@ -35,6 +35,7 @@ create table itself (id int auto_increment primary key, n int, c int, key (n));
 insert into itself (n) select seq from seq_1_to_200;
 insert into itself (n, c) select n, (select count(*) from itself) from itself;
 select count(*), min(c), max(c), max(id) from itself;
+insert into itself (n) select seq from seq_1_to_70 returning if(id % 69, null, (select count(*) > 400 from itself));
 create function so_many() returns int reads sql data return (select count(*) from itself);
 insert into itself (n, c) select seq, so_many() from seq_1_to_100;
 select count(*), min(c), max(c) from itself;
