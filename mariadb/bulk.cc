@@ -53,8 +53,7 @@ bool ha_seawall::can_collect(ha_rows rows) const {
   for (uint at = 0; at < table->s->keys; at++)
     if (table->key_info[at].algorithm == HA_KEY_ALG_LONG_HASH) return false;
   /* The server names a duplicate's index by the partition that was written last. */
-  bool partition = m_name.find("#P#") != Bytes::npos;
-  return !partition && !table->s->period.unique_keys && !table->s->sequence && !m_share->long_columns && !m_copy.on;
+  return !is_partition() && !table->s->period.unique_keys && !table->s->sequence && !m_share->long_columns && !m_copy.on;
 }
 
 void ha_seawall::start_bulk_insert(ha_rows rows, uint) {

@@ -85,12 +85,12 @@ static size_t code_weights(CHARSET_INFO *cs, const uchar *from, size_t len, ucha
 /* Whether the collation compares several levels of UCA weights. */
 static bool has_levels(CHARSET_INFO *cs) { return cs->uca && cs->levels_for_order > 1; }
 
-void Key_codec::init(TABLE *table, const KEY *info, bool levels) {
+void Key_codec::init(TABLE *table, Field **fields, const KEY *info, bool levels) {
   m_table = table;
   m_parts.clear();
   for (uint at = 0; at < info->user_defined_key_parts; at++) {
     const KEY_PART_INFO &part = info->key_part[at];
-    Field *field = table->field[part.fieldnr - 1];
+    Field *field = fields[part.fieldnr - 1];
     Part p{};
     p.field = field;
     p.key_field = part.fieldnr - 1;
@@ -151,7 +151,7 @@ size_t Key_codec::bytes(bool escapes) const {
     } else {
       /* A character may have several weights; with weights of 1 byte, as many as it has bytes. */
       CHARSET_INFO *cs = p.field->charset();
-      size_t weights = std::max<size_t>(cs->strnxfrmlen(p.length) / p.unit, p.chars);
+      size_t weights = std::max<size_t>(cs->strnxfrmlen(p.length) / p.unit / (p.levels.size() + 1), p.chars);
       size_t usual = p.unit == 1 && cs->mbmaxlen > 1 ? weights : p.chars;
       all += p.unit * (escapes ? 2 * weights + 1 : usual + 1);
       /* On further levels, most characters weigh as much as a space, which at the end is left out. */

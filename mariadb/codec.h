@@ -71,7 +71,9 @@ struct Part {
 class Key_codec {
 public:
   /* `info` belongs to `table`. `levels`: Layouts::levels. */
-  void init(TABLE *table, const KEY *info, bool levels);
+  void init(TABLE *table, const KEY *info, bool levels) { init(table, table->field, info, levels); }
+  /* With the fields of a share, and without a table, only the lengths are known. */
+  void init(TABLE *table, Field **fields, const KEY *info, bool levels);
   /* The maximum length of the encoding of all parts, bytes; usual_bytes() leaves out the escapes of weights, which are
      rare. */
   size_t max_bytes() const { return bytes(true); }

@@ -34,7 +34,7 @@ ulong ha_seawall::index_flags(uint index, uint part, bool all_parts) const {
     for (uint at = 0; at < table_share->key_info[primary].user_defined_key_parts; at++) covers &= readable(primary, at);
   if (covers) flags |= HA_KEYREAD_ONLY;
   if (index == primary) return flags | HA_CLUSTERED_INDEX;
-  if (index < m_entries.size() && m_entries[index].may_be_cut()) flags |= HA_KEY_SCAN_NOT_ROR;
+  if (index < m_may_be_cut.size() ? m_may_be_cut[index] : may_be_cut(index)) flags |= HA_KEY_SCAN_NOT_ROR;
   /* A pushed condition, and the end of a range with it, may use any part, not only the one that the server asks
      about. */
   for (uint at = 0; at < table_share->key_info[index].user_defined_key_parts; at++) covers &= readable(index, at);
@@ -118,8 +118,7 @@ int ha_seawall::open(const char *name, int, uint) {
   }
   thr_lock_data_init(&m_share->lock, &m_lock_data, nullptr);
   key_used_on_scan = table->s->primary_key;
-  init_keys();
-  size_t longest = table->s->primary_key < MAX_KEY ? m_keys[table->s->primary_key].max_bytes() : 8;
+  size_t longest = init_keys();
   ref_length = (uint)std::min(longest, seawall_key_bytes_max(db.get())) + 2;
   m_scratch.resize(table->s->reclength + 8);
   if (int error = failed(seawall_cursor_new(m_cursor.out()))) return error;
@@ -129,24 +128,47 @@ int ha_seawall::open(const char *name, int, uint) {
   return 0;
 }
 
-void ha_seawall::init_keys() {
-  uint primary = table->s->primary_key;
+/* Whether entries of a secondary index may be cut (Entry_codec). The server asks the first partition, even if it is not
+   open, for all partitions, which may have either encoding. */
+bool ha_seawall::may_be_cut(uint index) const {
+  const uint primary = table_share->primary_key;
+  for (bool levels : {false, true}) {
+    if (!is_partition() && m_share && levels != m_share->layouts.levels) continue;
+    Key_codec columns, row;
+    columns.init(nullptr, table_share->field, table_share->key_info + index, levels);
+    if (primary < MAX_KEY) row.init(nullptr, table_share->field, table_share->key_info + primary, levels);
+    if (Entry_codec(&columns, primary < MAX_KEY ? &row : nullptr, false, seawall_key_bytes_max(db.get())).may_be_cut()) return true;
+  }
+  return false;
+}
+
+/* Returns the maximum length of a row's key. */
+size_t ha_seawall::init_keys() {
+  const uint primary = table->s->primary_key;
   m_keys.resize(table->s->keys);
   m_covers.resize(table->s->keys);
+  m_may_be_cut.resize(table->s->keys);
   m_entries.clear();
   for (uint at = 0; at < table->s->keys; at++) {
     m_keys[at].init(table, table->key_info + at, m_share->layouts.levels);
+    m_may_be_cut[at] = at != primary && may_be_cut(at);
     m_covers[at] = index_flags(at, table->key_info[at].user_defined_key_parts - 1, true) & HA_KEYREAD_ONLY;
   }
   for (uint at = 0; at < table->s->keys; at++) {
     KEY *info = table->key_info + at;
     m_entries.emplace_back(&m_keys[at], primary < MAX_KEY ? &m_keys[primary] : nullptr, info->flags & HA_NOSAME, seawall_key_bytes_max(db.get()));
-    if (at == primary || !m_entries[at].may_be_cut()) continue;
+    if (!m_may_be_cut[at]) continue;
     /* Entries with equal columns are not in the order of the primary key: the optimizer must not rely on it. */
     info->ext_key_parts = info->user_defined_key_parts;
     info->ext_key_flags = info->flags;
     info->ext_key_part_map = 0;
   }
+  if (primary >= MAX_KEY) return 8;
+  if (!is_partition()) return m_keys[primary].max_bytes();
+  /* The server takes the length from those partitions that it has opened by now. */
+  Key_codec other;
+  other.init(table, table->key_info + primary, !m_share->layouts.levels);
+  return std::max(m_keys[primary].max_bytes(), other.max_bytes());
 }
 
 int ha_seawall::close() {

@@ -252,7 +252,9 @@ private:
   bool is_primary(uint index) const { return index == table->s->primary_key; }
   void primary_key_of(const uchar *record, Bytes *key) const;
   void entry_of(uint index, const uchar *record, Bytes *key, Bytes *value, size_t *unique_len) const;
-  void init_keys();
+  size_t init_keys();
+  bool is_partition() const { return m_name.find("#P#") != Bytes::npos; }
+  bool may_be_cut(uint index) const;
   bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
   seawall::Share::Size size_of_table();
   bool are_statistics_old();
@@ -329,6 +331,7 @@ private:
   bool m_waits_for_row = false;      /* the row that was read is locked by another transaction */
   std::vector<seawall::Key_codec> m_keys;
   std::vector<seawall::Entry_codec> m_entries; /* of the secondary indexes; that of the primary key is not used */
+  std::vector<bool> m_may_be_cut;    /* may_be_cut(), by index */
   std::vector<bool> m_covers;        /* all columns of the index and of the primary key can be read from its entries */
   seawall::Row_codec m_row;
   std::vector<uchar> m_scratch;      /* a record for search keys */

@@ -59,6 +59,19 @@ insert into parts select concat(repeat('a', 1900), seq), repeat('c', 2900 + seq 
 select count(*), min(right(a, 3)), max(right(a, 3)) from parts where c = repeat('c', 2901);
 select right(a, 2) from parts force index (c) where c = repeat('c', 2900) order by c, a limit 5;
 check table parts;
+-- The server asks a partition that is not open what the indexes of the others can do.
+create table merged (i int not null, w varchar(700) not null, a varbinary(3072) not null, b varbinary(3072) not null, c varchar(200),
+  primary key (w, i), key ka (a), key kb (b)) partition by hash (i) partitions 2;
+insert into merged select seq, concat(repeat('w', 650), sha1(seq)), repeat(char(97 + (seq div 2) % 10), 3072), repeat(char(97 + (seq div 20) % 10), 3072),
+  repeat('c', 200) from seq_1_to_2000;
+analyze table merged persistent for all;
+set optimizer_switch = 'index_merge_sort_union=off';
+flush tables;
+select count(*), count(distinct i) from merged partition (p1) force index (ka, kb) where a = repeat('a', 3072) or b = repeat('b', 3072);
+flush tables;
+select count(*), count(distinct i) from merged partition (p0) force index (ka, kb) where a = repeat('a', 3072) and b = repeat('b', 3072);
+set optimizer_switch = default;
+drop table merged;
 -- The longest column in each kind of collation.
 create table texts (id int primary key, a varchar(768) character set utf8mb4 collate utf8mb4_unicode_ci, b varchar(768) character set utf8mb4 collate utf8mb4_unicode_nopad_ci,
   c varchar(768) character set utf8mb4 collate uca1400_as_cs, d varchar(768) character set utf8mb4 collate uca1400_nopad_ai_cs, e varchar(1536) character set ucs2 collate ucs2_general_ci,
