@@ -62,6 +62,14 @@ void ha_seawall::start_bulk_insert(ha_rows rows, uint) {
   m_batch.on = m_batch.bytes_max > 0 && can_collect(rows);
 }
 
+/* Whether the row with the key `m_key` is collected. It need not be if the rows of a table without indexes come in order. */
+bool ha_seawall::collects() {
+  if (!m_batch.on) return false;
+  bool in_order = only_rows() && m_batch.trees.empty() && m_batch.last < m_key;
+  m_batch.last = m_key;
+  return !in_order;
+}
+
 /* Collects the row in `record`, whose key is `m_key`. */
 int ha_seawall::collect(const uchar *record) {
   if (m_batch.trees.empty()) {

@@ -125,6 +125,7 @@ struct Batch {
   bool on = false;
   size_t bytes_max = 0;
   std::vector<Keys> trees; /* the rows, then each index by its number; empty without rows */
+  Bytes last;              /* the key of the last row */
 };
 
 /* Drops a table, now or when the connection's transaction ends. */
@@ -265,6 +266,7 @@ private:
   int check_index(seawall_tx *tx, uint index, THD *thd);
   void note_changes(uint64_t rows);
   bool can_collect(ha_rows rows) const;
+  bool collects();
   int collect(const uchar *record);
   int insert_collected();
   int insert_in_order(uint number);

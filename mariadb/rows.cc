@@ -155,7 +155,7 @@ int ha_seawall::write_row(const uchar *record) {
     for (int shift = 56; shift >= 0; shift -= 8) m_primary.push_back((char)(number >> shift));
   }
   primary_key_of(record, &m_key);
-  if (m_batch.on) return collect(record);
+  if (collects()) return collect(record);
   if (!m_copy.on) request_entries(record, nullptr);
   m_value.clear();
   m_row.encode(record, &m_value);
