@@ -6,7 +6,7 @@ mod support {
     pub(crate) mod dying_process;
 }
 
-use seawall::{Background, Database, Env, Error, Options, Task};
+use seawall::{Background, BuildOptions, Database, Env, Error, Options, Task, Xid};
 use seawall_io::Disk;
 use seawall_sim::{SimDisk, SimOptions};
 use std::sync::Arc;
@@ -106,6 +106,49 @@ fn with_little_free_space_the_log_goes_round_and_deletes_go_through() {
         let tree = db.open_tree("t").unwrap();
         assert_eq!(db.begin().unwrap().iter(&tree).count() as u32, kept / 2 + 1, "free {free}");
     }
+}
+
+/// Rows of a built tree have no headers: the first deletion in each full leaf splits it.
+#[test]
+fn rows_are_deleted_from_full_leaves() {
+    const ROWS: u32 = 9000;
+    let sim = SimDisk::new(SimOptions { capacity_bytes: 12 * MIB, ..SimOptions::default() });
+    let (_disk, db) = open(&sim);
+    let db = db.unwrap();
+    let packed = BuildOptions { fill_percent: 100 };
+    let mut tx = db.begin().unwrap();
+    let tree = tx.build_tree("packed", packed, (0..ROWS).map(|i| (i.to_be_bytes(), [7; 20]))).unwrap();
+    tx.commit().unwrap();
+    let other = db.create_tree("other").unwrap();
+    let mut filled = 0u32;
+    // Until nothing that can be purged has room.
+    for _ in 0..3 {
+        step(&db);
+        while db.transact(|tx| tx.put(&other, &filled.to_be_bytes(), &[5; 900])).is_ok() {
+            filled += 1;
+        }
+    }
+    let new = [&(ROWS / 2).to_be_bytes()[..], b"x"].concat();
+    let refused = db.transact(|tx| tx.put(&tree, &new, &[1; 200])).unwrap_err();
+    assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+    for i in 0..ROWS {
+        let mut tx = db.begin().unwrap();
+        let deleted = tx.delete(&tree, &i.to_be_bytes());
+        assert!(deleted.as_ref().is_ok_and(|there| *there), "row {i}: {deleted:?}");
+        if i % 2 == 0 {
+            let xid = Xid(i.to_be_bytes().to_vec());
+            tx.prepare(&xid).unwrap();
+            db.commit_prepared(&xid).unwrap();
+        } else {
+            tx.commit().unwrap();
+        }
+        if i % 50 == 0 {
+            step(&db);
+        }
+    }
+    step(&db);
+    assert!(db.check().unwrap().is_empty());
+    db.transact(|tx| tx.put(&tree, &new, &[1; 200])).unwrap();
 }
 
 #[test]

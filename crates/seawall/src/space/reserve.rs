@@ -3,8 +3,8 @@
 //! 1. A page is set aside under a shared latch of its map, and becomes owned under an exclusive one: a thread may set
 //!    aside a page that is free in the map and not yet set aside.
 //! 2. Pages that are not taken are freed when the reservation is dropped.
-//! 3. Allocations for new data leave a reserve of free pages for rollback (trap 14). Rollback may use any free page of
-//!    the file.
+//! 3. Allocations for new data leave a reserve of free pages for rollback (trap 14), and deletions leave half of it: a
+//!    deletion can split a full leaf, and it needs undo. Rollback may use any free page of the file.
 
 use super::index::{Claims, Reach};
 use super::map::{self, SetOwner};
@@ -24,6 +24,8 @@ pub const TAKEN_AT_ONCE_MAX: usize = 32;
 pub enum Purpose {
     /// New data: cannot use the reserve for rollback.
     Grow,
+    /// A deletion, or the beginning or preparation of a transaction: may use half of the reserve for rollback.
+    Delete,
     /// Rollback, purge or recovery: may use the reserve.
     Undo,
 }
@@ -57,7 +59,11 @@ impl Space {
     /// Claims pages in the index; grows the file if needed.
     fn claim(&self, tree: TreeId, near: PageId, pages: usize, purpose: Purpose) -> Result<Claims> {
         let claim = |reach| {
-            let keep = if purpose == Purpose::Grow { self.kept_for_rollback() } else { 0 };
+            let keep = match purpose {
+                Purpose::Grow => self.kept_for_rollback(),
+                Purpose::Delete => self.kept_for_rollback() / 2,
+                Purpose::Undo => 0,
+            };
             self.index.lock().claim(tree, near, pages, keep, reach)
         };
         loop {

@@ -186,7 +186,7 @@ impl Txn {
     pub(super) fn log_undo(&mut self, record: UndoRecord<'_>) -> Result<()> {
         let engine = self.engine.clone();
         let writing = Writing::of(&mut self.writing);
-        engine.undo.ensure_room(&mut writing.undo_log, record.room_max())?;
+        engine.undo.ensure_room(&mut writing.undo_log, record.room_max(), Purpose::Grow)?;
         engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
             engine.undo.append(&mut writing.undo_log, &mut mtr, &record)?;

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::format::Lsn;
 use crate::log::Durability;
 use crate::mutants::Mutant;
+use crate::space::Purpose;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -108,7 +109,7 @@ impl Txn {
     pub fn prepare(&mut self, xid: &[u8]) -> Result<()> {
         self.start()?;
         let (engine, writing) = (&self.engine, Writing::of(&mut self.writing));
-        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max())?;
+        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max(), Purpose::Delete)?;
         let end = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
             engine.undo.prepare(&mut writing.undo_log, &mut mtr, xid)?;

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::Lsn;
 use crate::log::Durability;
 use crate::mutants::Mutant;
+use crate::space::Purpose;
 use std::sync::Arc;
 
 /// The name of a transaction, and its registry.
@@ -43,7 +44,7 @@ impl Txn {
             level = level.min(Durability::Written);
         }
         let (engine, writing) = (&self.engine, Writing::of(&mut self.writing));
-        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max())?;
+        engine.undo.ensure_room(&mut writing.undo_log, UndoRecord::Prepared { xid }.room_max(), Purpose::Delete)?;
         let commit = engine.undo.keep_commit(&writing.undo_log)?;
         let prepared = engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;

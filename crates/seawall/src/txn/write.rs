@@ -199,8 +199,9 @@ impl Txn {
         let page_bytes = engine.pool().page_bytes();
         let row_bytes = row_bytes_expected(key.len() + ENTRY_HEADER_BYTES + new.bytes.len(), page_bytes);
         let mut row = RowChange { engine: &engine, tree, key, new, change, row_bytes };
+        let purpose = if change == Change::Delete { Purpose::Delete } else { Purpose::Grow };
         loop {
-            self.ensure_undo_room(&engine, UndoRecord::room_for_row(key.len(), row.row_bytes))?;
+            self.ensure_undo_room(&engine, UndoRecord::room_for_row(key.len(), row.row_bytes), purpose)?;
             let attempt = engine.pool().retry(|| self.attempt(&row));
             // A descent through a tree whose pages are being freed can meet any content.
             let attempt = attempt.map_err(|error| tree.is_there(self.id(), &engine.active).err().unwrap_or(error))?;
@@ -219,7 +220,7 @@ impl Txn {
                 Attempt::LongRow => row.row_bytes = btree::entry_bytes_max(page_bytes),
                 Attempt::NoRoom(payload_bytes) => {
                     self.wait_for_log_room(MtrSize::Large)?;
-                    engine.make_room(tree.at, key, payload_bytes, Purpose::Grow)?;
+                    engine.make_room(tree.at, key, payload_bytes, purpose)?;
                 }
             }
         }
@@ -227,12 +228,12 @@ impl Txn {
 
     /// Makes room for `bytes` of undo. If that has to write to the redo log, it first waits for room there;
     /// an interrupt can end this wait.
-    fn ensure_undo_room(&mut self, engine: &Engine, bytes: usize) -> Result<()> {
+    fn ensure_undo_room(&mut self, engine: &Engine, bytes: usize, purpose: Purpose) -> Result<()> {
         if engine.undo.has_room(&Writing::of(&mut self.writing).undo_log, bytes) {
             return Ok(());
         }
         self.wait_for_log_room(MtrSize::Small)?;
-        engine.undo.ensure_room(&mut Writing::of(&mut self.writing).undo_log, bytes)
+        engine.undo.ensure_room(&mut Writing::of(&mut self.writing).undo_log, bytes, purpose)
     }
 
     /// Inserts or puts the leading `rows` that belong to the first one's leaf, up to the first that needs more than the
@@ -252,7 +253,7 @@ impl Txn {
         let Some(first) = rows.first().filter(|row| is_plain(row)) else { return Ok(0) };
         self.start()?;
         let row_bytes = row_bytes_expected(first.0.len() + ENTRY_HEADER_BYTES + first.1.len(), page_bytes);
-        self.ensure_undo_room(&engine, UndoRecord::room_for_row(first.0.len(), row_bytes))?;
+        self.ensure_undo_room(&engine, UndoRecord::room_for_row(first.0.len(), row_bytes), Purpose::Grow)?;
         // All undo records go into one page, so the old rows take at most one page.
         let new_bytes = |(key, value): &(&[u8], &[u8])| 2 * key.len() + ENTRY_HEADER_BYTES + value.len() + RECORD_BYTES;
         let run = rows.iter().take(RUN_ROWS_MAX).take_while(|row| is_plain(row));
@@ -474,7 +475,7 @@ impl Txn {
         let writing = Writing::of(&mut self.writing);
         let id = tree.at.id;
         let record = |head| UndoRecord::OverflowWritten { tree: id, head };
-        engine.undo.ensure_room(&mut writing.undo_log, record(PageId::NONE).room_max())?;
+        engine.undo.ensure_room(&mut writing.undo_log, record(PageId::NONE).room_max(), Purpose::Grow)?;
         let mut reserved = space.reserve(id, PageId::NONE, 1, Purpose::Grow)?;
         if value.len() <= one_page_value_max(engine.pool().page_bytes()) {
             return engine.pool().retry(|| {

@@ -37,7 +37,7 @@ impl UndoStore {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Poisoned`]; [`Error::Usage`] when they would not fit an
     /// empty page.
-    pub fn ensure_room(&self, undo_log: &mut UndoLog, bytes: usize) -> Result<()> {
+    pub fn ensure_room(&self, undo_log: &mut UndoLog, bytes: usize, purpose: Purpose) -> Result<()> {
         if self.has_room(undo_log, bytes) {
             return Ok(());
         }
@@ -46,7 +46,7 @@ impl UndoStore {
         if RECORDS + needed > page_bytes {
             return Err(Error::Usage(format!("undo records of {bytes} bytes fit no page of {page_bytes}")));
         }
-        self.link_tail(undo_log)
+        self.link_tail(undo_log, purpose)
     }
 
     /// Returns whether the undo log's last page has room for records of `bytes` bytes.
@@ -60,9 +60,9 @@ impl UndoStore {
         bytes + END_RECORD + if undo_log.has_begun() { 0 } else { END_RECORD }
     }
 
-    pub(super) fn link_tail(&self, undo_log: &mut UndoLog) -> Result<()> {
+    pub(super) fn link_tail(&self, undo_log: &mut UndoLog, purpose: Purpose) -> Result<()> {
         let directory = self.directory_page(undo_log.number);
-        let mut reserved = self.space.reserve(TreeId::UNDO, undo_log.tail, 1, Purpose::Grow)?;
+        let mut reserved = self.space.reserve(TreeId::UNDO, undo_log.tail, 1, purpose)?;
         let new = self.space.pool().retry(|| {
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
             let old = mtr.latch(undo_log.tail)?;

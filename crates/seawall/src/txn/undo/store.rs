@@ -234,7 +234,7 @@ impl UndoStore {
                 Some((stripe, idle.remove(at)))
             });
             let Some((stripe, mut undo_log)) = found else { break };
-            let linked = self.link_tail(&mut undo_log);
+            let linked = self.link_tail(&mut undo_log, Purpose::Grow);
             let still_there = undo_log.tail >= fence;
             self.idle[stripe].0.lock().push(undo_log);
             linked?;
@@ -264,7 +264,7 @@ impl UndoStore {
             self.lengthen_directory()?;
         }
         let directory = self.directory_page(number);
-        let mut reserved = self.space.reserve(TreeId::UNDO, directory, 1, Purpose::Grow)?;
+        let mut reserved = self.space.reserve(TreeId::UNDO, directory, 1, Purpose::Delete)?;
         let page = self.space.pool().retry(|| {
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
             let slots = mtr.latch(directory)?;
@@ -282,7 +282,7 @@ impl UndoStore {
 
     fn lengthen_directory(&self) -> Result<()> {
         let last = *self.directory.read().last().expect("the directory has a first page");
-        let mut reserved = self.space.reserve(TreeId::UNDO, last, 1, Purpose::Grow)?;
+        let mut reserved = self.space.reserve(TreeId::UNDO, last, 1, Purpose::Delete)?;
         let next = self.space.pool().retry(|| {
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
             let before = mtr.latch(last)?;

@@ -118,8 +118,8 @@ fn the_longest_record_fits_every_page() {
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::Stop;
 use crate::format::TreeId;
-use crate::space::Space;
 use crate::space::testing::{Machine, Running};
+use crate::space::{Purpose, Space};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg as Dice;
 use seawall_sim::SimDisk;
@@ -229,7 +229,7 @@ impl Run {
             _ => UndoRecord::OverflowWritten { tree, head: root },
         };
         let (undo_log, store) = (&mut self.open[at], &self.store);
-        store.ensure_room(undo_log, record.room_max()).expect("room");
+        store.ensure_room(undo_log, record.room_max(), Purpose::Grow).expect("room");
         let first = !undo_log.has_begun();
         let ptr = in_mtr(&self.space, |mtr| store.append(undo_log, mtr, &record));
         assert_eq!(undo_log.last(), ptr);
@@ -408,7 +408,9 @@ fn prepared_survives_and_can_go_either_way() {
         store.begin(&mut undo_log, TxnId(41)).expect("it is idle");
         let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: b"key" };
         in_mtr(&space, |mtr| store.append(&mut undo_log, mtr, &record));
-        store.ensure_room(&mut undo_log, UndoRecord::Prepared { xid: b"xid 7" }.room_max()).expect("room");
+        store
+            .ensure_room(&mut undo_log, UndoRecord::Prepared { xid: b"xid 7" }.room_max(), Purpose::Grow)
+            .expect("room");
         in_mtr(&space, |mtr| store.prepare(&mut undo_log, mtr, b"xid 7"));
         running.flush_log();
         running.process.crash_by(SimDisk::power_cut);
@@ -458,7 +460,7 @@ fn rollback_and_commit_need_no_space() {
     let mut count = 0;
     let error = loop {
         let undo_log = &mut undo_logs[count % 2];
-        if let Err(error) = store.ensure_room(undo_log, record.room_max()) {
+        if let Err(error) = store.ensure_room(undo_log, record.room_max(), Purpose::Grow) {
             break error;
         }
         in_mtr(&space, |mtr| store.append(undo_log, mtr, &record));
@@ -467,7 +469,7 @@ fn rollback_and_commit_need_no_space() {
     };
     assert!(matches!(error, crate::Error::NoSpace { .. }), "{error}");
     // Not even the reserve for rollback is free.
-    let all = space.reserve(TreeId(16), PageId(0), space.free_pages() as usize, crate::space::Purpose::Undo);
+    let all = space.reserve(TreeId(16), PageId(0), space.free_pages() as usize, Purpose::Undo);
     let all = all.expect("it is free");
     let [mut first, mut second] = undo_logs;
     while store.last_record(&mut first).expect("readable").is_some() {
@@ -517,7 +519,7 @@ fn misuse_is_an_error_that_changes_nothing() {
     assert!(store.append(&mut undo_log, &mut mtr, &UndoRecord::Commit { txn: TxnId(1) }).is_err());
     assert!(store.cut(&mut undo_log, &mut mtr).is_err(), "nothing to cut");
     assert!(store.prepare(&mut undo_log, &mut mtr, &[0; 1000]).is_err(), "a long XID");
-    assert!(store.ensure_room(&mut undo_log, 4000).is_err(), "more than a page");
+    assert!(store.ensure_room(&mut undo_log, 4000, Purpose::Grow).is_err(), "more than a page");
     assert!(matches!(store.read(UndoPtr::new(PageId(1), 200), |_| ()), Err(Stop::Fail(_))), "no undo page");
     drop(mtr);
     in_mtr(&space, |mtr| store.append(&mut undo_log, mtr, &record));
@@ -551,7 +553,7 @@ fn writers_and_purge_meet_in_pages_only() {
                         let key = vec![worker as u8; dice.random_range(0..800)];
                         for _ in 0..dice.random_range(0..10) {
                             let record = UndoRecord::Insert { tree: TreeId(16), root: PageId(9), key: &key };
-                            store.ensure_room(&mut undo_log, record.room_max()).expect("room");
+                            store.ensure_room(&mut undo_log, record.room_max(), Purpose::Grow).expect("room");
                             let ptr = in_mtr(space, |mtr| store.append(&mut undo_log, mtr, &record));
                             assert!(store.read_now(ptr, |found| found == record).expect("it is there"));
                         }
