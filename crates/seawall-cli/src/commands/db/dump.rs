@@ -1,8 +1,8 @@
 //! `seawall dump DIR`: writes all trees, or some, as one portable stream (crates/seawall/FORMAT.md).
 //!
 //! - A dump shows one moment of the database: one snapshot for all trees.
-//! - A failed dump leaves no usable dump: its file is removed, and on a pipe it has no end block, which
-//!   `load` notices.
+//! - A file gets its name when the dump in it is complete and durable; a killed dump leaves a hidden file
+//!   `.seawall-dump-*` beside it. On a pipe, an incomplete dump has no end block, which `load` notices.
 //! - With `--skip-damaged` it dumps the rest: standard error names each missing range of keys, and the exit
 //!   code is 1.
 
@@ -12,8 +12,9 @@ use crate::{Ended, Failed, Outcome, Stop, cannot, note};
 use seawall::Database;
 use seawall::dump::{DumpError, DumpOptions, Dumped};
 use seawall_io::Op;
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, IsTerminal as _, Write};
+use std::fs::{File, Permissions};
+use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -38,29 +39,7 @@ pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
     let db = args.database.open_to_read()?;
     // Checked before the output file is created.
     trees_of(&db, &args.trees)?;
-    let dumped = if to_stdout {
-        write(&db, std::io::stdout().lock(), args, stop)
-    } else {
-        let cannot = cannot("write", &args.out);
-        let file = OpenOptions::new().write(true).create_new(true).open(&args.out).map_err(&cannot)?;
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        let written = write(&db, &mut out, args, stop);
-        let kept = written.and_then(|dumped| {
-            let file = out.into_inner().map_err(|e| cannot(e.into_error()))?;
-            file.sync_all().map_err(&cannot)?;
-            // Make its name durable, too.
-            let dir = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(dir).and_then(|dir| dir.sync_all()).map_err(&cannot)?;
-            Ok(dumped)
-        });
-        if kept.is_err() {
-            // An incomplete file must not be taken for a dump.
-            if let Err(e) = std::fs::remove_file(&args.out) {
-                note(format_args!("{}: it is incomplete, remove it", cannot(e)));
-            }
-        }
-        kept
-    };
+    let dumped = if to_stdout { write(&db, std::io::stdout().lock(), args, stop) } else { write_file(&db, args, stop) };
     let Dumped { totals, skipped } = match dumped {
         Err(_) if stop.is_set() => return Ok(Ended::Interrupted),
         dumped => dumped?,
@@ -75,6 +54,24 @@ pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
     }
     note(format_args!("ranges of keys left out: {}; everything else is in the dump", skipped.len()));
     Ok(Ended::Short)
+}
+
+fn write_file(db: &Database, args: &DumpArgs, stop: &Stop) -> Result<Dumped, Failed> {
+    let cannot = cannot("write", &args.out);
+    if args.out.symlink_metadata().is_ok() {
+        return Err(cannot(ErrorKind::AlreadyExists.into()).into());
+    }
+    let dir = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let permissions = Permissions::from_mode(0o666); // less the umask
+    let file = tempfile::Builder::new().prefix(".seawall-dump-").permissions(permissions).tempfile_in(dir);
+    let mut out = BufWriter::with_capacity(1 << 20, file.map_err(&cannot)?);
+    let dumped = write(db, &mut out, args, stop)?;
+    let file = out.into_inner().map_err(|e| cannot(e.into_error()))?;
+    file.as_file().sync_all().map_err(&cannot)?;
+    file.persist_noclobber(&args.out).map_err(|e| cannot(e.error))?;
+    // Make its name durable, too.
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(&cannot)?;
+    Ok(dumped)
 }
 
 fn write<W: Write>(db: &Database, out: W, args: &DumpArgs, stop: &Stop) -> Result<Dumped, Failed> {
