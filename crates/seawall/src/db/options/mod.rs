@@ -292,6 +292,9 @@ mod tests {
         assert!(says("pool_sise", "1G").contains("did you mean pool_size?"));
         assert!(says("innodb_foo", "1").contains("docs/options.md"));
         assert!(says("", "1").contains("no such option"));
+        let latin1 = std::os::unix::ffi::OsStrExt::from_bytes(b"/srv/b\xfccher");
+        let refused = options.with_log_dir(Path::new::<std::ffi::OsStr>(latin1).into()).check().unwrap_err();
+        assert!(refused.to_string().starts_with("option log_dir = ") && refused.to_string().contains("UTF-8"));
     }
 
     #[test]

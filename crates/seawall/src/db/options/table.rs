@@ -21,15 +21,10 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Checks `value` against `range`. The option's type gives the range its type, and its kind compares the
+/// Reads a value that `range` allows. The option's type gives the range its type, and its kind compares the
 /// values.
-fn checked<K: Kind>(name: &str, value: K::Value, text: &str, range: &Limits<K::Value>) -> Result<K::Value> {
-    if range.allows::<K>(&value) { Ok(value) } else { Err(refused::<K>(name, text, range)) }
-}
-
 fn read<K: Kind>(name: &str, text: &str, range: &Limits<K::Value>) -> Result<K::Value> {
-    let value = K::parse(text).ok_or_else(|| refused::<K>(name, text, range))?;
-    checked::<K>(name, value, text, range)
+    K::parse(text).filter(|value| range.allows::<K>(value)).ok_or_else(|| refused::<K>(name, text, range))
 }
 
 fn refused<K: Kind>(name: &str, text: &str, range: &Limits<K::Value>) -> Error {
@@ -108,8 +103,11 @@ macro_rules! options {
             /// Checks that each value is in its own range, because builders accept any value.
             pub(super) fn check_ranges(&self) -> Result<()> {
                 $({
-                    let value = &self.$name.value;
-                    checked::<$kind>(stringify!($name), value.clone(), &<$kind>::print(value), &$range)?;
+                    // An option that has no text, such as a path that is not UTF-8, is refused: files of options are text.
+                    let text = <$kind>::print(&self.$name.value);
+                    if read::<$kind>(stringify!($name), &text, &$range)? != self.$name.value {
+                        return Err(refused::<$kind>(stringify!($name), &text, &$range));
+                    }
                 })+
                 Ok(())
             }

@@ -126,7 +126,7 @@ impl Kind for Percent {
 
 impl Kind for Directory {
     type Value = PathBuf;
-    const SHAPE: &'static str = "a path";
+    const SHAPE: &'static str = "a path in UTF-8";
 
     fn parse(text: &str) -> Option<PathBuf> {
         (!text.contains('\0')).then(|| PathBuf::from(text))
