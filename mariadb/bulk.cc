@@ -11,8 +11,9 @@
       table.
    2. The server rolls the statement back after a refused row, so the rows of the batch that are inserted already are not
       undone here.
-   3. The server ends every bulk insertion. A commit fails nevertheless if there are collected rows
-      (Connection::note_collected). */
+   3. The server ends every bulk insertion. A commit fails nevertheless if collected rows were not all inserted
+      (Connection::note_collected).
+   4. A row that is refused later has raised the AUTO_INCREMENT counter: the rows after it must not get the same number. */
 #include "ha_seawall.h"
 #include <algorithm>
 #include <cstring>
@@ -48,8 +49,10 @@ bool ha_seawall::can_collect(ha_rows rows) const {
   int command = thd_sql_command(thd);
   if (command != SQLCOM_LOAD && command != SQLCOM_INSERT_SELECT && !(command == SQLCOM_INSERT && rows >= ROWS_MIN)) return false;
   if (lex->ignore || lex->duplicates != DUP_ERROR || m_ignores_duplicates || m_replaces) return false;
-  /* What could read the table meanwhile; a subquery in VALUES names a second table. */
-  if (table->triggers || lex->sroutines_list.elements || lex->has_returning() || (command == SQLCOM_INSERT && lex->query_tables->next_global)) return false;
+  /* What could read the table meanwhile: a subquery, or a view's condition, opens it a second time. */
+  if (table->triggers || lex->sroutines_list.elements || lex->has_returning()) return false;
+  for (const TABLE_LIST *other = lex->query_tables; other; other = other->next_global)
+    if (other->table && other->table != table && other->table->s == table->s) return false;
   for (uint at = 0; at < table->s->keys; at++)
     if (table->key_info[at].algorithm == HA_KEY_ALG_LONG_HASH) return false;
   /* The server names a duplicate's index by the partition that was written last. */
@@ -74,27 +77,23 @@ bool ha_seawall::collects() {
 int ha_seawall::collect(const uchar *record) {
   if (m_batch.trees.empty()) {
     m_batch.trees.resize(1 + table->s->keys);
+    m_batch.first_row = ha_thd()->get_stmt_da()->current_row_for_warning();
     m_connection->note_collected(1);
   }
   m_value.clear();
   m_row.encode(record, &m_value);
   m_batch.trees[0].add(m_key, m_value, m_key.size());
-  size_t bytes = m_batch.trees[0].bytes.size();
+  size_t bytes = m_batch.trees[0].memory();
   for (uint at = 0; at < table->s->keys; at++) {
     if (is_primary(at)) continue;
     size_t unique_len;
     entry_of(at, record, &m_new_key, &m_value, &unique_len);
     m_batch.trees[1 + at].add(m_new_key, m_value, unique_len);
-    bytes += m_batch.trees[1 + at].bytes.size();
+    bytes += m_batch.trees[1 + at].memory();
   }
   if (table->next_number_field)
     if (int error = note_auto_increment(record)) return error;
   return bytes < m_batch.bytes_max ? 0 : insert_collected();
-}
-
-void ha_seawall::discard_collected() {
-  if (!m_batch.trees.empty()) m_connection->note_collected(-1);
-  m_batch.trees.clear();
 }
 
 int ha_seawall::insert_collected() {
@@ -105,12 +104,12 @@ int ha_seawall::insert_collected() {
   const size_t count = m_batch.trees[0].entries.size();
   for (uint tree = 0; !error && tree < m_batch.trees.size(); tree++)
     if (tree == 0 || !is_primary(tree - 1)) error = insert_in_order(tree);
-  if (!error) {
-    note_changes(count);
-    m_share->grown.fetch_add((int64_t)count, std::memory_order_relaxed);
-  }
-  discard_collected();
-  return error;
+  m_batch.trees.clear();
+  if (error) return error;
+  m_connection->note_collected(-1);
+  note_changes(count);
+  m_share->grown.fetch_add((int64_t)count, std::memory_order_relaxed);
+  return 0;
 }
 
 /* Inserts the collected rows, or with `number` > 0 their entries in index `number` - 1. */
@@ -120,6 +119,7 @@ int ha_seawall::insert_in_order(uint number) {
   const std::vector<uint32_t> order = keys.in_order();
   std::vector<seawall_slice> next;
   for (size_t at = 0; at < order.size(); at++) {
+    if (at % REQUESTED == 0 && seawall_is_killed(ha_thd())) return HA_ERR_ABORTED_BY_USER;
     if (at % REQUESTED == 0 && !m_change_pace.rests()) {
       next.clear();
       for (size_t i = at; i < std::min(at + REQUESTED, order.size()); i++) next.push_back(keys.key(order[i]));
@@ -136,6 +136,7 @@ int ha_seawall::insert_in_order(uint number) {
     if (status == SEAWALL_STATUS_KEY_EXISTS) {
       /* The server prints the duplicate from the record. */
       m_duplicate = number == 0 ? table->s->primary_key : number - 1;
+      ha_thd()->get_stmt_da()->set_current_row_for_warning((long)(m_batch.first_row + row));
       seawall_slice value = m_batch.trees[0].value(row);
       m_blobs.assign((const char *)value.data, value.len);
       if (!m_row.decode((const uchar *)m_blobs.data(), m_blobs.size(), table->record[0])) return damaged_entry();
@@ -147,9 +148,8 @@ int ha_seawall::insert_in_order(uint number) {
 }
 
 int ha_seawall::end_bulk_insert() {
-  /* After an error, the server rolls the statement back. */
-  if (ha_thd()->is_error()) discard_collected();
-  int error = insert_collected();
+  /* After an error, the server rolls the statement back, and with it what is collected. */
+  int error = ha_thd()->is_error() ? 0 : insert_collected();
   m_batch = Batch();
   if (!error) error = finish_copy();
   if (error) my_errno = error;

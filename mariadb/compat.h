@@ -54,6 +54,12 @@ static inline size_t seawall_weights(CHARSET_INFO *cs, uchar *to, size_t room, u
 }
 #endif
 
+/* Whether the statement was killed. One that has examined its LIMIT of rows is not: it ends well. Not thd_kill_level(),
+   which takes a mutex that KILL holds when it calls kill_query. */
+static inline bool seawall_is_killed(const THD *thd) {
+  return thd->killed != NOT_KILLED && (thd->killed | KILL_HARD_BIT) != ABORT_QUERY_HARD;
+}
+
 /* Whether the server treats these as the same index name: it ignores case, but not accents. */
 static inline bool seawall_same_name(const char *a, const char *b) {
 #if MYSQL_VERSION_ID >= 110800

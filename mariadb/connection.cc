@@ -160,7 +160,7 @@ int Connection::use(THD *thd) {
     }
     if (status != SEAWALL_STATUS_OK) return error_of(thd, status, nullptr);
     clear_interrupt();
-    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) interrupt();
+    if (seawall_is_killed(thd)) interrupt();
     m_statement = true;
   }
   trans_register_ha(thd, false, hton, 0);
@@ -252,19 +252,22 @@ int Connection::failed_end(const char *what, seawall_status status) {
   return error_of(m_thd, status, nullptr);
 }
 
-/* The server ends a bulk insertion before it commits: collected rows would be lost. */
-int Connection::check_collected() {
+/* Whether a commit or rollback, of one statement unless `all`, ends the transaction. */
+static bool ends(THD *thd, bool all) { return all || !in_transaction(thd); }
+
+/* The server ends a bulk insertion before it commits: collected rows would be lost. Rolls back, as the server does not
+   ask for it after every failed commit. */
+int Connection::check_collected(bool all) {
   if (m_collected == 0) return 0;
+  if (!ends(m_thd, all)) m_thd->mark_transaction_to_rollback(true); /* the binary log may have the statement */
+  rollback(all);
   my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the statement cannot be committed: some of its rows are not inserted yet", MYF(0));
   return HA_ERR_INTERNAL_ERROR;
 }
 
-/* Whether a commit or rollback, of one statement unless `all`, ends the transaction. */
-static bool ends(THD *thd, bool all) { return all || !in_transaction(thd); }
-
 int Connection::commit(bool all) {
   if (!m_active) return 0;
-  if (int error = check_collected()) return error;
+  if (int error = check_collected(all)) return error;
   if (!ends(m_thd, all)) {
     end_statement();
     return 0;
@@ -318,7 +321,7 @@ static bool xid_of(seawall_slice name, XID *xid) {
 
 int Connection::prepare(bool all) {
   if (!m_active) return 0;
-  if (int error = check_collected()) return error;
+  if (int error = check_collected(all)) return error;
   if (!ends(m_thd, all)) return 0; /* the statement may still be rolled back */
   uint64_t id = 0;
   seawall_transaction_id(m_tx.get(), &id);
@@ -395,8 +398,7 @@ seawall_status Connection::enter(seawall_tx *other) {
   seawall_status status = set_wait(other, m_thd->variables.lock_wait_timeout);
   std::lock_guard<std::mutex> guard(m_interrupt_mutex);
   if (status == SEAWALL_STATUS_OK) status = seawall_interrupt_new(other, m_of_other.out());
-  /* Not thd_kill_level(), which takes a mutex that KILL holds when it calls interrupt(). */
-  if (status == SEAWALL_STATUS_OK && m_thd->killed != NOT_KILLED) seawall_interrupt(m_of_other.get());
+  if (status == SEAWALL_STATUS_OK && seawall_is_killed(m_thd)) seawall_interrupt(m_of_other.get());
   return status;
 }
 

@@ -125,7 +125,7 @@ private:
   void release_tx();
   void detach();
   int failed_end(const char *what, seawall_status status);
-  int check_collected();
+  int check_collected(bool all);
   Open describe() const;
 
   THD *m_thd = nullptr;

@@ -82,7 +82,7 @@ int ha_seawall::finish_copy() {
   int error = failed(seawall_commit(m_own.get()));
   if (!error) error = failed(seawall_flush_log(db.get(), 0));
   /* The server may check only for an error: indexes without their entries must not be taken for complete. */
-  if (!error && thd_kill_level(thd) != THD_IS_NOT_KILLED) {
+  if (!error && seawall_is_killed(thd)) {
     thd->send_kill_message();
     error = HA_ERR_ABORTED_BY_USER;
   }
@@ -158,7 +158,7 @@ int ha_seawall::build_sorted_indexes() {
   if (status == SEAWALL_STATUS_OK)
     status = build.run([&](ulonglong rows) {
       thd_progress_report(thd, rows, m_copy.rows);
-      return thd_kill_level(thd) == THD_IS_NOT_KILLED;
+      return !seawall_is_killed(thd);
     });
   if (status == SEAWALL_STATUS_OK) status = build.finish();
   if (status == SEAWALL_STATUS_OK) {

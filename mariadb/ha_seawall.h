@@ -120,11 +120,13 @@ struct Batch {
     seawall_slice value(uint32_t row) const {
       return slice(bytes.data() + entries[row].at + entries[row].key, entries[row].value);
     }
+    size_t memory() const { return bytes.size() + entries.size() * sizeof(Entry); }
     std::vector<uint32_t> in_order() const;
   };
   bool on = false;
   size_t bytes_max = 0;
   std::vector<Keys> trees; /* the rows, then each index by its number; empty without rows */
+  ulong first_row;         /* the statement's number of the first row */
   Bytes last;              /* the key of the last row */
 };
 
@@ -270,7 +272,6 @@ private:
   int collect(const uchar *record);
   int insert_collected();
   int insert_in_order(uint number);
-  void discard_collected();
   int insert_entry(uint index, const uchar *record);
   int change_entries(const uchar *old_record, const uchar *new_record);
   bool changes_built(const uchar *old_record, const uchar *new_record) const;

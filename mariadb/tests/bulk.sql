@@ -45,6 +45,26 @@ select count(*), max(c) from itself;
 drop trigger counts;
 select last_insert_id() > 0;
 drop function so_many;
+-- Conditions that read the table itself while its rows come.
+create table own (id int primary key, g int, key (g));
+create view base as select * from own;
+create view fewer as select id, g from base where (select count(*) from own o where o.id < base.id) < 2 with check option;
+insert into fewer (id, g) select seq, 1 from seq_1_to_10;
+select count(*) from own;
+create table other (b int);
+insert into other select seq from seq_1_to_10;
+insert into own select o.b, 1 from other o group by o.b having (select count(*) from own where own.id < o.b) < 3;
+select count(*) from own;
+-- The number of the refused row; a limit of examined rows.
+delete from own;
+insert into own values (700, 1);
+insert into own select seq, 2 from seq_1_to_1000;
+get diagnostics condition 1 @row = row_number;
+select @row;
+insert into own select seq, 2 from seq_1_to_600 limit rows examined 100;
+select count(*) < 400 from own;
+create table some select seq n from seq_1_to_1000 limit rows examined 100;
+select count(*) between 50 and 150 from some;
 -- Numbers of rows without a primary key, virtual columns, descending keys, partitions, long values, unique hashes.
 create table various (a varchar(30), v int as (length(a)) virtual, w varchar(40) as (concat(a, 'w')) persistent, key (v), unique (w), key (a desc));
 insert into various (a) select concat('k', seq * 31 % 1009) from seq_1_to_1000;
@@ -76,4 +96,5 @@ set bulk_insert_buffer_size = 0;
 insert into bulk select id + 60000, null, n, 'l' from parts;
 select count(*), sum(id) from bulk where s = 'l';
 check table bulk;
-drop table bulk, itself, various, parts, hashed, long_values, passing;
+drop view fewer, base;
+drop table own, other, some, bulk, itself, various, parts, hashed, long_values, passing;
