@@ -9,13 +9,13 @@
 //! 4. Hints in use always agree with the slots.
 
 use super::Damaged;
-use super::entry::{Entry, HEADER, VERSION_BYTES};
+use super::entry::{ENTRY_HEADER_BYTES, Entry, HEADER, VERSION_BYTES};
 use super::node::{
     COUNT, FLAGS, GARBAGE, HEAP, HINT_COUNT, HINTS, LOWER, Node, PREFIX_LEN, SLOT_BYTES, SLOTS, Slot, UPPER,
     UPPER_INFINITE, common_prefix, head_of, hint_distance,
 };
 use crate::format::page::{self, PageKind, set_u16, set_u32, u32_at};
-use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, put_bytes};
+use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, edits, put_bytes};
 
 impl From<Damaged> for Malformed {
     fn from(damaged: Damaged) -> Self {
@@ -324,6 +324,29 @@ pub(super) fn replace(page: &mut [u8], slot: usize, payload: &[u8]) -> Result<()
     page[at..at + suffix.len()].copy_from_slice(&suffix);
     page[at + suffix.len()..at + suffix.len() + payload.len()].copy_from_slice(payload);
     set_slot(page, slot, Slot { at, key_len: suffix.len(), payload_len: payload.len(), head: old.head })
+}
+
+/// Replaces the header of an entry of a leaf, and changes its value by edits ([`edits`]).
+pub(super) fn rewrite(
+    page: &mut [u8],
+    slot: usize,
+    header: &[u8; ENTRY_HEADER_BYTES],
+    changes: &[u8],
+) -> Result<(), Malformed> {
+    let old = Node::open(page)?.slot(slot)?;
+    let from = old.at + old.key_len;
+    let payload = page.get_mut(from..from + old.payload_len).ok_or(Malformed("a slot points outside the page"))?;
+    if Entry::has_header_in(payload) {
+        let (head, value) = payload.split_at_mut(ENTRY_HEADER_BYTES);
+        if edits::apply_in_place(value, changes)? {
+            head.copy_from_slice(header);
+            return Ok(());
+        }
+    }
+    let mut new = Vec::with_capacity(ENTRY_HEADER_BYTES + payload.len() + changes.len());
+    new.extend_from_slice(header);
+    edits::apply(Entry::value_in(payload), changes, &mut new)?;
+    replace(page, slot, &new)
 }
 
 /// Overwrites bytes of an entry's payload.

@@ -121,8 +121,13 @@ impl<'a> Entry<'a> {
     /// Returns the value in a payload that is known to decode.
     #[inline]
     pub(super) fn value_in(payload: &'a [u8]) -> &'a [u8] {
-        let has_header = payload.first().is_some_and(|flags| flags & HEADER != 0);
-        payload.get(if has_header { ENTRY_HEADER_BYTES } else { 1 }..).unwrap_or_default()
+        payload.get(if Self::has_header_in(payload) { ENTRY_HEADER_BYTES } else { 1 }..).unwrap_or_default()
+    }
+
+    /// Returns whether a payload has a header.
+    #[inline]
+    pub(super) fn has_header_in(payload: &[u8]) -> bool {
+        payload.len() >= ENTRY_HEADER_BYTES && payload[0] & HEADER != 0
     }
 
     /// Bytes of its payload.

@@ -57,7 +57,7 @@ pub use overflow::{
 };
 pub use reach::Reach;
 pub use read_ahead::ReadAhead;
-pub use redo::{Insert, Patch, Remove, Replace, redo};
+pub use redo::{Insert, Patch, Remove, Replace, Rewrite, redo};
 pub use seek::Seek;
 pub use temporary::{Found as TemporaryFound, Rows as TemporaryRows, Temporary};
 pub use verify::Verify;

@@ -7,6 +7,7 @@
 //!    that it changes.
 
 use super::edit::{self, NewNode};
+use super::entry::ENTRY_HEADER_BYTES;
 use super::overflow;
 use super::record::{TryApply, redo_record, rest, slot};
 use crate::buffer::Redo;
@@ -15,6 +16,8 @@ use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, put_bytes, put_u48
 
 #[cfg(doc)]
 use super::node::Node;
+#[cfg(doc)]
+use crate::format::edits;
 
 /// Builds a node in a page, whatever the page holds.
 #[derive(Debug)]
@@ -123,6 +126,39 @@ impl<'a> TryApply<'a> for Replace<'a> {
 
     fn try_apply(&self, page: &mut [u8]) -> Result<(), Malformed> {
         edit::replace(page, self.slot.into(), self.payload)
+    }
+}
+
+/// Replaces the header of a leaf's entry and edits its value ([`edits`]); the new payload fits
+/// ([`super::Node::fits_replace`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rewrite<'a> {
+    slot: u16,
+    header: [u8; ENTRY_HEADER_BYTES],
+    changes: &'a [u8],
+}
+
+impl<'a> Rewrite<'a> {
+    /// Changes the entry of `slot` by edits of its value.
+    #[must_use]
+    pub fn new(slot: usize, header: [u8; ENTRY_HEADER_BYTES], changes: &'a [u8]) -> Self {
+        Self { slot: slot as u16, header, changes }
+    }
+}
+
+redo_record!(Rewrite<'_>, 0x2a, |self, out| {
+    put_varint(out, self.slot.into());
+    out.extend_from_slice(&self.header);
+    out.extend_from_slice(self.changes);
+});
+
+impl<'a> TryApply<'a> for Rewrite<'a> {
+    fn decode(body: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(Self { slot: slot(body)?, header: body.array()?, changes: rest(body) })
+    }
+
+    fn try_apply(&self, page: &mut [u8]) -> Result<(), Malformed> {
+        edit::rewrite(page, self.slot.into(), &self.header, self.changes)
     }
 }
 
@@ -310,6 +346,7 @@ pub fn redo(tag: u8, body: &[u8], page: &mut [u8]) -> Result<(), Malformed> {
         Insert::TAG => run::<Insert<'_>>(body, page),
         Replace::TAG => run::<Replace<'_>>(body, page),
         Patch::TAG => run::<Patch<'_>>(body, page),
+        Rewrite::TAG => run::<Rewrite<'_>>(body, page),
         Remove::TAG => run::<Remove>(body, page),
         Truncate::TAG => run::<Truncate<'_>>(body, page),
         Append::TAG => run::<Append<'_>>(body, page),

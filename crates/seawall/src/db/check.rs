@@ -16,7 +16,7 @@ use crate::error::{Corruption, Error, Result};
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
 use crate::space::Check;
-use crate::txn::undo::UndoRecord;
+use crate::txn::undo::{OldValue, UndoRecord};
 use crate::txn::{CatalogRow, Engine};
 use seawall_io::{AlignedBuf, Cause, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, OsDisk};
 use std::collections::{BTreeMap, HashSet};
@@ -329,7 +329,9 @@ impl Look<'_> {
         let visited = engine.undo.for_each_record(|txn, record| match record {
             UndoRecord::DropTree { tree, .. } => drop(dropped.insert(tree)),
             UndoRecord::CreateTree { tree, .. } if engine.active.is_active(txn) => drop(dropped.insert(tree)),
-            UndoRecord::Update { tree, previous, value, .. } if previous.flags & (DELETED | OVERFLOW) == OVERFLOW => {
+            UndoRecord::Update { tree, previous, value: OldValue::Whole(value), .. }
+                if previous.flags & (DELETED | OVERFLOW) == OVERFLOW =>
+            {
                 held.extend(OverflowRef::decode(value).map(|reference| (tree, reference.head)));
             }
             UndoRecord::Delete { tree, overflow, .. } if !overflow.is_empty() => {

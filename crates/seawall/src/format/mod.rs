@@ -5,6 +5,7 @@
 
 mod bytes;
 pub mod control;
+pub mod edits;
 mod ids;
 pub mod page;
 pub mod tag;
@@ -13,9 +14,9 @@ pub use bytes::{Malformed, Reader, put_bytes, put_u48, put_varint};
 pub use ids::{Lsn, PageId, TreeId, TxnId, UndoPtr};
 
 /// The version of all formats together. A newer program opens an older file, or says exactly what to do.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 
 /// The oldest version that can be opened. Version 4 only added to version 3: long values of one page, entries of more
-/// than a quarter of a page, keys of more than a fifth; version 5 added undo records of ranges. So an opening rewrites
-/// nothing: it first writes a control block with its own version, before anything else.
+/// than a quarter of a page, keys of more than a fifth; version 5 added undo records of ranges; version 6 added edits of
+/// values. So an opening rewrites nothing: it first writes a control block with its own version, before anything else.
 pub const FORMAT_VERSION_MIN: u32 = 3;

@@ -15,7 +15,7 @@
 //!    mini-transaction that moves past the record. The other undo logs are purged between two steps.
 
 use super::engine::{Engine, Purge};
-use super::undo::{UndoRecord, Unpurged};
+use super::undo::{OldValue, UndoRecord, Unpurged};
 use crate::btree::{DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_body};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
@@ -149,7 +149,7 @@ impl Engine {
                 }
                 if overflow.is_empty() { Ok(None) } else { self.free_overflow(tree, there, record.ptr, overflow) }
             }
-            UndoRecord::Update { tree, root, value, .. } => {
+            UndoRecord::Update { tree, root, value: OldValue::Whole(value), .. } => {
                 let tree = Tree { id: tree, root };
                 self.free_overflow(tree, self.is_tree(tree)?, record.ptr, value)
             }

@@ -15,14 +15,14 @@ use super::locks::{LockOwner, Mode};
 use super::options::Isolation;
 use super::savepoint::SavepointAt;
 use super::transaction::{State, Txn};
-use super::undo::{Previous, UndoLog, UndoRecord};
+use super::undo::{OldValue, Previous, UndoLog, UndoRecord};
 use super::writing::Writing;
 use crate::btree::{
-    DELETED, Dismantling, ENTRY_HEADER_BYTES, Entry, HEADER, Node, Patch, Remove, Replace, Tree, free_overflow_body,
+    DELETED, Dismantling, Entry, HEADER, Node, Patch, Remove, Replace, Rewrite, Tree, free_overflow_body,
 };
 use crate::buffer::{Mtr, MtrSize, Redo};
 use crate::error::{Error, Result, Stop};
-use crate::format::{TreeId, TxnId, UndoPtr};
+use crate::format::{Malformed, TreeId, TxnId, UndoPtr};
 use crate::mutants::Mutant;
 use crate::space::Purpose;
 use smallvec::SmallVec;
@@ -284,15 +284,13 @@ impl Engine {
         &self,
         tree: Tree,
         key: &[u8],
-        (previous, value): (Previous, &[u8]),
+        (previous, value): (Previous, OldValue<'_>),
         me: TxnId,
         undo_log: &mut UndoLog,
         at: UndoPtr,
     ) -> Result<()> {
-        let mut payload = Vec::with_capacity(ENTRY_HEADER_BYTES + value.len());
-        let flags = previous.flags | HEADER;
-        payload.extend_from_slice(&Entry::header_bytes(flags, previous.writer, previous.undo));
-        payload.extend_from_slice(value);
+        let header = Entry::header_bytes(previous.flags | HEADER, previous.writer, previous.undo);
+        let mut payload = Vec::new();
         loop {
             let fitted = self.pool().retry(|| {
                 let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
@@ -302,12 +300,19 @@ impl Engine {
                 // the latch: if some view does not see the deletion, purge has not reached this leaf for it
                 // yet.
                 let purged = previous.flags & DELETED != 0 && self.active.oldest_view().sees(previous.writer);
-                if !purged && !Node::open(mtr.page(leaf))?.fits_replace(slot, payload.len())? {
+                let node = Node::open(mtr.page(leaf))?;
+                payload.clear();
+                payload.extend_from_slice(&header);
+                let put = value.put(node.entry(slot)?.value, &mut payload);
+                put.map_err(|Malformed(why)| Error::bad_page(at.page(), why))?;
+                if !purged && !node.fits_replace(slot, payload.len())? {
                     return Ok(None);
                 }
                 self.undo.cut(undo_log, &mut mtr)?;
                 if purged {
                     mtr.run(leaf, &Remove::new(slot));
+                } else if let OldValue::Edits(changes) = value {
+                    mtr.run(leaf, &Rewrite::new(slot, header, changes));
                 } else {
                     mtr.run(leaf, &Replace::new(slot, &payload));
                 }

@@ -15,7 +15,7 @@ use super::views::View;
 use crate::btree::{DELETED, Entry, HEADER, OVERFLOW, OverflowRef};
 use crate::buffer::PageRead;
 use crate::error::{Error, Stop};
-use crate::format::{TxnId, UndoPtr};
+use crate::format::{Malformed, TxnId, UndoPtr};
 
 /// A reader: its transaction and its view.
 #[derive(Debug, Clone, Copy)]
@@ -67,12 +67,15 @@ pub struct Image {
     writer: TxnId,
     undo: UndoPtr,
     value: Vec<u8>,
+    /// The buffer for the value before.
+    before: Vec<u8>,
 }
 
 impl Image {
     /// A copy of `entry`.
     pub fn of(entry: &Entry<'_>) -> Self {
-        Self { flags: entry.flags, writer: entry.writer, undo: entry.undo, value: entry.value.to_vec() }
+        let (value, before) = (entry.value.to_vec(), Vec::new());
+        Self { flags: entry.flags, writer: entry.writer, undo: entry.undo, value, before }
     }
 }
 
@@ -108,8 +111,9 @@ fn take_back(image: &mut Image, record: UndoRecord<'_>) -> Result<bool, &'static
         UndoRecord::Insert { .. } | UndoRecord::InsertRange { .. } => Ok(false),
         UndoRecord::Update { previous, value, .. } => {
             (image.flags, image.writer, image.undo) = (previous.flags, previous.writer, previous.undo);
-            image.value.clear();
-            image.value.extend_from_slice(value);
+            image.before.clear();
+            value.put(&image.value, &mut image.before).map_err(|Malformed(why)| why)?;
+            std::mem::swap(&mut image.value, &mut image.before);
             Ok(true)
         }
         UndoRecord::Delete { previous, .. } => {

@@ -17,14 +17,15 @@ use super::locks::Mode;
 use super::options::{Isolation, OnConflict};
 use super::transaction::Txn;
 use super::trees::TreeState;
-use super::undo::{Previous, UndoRecord};
+use super::undo::{OldValue, Previous, UndoRecord};
 use super::writing::Writing;
 use crate::btree::{
     self, DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Insert, Node, OVERFLOW, OverflowRef, OverflowWriter, Patch,
-    Replace, inline_value_max, one_page_value_max, write_one_page,
+    Replace, Rewrite, inline_value_max, one_page_value_max, write_one_page,
 };
 use crate::buffer::{LatchedPage, Mtr, MtrSize};
 use crate::error::{Error, LockedOn, Result, Stop};
+use crate::format::edits::Difference;
 use crate::format::{PageId, TxnId, UndoPtr};
 use crate::space::Purpose;
 use std::sync::Arc;
@@ -459,12 +460,27 @@ impl Txn {
         let entry = node.entry(slot)?;
         let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
         let Writing { id, undo_log, payload, old, .. } = Writing::of(&mut self.writing);
+        let is_inline = (previous.flags | new.flags) & OVERFLOW == 0;
+        let difference = if is_inline { Difference::find(entry.value, new.bytes) } else { None };
         old.clear();
-        old.extend_from_slice(entry.value);
-        let record = UndoRecord::Update { tree: tree.at.id, root: tree.at.root, key, previous, value: old };
+        let value = if let Some(difference) = &difference {
+            difference.back(entry.value, old);
+            OldValue::Edits(old)
+        } else {
+            old.extend_from_slice(entry.value);
+            OldValue::Whole(old)
+        };
+        let record = UndoRecord::Update { tree: tree.at.id, root: tree.at.root, key, previous, value };
         let undo = engine.undo.append(undo_log, mtr, &record)?;
-        new.encode(*id, undo, payload);
-        mtr.run(leaf, &Replace::new(slot, payload));
+        if let Some(difference) = difference {
+            payload.clear();
+            difference.forward(new.bytes, payload);
+            let header = Entry::header_bytes(new.flags | HEADER, *id, undo);
+            mtr.run(leaf, &Rewrite::new(slot, header, payload));
+        } else {
+            new.encode(*id, undo, payload);
+            mtr.run(leaf, &Replace::new(slot, payload));
+        }
         Ok(Attempt::Done { was_there: there })
     }
 

@@ -739,15 +739,21 @@ impl Promise {
     }
 }
 
-/// A value that identifies itself: a stamp, and the rest follows from stamp and length.
+/// A value that identifies itself: a stamp, and the rest follows from it. Two of three values are mostly alike, counted
+/// from their ends.
 pub(crate) fn value(stamp: u64, len: usize) -> Value {
-    let mut bytes = Vec::with_capacity(len + 8);
-    let mut word = stamp;
-    while bytes.len() < len {
-        bytes.extend_from_slice(&word.to_le_bytes());
-        word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ len as u64;
+    const WORD: usize = size_of::<u64>();
+    let mixed = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ (word >> 7);
+    let is_whole = stamp.is_multiple_of(3);
+    let mut bytes = vec![0; len];
+    for (from_end, word) in bytes.rchunks_mut(WORD).enumerate() {
+        let own = is_whole || mixed(stamp ^ from_end as u64).is_multiple_of(16);
+        let filled = mixed((from_end as u64 + 1).wrapping_add(if own { mixed(stamp) } else { 0 }));
+        let width = word.len();
+        word.copy_from_slice(&filled.to_le_bytes()[..width]);
     }
-    bytes.truncate(len);
+    let width = len.min(WORD);
+    bytes[..width].copy_from_slice(&stamp.to_le_bytes()[..width]);
     bytes.into()
 }
 

@@ -6,9 +6,10 @@ use crate::btree::edit::{self, Packed, elidable_bytes, prefix_between};
 use crate::btree::entry::{DELETED, Entry, HEADER};
 use crate::btree::entry_bytes_max;
 use crate::btree::node::{Node, Position, key_bytes_max, separator};
-use crate::btree::redo::{Append, Build, Elide, Insert, Patch, Remove, Replace, Retire, Truncate, redo};
+use crate::btree::redo::{Append, Build, Elide, Insert, Patch, Remove, Replace, Retire, Rewrite, Truncate, redo};
 use crate::btree::split::choose;
 use crate::buffer::Redo;
+use crate::format::edits::Difference;
 use crate::format::{PageId, TreeId, TxnId, UndoPtr};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -112,7 +113,8 @@ fn long_op() -> impl Strategy<Value = Op> {
 }
 
 fn payload(value_len: usize, byte: u8) -> Vec<u8> {
-    let value = vec![byte; value_len];
+    // Two values differ in parts.
+    let value: Vec<u8> = (0..value_len).map(|at| if at % 40 == 0 { byte } else { 7 }).collect();
     let mut payload = Vec::new();
     let entry = if byte % 2 == 0 {
         Entry::written(TxnId(u64::from(byte % 50) + 1), UndoPtr(9), &value)
@@ -145,7 +147,15 @@ fn step(twin: &mut Twin, model: &mut Model, op: &Op, prefix: &[u8]) {
                 return;
             }
             if at.found {
-                twin.run(&Replace::new(at.slot, &payload));
+                let (old, new) = (&model[&key], Entry::decode(&payload).unwrap());
+                let difference = Difference::find(Entry::decode(old).unwrap().value, new.value);
+                if let Some(difference) = difference.filter(|_| new.has_header()) {
+                    let (header, mut changes) = (Entry::header_bytes(new.flags, new.writer, new.undo), Vec::new());
+                    difference.forward(new.value, &mut changes);
+                    twin.run(&Rewrite::new(at.slot, header, &changes));
+                } else {
+                    twin.run(&Replace::new(at.slot, &payload));
+                }
             } else {
                 let prefix_len = twin.node().prefix_len();
                 twin.run(&Insert::new(at.slot, prefix_len, &key, &payload));

@@ -33,7 +33,7 @@ mod visit;
 
 pub use kept::KeptCommit;
 pub use purge::Unpurged;
-pub use record::{Previous, UndoRecord};
+pub use record::{OldValue, Previous, UndoRecord};
 pub use store::{OpenState, OpenUndoLog, UndoStore};
 pub use undo_log::UndoLog;
 

@@ -5,7 +5,7 @@
 //! 2. The longest record, with the longest key and the longest value that a leaf keeps inline, fits a page of
 //!    every size.
 
-use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, UndoPtr, put_bytes, put_u48, put_varint};
+use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, UndoPtr, edits, put_bytes, put_u48, put_varint};
 
 /// Bytes of a record before its body: length `u16`, kind `u8`, the transaction's previous record `u48`.
 pub(super) const RECORD_HEAD: usize = 9;
@@ -25,6 +25,37 @@ pub struct Previous {
     pub writer: TxnId,
     /// The record that undoes that version.
     pub undo: UndoPtr,
+}
+
+/// An entry's value before a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldValue<'a> {
+    /// The value as the leaf had it: inline, or a reference to overflow pages.
+    Whole(&'a [u8]),
+    /// Edits ([`edits`]) that make it of the value after the change. Both are inline.
+    Edits(&'a [u8]),
+}
+
+impl<'a> OldValue<'a> {
+    /// Appends the value to `out`; `after` is the value after the change.
+    ///
+    /// # Errors
+    /// If the edits do not fit `after`.
+    pub fn put(self, after: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+        match self {
+            Self::Whole(value) => {
+                out.extend_from_slice(value);
+                Ok(())
+            }
+            Self::Edits(changes) => edits::apply(after, changes, out),
+        }
+    }
+
+    fn stored(self) -> &'a [u8] {
+        match self {
+            Self::Whole(bytes) | Self::Edits(bytes) => bytes,
+        }
+    }
 }
 
 /// One undo record.
@@ -76,8 +107,8 @@ pub enum UndoRecord<'a> {
         key: &'a [u8],
         /// That version.
         previous: Previous,
-        /// Its value as the leaf had it: inline, or a reference to overflow pages.
-        value: &'a [u8],
+        /// Its value.
+        value: OldValue<'a>,
     },
     /// The entry had no delete mark. Its value is still in the leaf, until the key is inserted again.
     Delete {
@@ -127,6 +158,7 @@ pub(super) mod kind {
     pub(crate) const CREATE_TREE: u8 = 8;
     pub(crate) const DROP_TREE: u8 = 9;
     pub(crate) const INSERT_RANGE: u8 = 10;
+    pub(crate) const UPDATE_BY_EDITS: u8 = 11;
 }
 
 impl<'a> UndoRecord<'a> {
@@ -151,7 +183,8 @@ impl<'a> UndoRecord<'a> {
             Self::Prepared { .. } => kind::PREPARED,
             Self::Insert { .. } => kind::INSERT,
             Self::InsertRange { .. } => kind::INSERT_RANGE,
-            Self::Update { .. } => kind::UPDATE,
+            Self::Update { value: OldValue::Whole(_), .. } => kind::UPDATE,
+            Self::Update { value: OldValue::Edits(_), .. } => kind::UPDATE_BY_EDITS,
             Self::Delete { .. } => kind::DELETE,
             Self::OverflowWritten { .. } => kind::OVERFLOW_WRITTEN,
             Self::CreateTree { .. } => kind::CREATE_TREE,
@@ -165,7 +198,8 @@ impl<'a> UndoRecord<'a> {
         let (key, value) = match self {
             Self::Insert { key, .. } | Self::Prepared { xid: key } => (key.len(), 0),
             Self::InsertRange { low, high, .. } => (low.len(), high.map_or(0, <[u8]>::len)),
-            Self::Update { key, value, .. } | Self::Delete { key, overflow: value, .. } => (key.len(), value.len()),
+            Self::Update { key, value, .. } => (key.len(), value.stored().len()),
+            Self::Delete { key, overflow, .. } => (key.len(), overflow.len()),
             _ => (0, 0),
         };
         // Three numbers of at most 5 bytes, one length of at most 3 (pages have at most 32 KiB), flags, and
@@ -208,7 +242,7 @@ impl<'a> UndoRecord<'a> {
                 put_target(out, tree, root);
                 put_bytes(out, key);
                 put_previous(out, previous);
-                out.extend_from_slice(value);
+                out.extend_from_slice(value.stored());
             }
             Self::Delete { tree, root, key, previous, overflow } => {
                 put_target(out, tree, root);
@@ -245,9 +279,11 @@ impl<'a> UndoRecord<'a> {
                 }
                 Self::InsertRange { tree, root, low, high: (ends == 1).then_some(high) }
             }
-            kind::UPDATE => {
+            kind::UPDATE | kind::UPDATE_BY_EDITS => {
                 let (tree, root) = target(body)?;
-                Self::Update { tree, root, key: body.bytes()?, previous: previous(body)?, value: body.rest() }
+                let (key, previous, value) = (body.bytes()?, previous(body)?, body.rest());
+                let value = if kind == kind::UPDATE { OldValue::Whole(value) } else { OldValue::Edits(value) };
+                Self::Update { tree, root, key, previous, value }
             }
             kind::DELETE => {
                 let (tree, root) = target(body)?;
@@ -332,7 +368,10 @@ pub(super) mod tests {
                 kind::COMMIT => UndoRecord::Commit { txn },
                 kind::PREPARED => UndoRecord::Prepared { xid: key },
                 kind::INSERT => UndoRecord::Insert { tree, root, key },
-                kind::UPDATE => UndoRecord::Update { tree, root, key, previous, value },
+                kind::UPDATE => UndoRecord::Update { tree, root, key, previous, value: OldValue::Whole(value) },
+                kind::UPDATE_BY_EDITS => {
+                    UndoRecord::Update { tree, root, key, previous, value: OldValue::Edits(value) }
+                }
                 kind::DELETE => {
                     UndoRecord::Delete { tree, root, key, previous, overflow: &value[..value.len().min(8)] }
                 }
@@ -350,9 +389,10 @@ pub(super) mod tests {
     pub(crate) fn made(first: u8) -> impl Strategy<Value = Made> {
         let number = 0u64..1 << 48;
         let (key, value) = (vec(any::<u8>(), 0..819), vec(any::<u8>(), 0..1024));
-        (first..11, number.clone(), any::<u32>(), any::<u32>(), key, value, any::<u8>(), number).prop_map(
-            |(kind, n, tree, page, key, value, flags, undo)| Made(kind, n, tree, page, key, value, flags, undo),
-        )
+        (first..kind::UPDATE_BY_EDITS + 1, number.clone(), any::<u32>(), any::<u32>(), key, value, any::<u8>(), number)
+            .prop_map(|(kind, n, tree, page, key, value, flags, undo)| {
+                Made(kind, n, tree, page, key, value, flags, undo)
+            })
     }
 
     proptest! {

@@ -104,7 +104,7 @@ fn the_longest_record_fits_every_page() {
         let value = vec![7; entry_bytes_max(page_bytes) - key.len()];
         let previous = Previous { flags: 255, writer: TxnId((1 << 48) - 1), undo: UndoPtr((1 << 48) - 1) };
         let (tree, root) = (crate::format::TreeId(u32::MAX), PageId(u32::MAX));
-        let record = UndoRecord::Update { tree, root, key: &key, previous, value: &value };
+        let record = UndoRecord::Update { tree, root, key: &key, previous, value: OldValue::Whole(&value) };
         assert!(page::RECORDS + record.room_max() + 2 * END_RECORD <= page_bytes);
         assert_eq!(record.room_max(), UndoRecord::room_for_row(key.len(), entry_bytes_max(page_bytes)));
         let mut body = Vec::new();
@@ -224,7 +224,7 @@ impl Run {
         let previous = Previous { flags: 3, writer: TxnId(self.next_txn), undo: UndoPtr(77) };
         let record = match self.dice.random_range(0..4) {
             0 => UndoRecord::Insert { tree, root, key: &key },
-            1 => UndoRecord::Update { tree, root, key: &key, previous, value: &value },
+            1 => UndoRecord::Update { tree, root, key: &key, previous, value: OldValue::Whole(&value) },
             2 => UndoRecord::Delete { tree, root, key: &key, previous, overflow: &[] },
             _ => UndoRecord::OverflowWritten { tree, head: root },
         };

@@ -372,7 +372,11 @@ impl Rig {
     fn new_value(&mut self) -> Value {
         let len = match self.dice.below(200) {
             0..=9 => 0,
-            10..=129 => self.dice.below(100),
+            // Often of one length, so that a new value differs from the old one in parts.
+            10..=129 => match self.dice.below(100) {
+                n @ 0..=59 => [40, 90, 300][n as usize % 3],
+                n => n,
+            },
             130..=179 => self.dice.below(2000),
             180..=191 => self.dice.below(20_000),
             // Around the longest rows that stay in their leaf (most keys have three bytes), and the longest
