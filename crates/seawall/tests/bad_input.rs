@@ -100,7 +100,7 @@ fn a_newer_format_names_both_versions() {
     Database::open_with(dir.path(), small()).unwrap().close().unwrap();
     set_version(&dir.path().join("control"), 9);
     match Database::open_with(dir.path(), small()) {
-        Err(error @ Error::OtherFormat { found: 9, supported: 5, .. }) => {
+        Err(error @ Error::OtherFormat { found: 9, supported: 6, .. }) => {
             assert!(error.to_string().contains("a newer one"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -130,11 +130,11 @@ fn a_database_of_the_format_before_opens_and_is_of_this_format_from_then_on() {
     let db = Database::open_with(dir.path(), small()).unwrap();
     (0..500).for_each(|i| put(&db, i, b"written before").unwrap());
     db.close().unwrap();
-    for older in [3, 4] {
+    for older in [3, 4, 5] {
         set_version(&control, older);
         assert_eq!(versions(&control), [older, older]);
         let db = Database::open_with(dir.path(), small()).unwrap();
-        assert_eq!(versions(&control), [5, 5], "an older program is refused before anything else is written");
+        assert_eq!(versions(&control), [6, 6], "an older program is refused before anything else is written");
         (400..600).for_each(|i| put(&db, i, &[7; 30_000]).unwrap());
         assert_eq!(get(&db, 399).unwrap().as_deref(), Some(&b"written before"[..]));
         assert_eq!(get(&db, 400).unwrap(), Some(vec![7; 30_000]));
@@ -142,7 +142,7 @@ fn a_database_of_the_format_before_opens_and_is_of_this_format_from_then_on() {
     }
     set_version(&control, 2);
     match Database::open_with(dir.path(), small()) {
-        Err(Error::OtherFormat { found: 2, supported: 5, .. }) => {}
+        Err(Error::OtherFormat { found: 2, supported: 6, .. }) => {}
         other => panic!("{other:?}"),
     }
 }

@@ -3,8 +3,8 @@
 //! 1. A transaction's records are purged when every view, now and in future, sees it.
 //! 2. A delete-marked entry is removed only if its writer and undo pointer are still those of the record
 //!    (trap 12).
-//! 3. The purge position moves past a record after all its work is done; work of many steps is resumable. So
-//!    after a crash purge may do a record's work again, and finds it done. The last page of a long value is
+//! 3. The purge position moves past records, several at a time, after all their work is done; work of many steps is
+//!    resumable. So after a crash purge may do a record's work again, and finds it done. The last page of a long value is
 //!    freed by the mini-transaction that moves the position, because the page may be reallocated at once.
 //! 4. The long value of a version is freed with the undo record of the change that superseded it: an update
 //!    or a deletion. The record of a revival frees nothing: the record of the deletion before it does.
@@ -91,32 +91,34 @@ impl Engine {
     /// Purges records of one page of an undo log, in order. Skips records that need a page that cannot be read:
     /// otherwise all later records would wait for them for ever.
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
-        let mut rest = records;
+        // The first `done` records of `rest` have no work left: they are passed together.
+        let (mut rest, mut done) = (records, 0);
         let mut unreadable = None;
-        while let Some(first) = rest.first() {
-            // Records without work are passed together.
-            let idle = rest.iter().take_while(|record| is_idle(&record.record.get())).count();
-            if idle > 0 {
-                self.move_past(&rest[..idle], None)?;
-                rest = &rest[idle..];
-                continue;
-            }
-            if let UndoRecord::DropTree { tree, root } = first.record.get() {
-                if !self.purge_drop(Tree { id: tree, root }, first, drops)? {
-                    return Ok(());
-                }
-            } else {
-                match self.purge_and_pass(&rest[..1]) {
-                    Err(error) if error.is_damage() => {
-                        self.health().check()?;
-                        unreadable.get_or_insert((0_u64, error)).0 += 1;
-                        self.move_past(&rest[..1], None)?;
+        while let Some(next) = rest.get(done) {
+            let passed = match next.record.get() {
+                record if is_idle(&record) => Ok(false),
+                UndoRecord::DropTree { tree, root } => {
+                    self.move_past(&rest[..done], None)?;
+                    (rest, done) = (&rest[done..], 0);
+                    if !self.purge_drop(Tree { id: tree, root }, next, drops)? {
+                        return Ok(());
                     }
-                    purged => purged?,
+                    Ok(true)
                 }
+                _ => self.purge_last(&rest[..=done]),
+            };
+            done += 1;
+            match passed {
+                Ok(true) => (rest, done) = (&rest[done..], 0),
+                Ok(false) => {}
+                Err(error) if error.is_damage() => {
+                    self.health().check()?;
+                    unreadable.get_or_insert((0_u64, error)).0 += 1;
+                }
+                Err(error) => return Err(error),
             }
-            rest = &rest[1..];
         }
+        self.move_past(&rest[..done], None)?;
         if let Some((passed, error)) = unreadable {
             log::warn!(
                 "purge has passed {passed} old versions that need a page which cannot be read: {error}. Their space \
@@ -126,12 +128,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Does the work of the first record, and moves past it. A read that fails is tried again: what is passed without
-    /// its work keeps its space for ever.
-    fn purge_and_pass(&self, first: &[Unpurged]) -> Result<()> {
+    /// Does the work of the last of `records`; the others have none left. Moves past all of them if a page is to be freed
+    /// with that, and returns whether it did. A read that fails is tried again: what is passed without its work keeps its
+    /// space for ever.
+    fn purge_last(&self, records: &[Unpurged]) -> Result<bool> {
+        let last = &records[records.len() - 1];
+        let purge = || match self.purge_record(last)? {
+            None => Ok(false),
+            freed => self.move_past(records, freed).map(|()| true),
+        };
         let mut left = READS_AGAIN;
         loop {
-            match self.purge_record(&first[0]).and_then(|freed| self.move_past(first, freed)) {
+            match purge() {
                 Err(Error::Io(error)) if error.is_unreadable() && left > 0 => left -= 1,
                 purged => return purged,
             }
@@ -179,7 +187,7 @@ impl Engine {
             if there {
                 self.space.free_many(&mut mtr, tree.id, &[tree.root])?;
             }
-            self.undo.advance(&mut mtr, record)?;
+            self.undo.advance(&mut mtr, std::slice::from_ref(record))?;
             mtr.commit();
             Ok(())
         })?;
@@ -201,18 +209,15 @@ impl Engine {
 
     /// Moves the purge position past records of one page, and frees `page` with it.
     fn move_past(&self, records: &[Unpurged], page: Option<PageId>) -> Result<()> {
+        let Some(first) = records.first() else { return Ok(()) };
         self.pool().retry(|| {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
             let held = page.map(|page| mtr.latch(page)).transpose()?;
-            if let Some(first) = records.first() {
-                mtr.latch(first.ptr.page())?;
-            }
+            mtr.latch(first.ptr.page())?;
             if let Some(held) = held {
                 self.space.free(&mut mtr, held)?;
             }
-            for record in records {
-                self.undo.advance(&mut mtr, record)?;
-            }
+            self.undo.advance(&mut mtr, records)?;
             mtr.commit();
             Ok(())
         })

@@ -103,7 +103,7 @@ macro_rules! options {
             /// Checks that each value is in its own range, because builders accept any value.
             pub(super) fn check_ranges(&self) -> Result<()> {
                 $({
-                    // An option that has no text, such as a path that is not UTF-8, is refused: files of options are text.
+                    // An option without a text, such as a path that is not UTF-8, cannot be in a file of options.
                     let text = <$kind>::print(&self.$name.value);
                     if read::<$kind>(stringify!($name), &text, &$range)? != self.$name.value {
                         return Err(refused::<$kind>(stringify!($name), &text, &$range));

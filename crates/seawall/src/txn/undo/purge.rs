@@ -2,8 +2,8 @@
 //!
 //! 1. Only records of committed transactions are returned. The caller checks, by the transaction's id,
 //!    whether that commit is durable and visible to all.
-//! 2. Purge moves past a record in the mini-transaction that does the record's work, so nothing is purged
-//!    twice.
+//! 2. Purge moves past a record in the mini-transaction that does the record's work, or after it if the work can be
+//!    done again.
 //! 3. A head page that purge has finished is freed when purge looks for the next record: a crash before that
 //!    only delays it.
 
@@ -164,23 +164,23 @@ impl UndoStore {
         Ok(true)
     }
 
-    /// Moves purge past a record that [`UndoStore::heads`] returned, in the caller's mini-transaction. The
-    /// records must be passed in order. Latches the record's page: call it after latching the leaf and before
-    /// changing anything else.
+    /// Moves purge past the first of the records that [`UndoStore::heads`] returned, in the caller's mini-transaction.
+    /// Latches their page: call it after latching the leaf and before changing anything else.
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Usage`] if purge is at another record. Nothing is changed then.
-    pub fn advance(&self, mtr: &mut Mtr<'_>, record: &Unpurged) -> Result<(), Stop> {
-        let slot = self.slot(record.undo_log)?;
-        let held = mtr.latch(record.ptr.page())?;
-        let advance = Advance::check(mtr.page(held), 1).map_err(|why| page::bad(record.ptr.page(), why))?;
-        if slot.head() != record.ptr.page() || page::purged_to(mtr.page(held)) != record.ptr.offset() {
-            return Err(Error::Usage(format!("purge of undo log {} is not at that record", record.undo_log)).into());
+    pub fn advance(&self, mtr: &mut Mtr<'_>, records: &[Unpurged]) -> Result<(), Stop> {
+        let Some(first) = records.first() else { return Ok(()) };
+        let slot = self.slot(first.undo_log)?;
+        let held = mtr.latch(first.ptr.page())?;
+        let advance = Advance::check(mtr.page(held), records.len() as u16);
+        let advance = advance.map_err(|why| page::bad(first.ptr.page(), why))?;
+        if slot.head() != first.ptr.page() || page::purged_to(mtr.page(held)) != first.ptr.offset() {
+            return Err(Error::Usage(format!("purge of undo log {} is not at that record", first.undo_log)).into());
         }
         mtr.run(held, &advance);
-        if record.record.get().kind() == kind::COMMIT {
-            slot.waiting.fetch_sub(1, Relaxed);
-        }
+        let commits = records.iter().filter(|record| record.record.get().kind() == kind::COMMIT).count();
+        slot.waiting.fetch_sub(commits as u64, Relaxed);
         Ok(())
     }
 

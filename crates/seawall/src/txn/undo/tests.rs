@@ -290,7 +290,7 @@ impl Run {
         let records = self.store.heads(undo_log, most, |_| true).expect("readable");
         for unpurged in &records {
             assert!(self.open.iter().all(|open| open.txn() != unpurged.txn), "only what has ended is purged");
-            in_mtr(&self.space, |mtr| self.store.advance(mtr, unpurged));
+            in_mtr(&self.space, |mtr| self.store.advance(mtr, std::slice::from_ref(unpurged)));
             let purged = self.model.get_mut(&undo_log).expect("it has records").remove(0);
             assert_eq!(purged, format!("{:?}", unpurged.record.get()));
             self.note();
@@ -366,7 +366,7 @@ fn recover(machine: &Machine, allowed: &[Contents], next_txn: u64) {
     }
     for undo_log in 0..store.undo_logs() {
         while let Some(unpurged) = store.head(undo_log).expect("readable") {
-            in_mtr(&space, |mtr| store.advance(mtr, &unpurged));
+            in_mtr(&space, |mtr| store.advance(mtr, std::slice::from_ref(&unpurged)));
         }
     }
     assert_eq!((contents(&store), store.history_length()), (Contents::new(), 0));
@@ -428,7 +428,7 @@ fn prepared_survives_and_can_go_either_way() {
             assert_eq!(heads.len(), 4);
             assert!(heads.iter().all(|unpurged| unpurged.txn == TxnId(41)));
             // One mini-transaction may pass several records.
-            in_mtr(&space, |mtr| heads.iter().try_for_each(|unpurged| store.advance(mtr, unpurged)));
+            in_mtr(&space, |mtr| store.advance(mtr, &heads));
             assert_eq!(store.history_length(), 0);
         } else {
             let (_, record) = store.last_record(&mut undo_log).expect("readable").expect("a record");
@@ -577,7 +577,7 @@ fn writers_and_purge_meet_in_pages_only() {
             let last_round = workers.iter().all(std::thread::ScopedJoinHandle::is_finished);
             for undo_log in 0..store.undo_logs() {
                 for unpurged in store.heads(undo_log, 5, |_| true).expect("readable") {
-                    in_mtr(space, |mtr| store.advance(mtr, &unpurged));
+                    in_mtr(space, |mtr| store.advance(mtr, std::slice::from_ref(&unpurged)));
                     purged += u64::from(matches!(unpurged.record.get(), UndoRecord::Commit { .. }));
                 }
             }
