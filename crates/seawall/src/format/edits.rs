@@ -116,7 +116,7 @@ fn each<'a>(
 ) -> Result<(), Malformed> {
     let mut edits = Reader::new(edits);
     while !edits.is_empty() {
-        let number = |n: u64| usize::try_from(n).map_err(|_| BEYOND);
+        let number = |n: u64| usize::try_from(n).ok().ok_or(BEYOND);
         let (keep, drop) = (number(edits.varint()?)?, number(edits.varint()?)?);
         edit(keep, drop, edits.bytes()?)?;
     }

@@ -17,6 +17,7 @@ pub use ids::{Lsn, PageId, TreeId, TxnId, UndoPtr};
 pub const FORMAT_VERSION: u32 = 6;
 
 /// The oldest version that can be opened. Version 4 only added to version 3: long values of one page, entries of more
-/// than a quarter of a page, keys of more than a fifth; version 5 added undo records of ranges; version 6 added edits of
-/// values. So an opening rewrites nothing: it first writes a control block with its own version, before anything else.
+/// than a quarter of a page, keys of more than a fifth; version 5 added undo records of ranges; version 6 added edits
+/// of values. So an opening rewrites nothing: it first writes a control block with its own version, before anything
+/// else.
 pub const FORMAT_VERSION_MIN: u32 = 3;

@@ -4,8 +4,8 @@
 //! 2. A delete-marked entry is removed only if its writer and undo pointer are still those of the record
 //!    (trap 12).
 //! 3. The purge position moves past records, several at a time, after all their work is done; work of many steps is
-//!    resumable. So after a crash purge may do a record's work again, and finds it done. The last page of a long value is
-//!    freed by the mini-transaction that moves the position, because the page may be reallocated at once.
+//!    resumable. So after a crash purge may do a record's work again, and finds it done. The last page of a long value
+//!    is freed by the mini-transaction that moves the position, because the page may be reallocated at once.
 //! 4. The long value of a version is freed with the undo record of the change that superseded it: an update
 //!    or a deletion. The record of a revival frees nothing: the record of the deletion before it does.
 //! 5. A record may belong to a tree that was dropped and freed since. Tree ids are never reused, so the root
@@ -128,9 +128,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Does the work of the last of `records`; the others have none left. Moves past all of them if a page is to be freed
-    /// with that, and returns whether it did. A read that fails is tried again: what is passed without its work keeps its
-    /// space for ever.
+    /// Does the work of the last of `records`; the others have none left. Moves past all of them if a page is to be
+    /// freed with that, and returns whether it did. A read that fails is tried again: what is passed without its work
+    /// keeps its space for ever.
     fn purge_last(&self, records: &[Unpurged]) -> Result<bool> {
         let last = &records[records.len() - 1];
         let purge = || match self.purge_record(last)? {

@@ -744,10 +744,10 @@ impl Promise {
 pub(crate) fn value(stamp: u64, len: usize) -> Value {
     const WORD: usize = size_of::<u64>();
     let mixed = |word: u64| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ (word >> 7);
-    let is_whole = stamp.is_multiple_of(3);
+    let is_whole = stamp % 3 == 0;
     let mut bytes = vec![0; len];
     for (from_end, word) in bytes.rchunks_mut(WORD).enumerate() {
-        let own = is_whole || mixed(stamp ^ from_end as u64).is_multiple_of(16);
+        let own = is_whole || mixed(stamp ^ from_end as u64) % 16 == 0;
         let filled = mixed((from_end as u64 + 1).wrapping_add(if own { mixed(stamp) } else { 0 }));
         let width = word.len();
         word.copy_from_slice(&filled.to_le_bytes()[..width]);
