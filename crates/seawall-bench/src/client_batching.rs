@@ -52,7 +52,6 @@ enum Turn {
 
 impl ClientBatching {
     /// Writes up to `limit` puts as one transaction.
-    #[must_use]
     pub fn new(inner: Box<dyn Store>, limit: usize) -> Self {
         Self { inner, limit: limit.max(1), state: Mutex::default() }
     }

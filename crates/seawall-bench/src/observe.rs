@@ -68,7 +68,6 @@ struct Reading {
 
 impl<'c> Observer<'c> {
     /// Creates an observer for a store whose files are in `dir`.
-    #[must_use]
     pub fn new(dir: &Path) -> Self {
         let canonical = fs::canonicalize(dir).unwrap_or_else(|_| dir.into());
         let device = block_device_of(&canonical).known().map(|device| device.name.clone());
@@ -76,7 +75,6 @@ impl<'c> Observer<'c> {
     }
 
     /// Also reads these counters at both ends of a window.
-    #[must_use]
     pub fn counting(mut self, counters: impl Fn() -> Vec<u64> + 'c) -> Self {
         self.counters = Box::new(counters);
         self

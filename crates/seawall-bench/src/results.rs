@@ -143,7 +143,6 @@ pub(crate) fn named<'n, T>(values: impl IntoIterator<Item = (&'n str, T)>) -> im
 
 impl CellResult {
     /// As indented JSON.
-    #[must_use]
     pub fn to_json(&self) -> String {
         // Maps with text keys and finite numbers: this cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default()

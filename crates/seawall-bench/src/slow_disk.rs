@@ -40,7 +40,6 @@ struct Delayed {
 
 impl SlowDisk {
     /// Adds `delay` to each flush of `below`.
-    #[must_use]
     pub fn new(below: Arc<dyn Disk>, delay: Duration) -> Self {
         Self { below, delay, delayed: Mutex::default() }
     }

@@ -50,19 +50,16 @@ words! {
 
 impl Workload {
     /// Returns whether the workload measures loading.
-    #[must_use]
     pub fn loads(self) -> bool {
         matches!(self, Self::LoadSequential | Self::LoadRandom)
     }
 
     /// Returns whether the workload changes rows.
-    #[must_use]
     pub fn writes(self) -> bool {
         !matches!(self, Self::PointRead | Self::PointReadCold | Self::ShortRange)
     }
 
     /// Default bytes of a value: small for workloads about the transaction, not the data.
-    #[must_use]
     pub fn default_value_size(self) -> u64 {
         if matches!(self, Self::Commit | Self::CommitBesideBackup) { 100 } else { 400 }
     }
@@ -80,7 +77,6 @@ pub(crate) fn check_keys(keys: u64) -> Result<(), String> {
 }
 
 /// The key of number `n`, below 10^16.
-#[must_use]
 pub fn key(mut n: u64) -> [u8; KEY_BYTES] {
     let mut key = [b'0'; KEY_BYTES];
     for digit in key.iter_mut().rev() {
@@ -101,7 +97,6 @@ pub struct Permutation {
 
 impl Permutation {
     /// The order of `seed`; `len` at least 1.
-    #[must_use]
     pub fn new(len: u64, seed: u64) -> Self {
         let len = len.max(1);
         let bits = (u64::BITS - (len - 1).leading_zeros()).max(2);
@@ -110,7 +105,6 @@ impl Permutation {
     }
 
     /// The position of number `n`; `n` below `len`.
-    #[must_use]
     pub fn at(&self, n: u64) -> u64 {
         let mut n = n;
         loop {
@@ -142,7 +136,6 @@ pub struct Values {
 
 impl Values {
     /// Creates a generator of values of `size` bytes.
-    #[must_use]
     pub fn new(size: usize, seed: u64) -> Self {
         let mut noise = vec![0; size + (1 << 16)];
         let mut rng = Pcg64Mcg::seed_from_u64(seed ^ 0x7a1_0e55);
@@ -155,7 +148,6 @@ impl Values {
     }
 
     /// Bytes of a value.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
@@ -207,7 +199,6 @@ impl Keys {
 }
 
 /// The random numbers of one thread.
-#[must_use]
 pub fn thread_rng(seed: u64, thread: usize) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ thread as u64)
 }

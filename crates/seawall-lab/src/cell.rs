@@ -43,7 +43,6 @@ words! {
 
 impl Experiment {
     /// The short id: `base`, `e1` .. `e6`, `set`.
-    #[must_use]
     pub fn short(self) -> &'static str {
         match self {
             Self::Baseline => "base",
@@ -65,7 +64,6 @@ impl Experiment {
     /// assert_eq!(Experiment::parse("log-memory"), Some(Experiment::LogMemory));
     /// assert_eq!(Experiment::parse("e9"), None);
     /// ```
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let short = Self::ALL.into_iter().find(|e| text.eq_ignore_ascii_case(e.short()));
         short.or_else(|| text.parse().ok())
@@ -262,7 +260,6 @@ impl CellSpec {
     /// # use seawall_lab::cell::{CellSpec, Experiment};
     /// assert_eq!(CellSpec::new(Experiment::Baseline).title(), "random 4K writes, direct, 1 thread");
     /// ```
-    #[must_use]
     pub fn new(experiment: Experiment) -> Self {
         Self {
             experiment,
@@ -286,7 +283,6 @@ impl CellSpec {
     /// use seawall_lab::cell::{CellSpec, Experiment};
     /// assert_eq!(CellSpec::new(Experiment::DirectSync).id(), "e1/overwrite/randwrite/4k/direct/nosync/t1");
     /// ```
-    #[must_use]
     pub fn id(&self) -> String {
         if let Some(engine) = &self.engine {
             return engine.id(self);
@@ -312,7 +308,6 @@ impl CellSpec {
     }
 
     /// A short human title, such as `append 8K, buffered, fdatasync each, 1 thread`.
-    #[must_use]
     pub fn title(&self) -> String {
         if let Some(engine) = &self.engine {
             return engine.title(self);

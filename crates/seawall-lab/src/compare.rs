@@ -92,7 +92,6 @@ pub struct Difference {
 /// assert_eq!(difference.rows[0].outcome, Outcome::Faster);
 /// assert!(difference.to_text().contains("1.40x"));
 /// ```
-#[must_use]
 pub fn compare(first: &Results, second: &Results) -> Difference {
     let context = context(first, second);
     let machine = ["host", "processor", "processors", "memory", "device", "drive"];
@@ -167,7 +166,6 @@ fn facts(r: &Results) -> [(&'static str, String); 20] {
 
 impl Difference {
     /// The comparison as a table for a terminal.
-    #[must_use]
     pub fn to_text(&self) -> String {
         const TITLE: usize = 62;
         let mut out = String::new();

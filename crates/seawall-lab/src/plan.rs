@@ -28,7 +28,6 @@ pub use crate::experiment::settings::under_settings;
 /// let verdicts = experiment::verdicts(&sample::of_plan(&plan::decisive()));
 /// assert!(verdicts.iter().any(|v| v.level == verdict::Level::NotTested));
 /// ```
-#[must_use]
 pub fn decisive() -> Vec<CellSpec> {
     cells(false)
 }
@@ -41,7 +40,6 @@ pub fn decisive() -> Vec<CellSpec> {
 /// assert!(full.len() > 2 * decisive.len());
 /// assert!(decisive.iter().all(|spec| full.contains(spec)), "what is decided is in both");
 /// ```
-#[must_use]
 pub fn full() -> Vec<CellSpec> {
     cells(true)
 }

@@ -200,7 +200,6 @@ pub enum RequireError {
 }
 
 /// Every metric with what it measures, a line each.
-#[must_use]
 pub fn metric_list() -> String {
     let lines = METRICS.iter().map(|m| format!("  {:<20} {}\n", m.name, m.help));
     lines.collect::<String>() + "  or the id of any cell as it stands in results.json"
@@ -252,7 +251,6 @@ impl Requirement {
     /// assert_eq!(requirement.cell(), seawall_lab::plan::random_read(1).id());
     /// # Ok::<(), seawall_lab::require::RequireError>(())
     /// ```
-    #[must_use]
     pub fn cell(&self) -> &str {
         &self.cell
     }

@@ -314,7 +314,6 @@ pub struct WitnessOutcome {
 
 impl Round {
     /// Operations per second; `None` for a round that took no time.
-    #[must_use]
     pub fn rate(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds)
     }
@@ -322,19 +321,16 @@ impl Round {
 
 impl CellResult {
     /// Operations per second of each round.
-    #[must_use]
     pub fn rates(&self) -> Vec<f64> {
         self.rounds.iter().filter_map(Round::rate).collect()
     }
 
     /// Median rate with its interval, operations per second.
-    #[must_use]
     pub fn rate(&self) -> Option<Estimate> {
         Estimate::of(&self.rates())
     }
 
     /// Bytes read or written a second; `None` for cells whose operations are not of one size.
-    #[must_use]
     pub fn bytes_per_second(&self) -> Option<f64> {
         let sized = self.spec.engine.is_none() && self.spec.pattern != Pattern::Log;
         let rate = self.rate().filter(|_| sized && operation_word(&self.spec) != "flushes")?;
@@ -343,14 +339,12 @@ impl CellResult {
 
     /// The latency at `quantile` (0.5, 0.99, ...) over all rounds, ns: the upper edge of its histogram
     /// bucket.
-    #[must_use]
     pub fn latency_ns(&self, quantile: f64) -> Option<u64> {
         let found = self.latency()?.quantile(quantile).ok()??;
         found.get(&histogram::Quantile::new(quantile).ok()?).map(histogram::Bucket::end)
     }
 
     /// All rounds' latencies merged.
-    #[must_use]
     pub fn latency(&self) -> Option<SparseHistogram> {
         let mut rounds = self.rounds.iter();
         let first = rounds.next()?.latency.clone();
@@ -358,19 +352,16 @@ impl CellResult {
     }
 
     /// Longest operation of all rounds, ns.
-    #[must_use]
     pub fn latency_ns_max(&self) -> Option<u64> {
         self.rounds.iter().map(|r| r.latency_ns_max).max()
     }
 
     /// Operations over all rounds.
-    #[must_use]
     pub fn operations(&self) -> u64 {
         self.rounds.iter().fold(0, |sum, r| sum.saturating_add(r.operations))
     }
 
     /// The device's work per operation over all rounds.
-    #[must_use]
     pub fn device_per_operation(&self) -> Option<DevicePerOperation> {
         let devices: Vec<DeviceDelta> = self.rounds.iter().map(|round| round.device).collect::<Option<_>>()?;
         let operations = self.operations() as f64;
@@ -387,7 +378,6 @@ impl CellResult {
     }
 
     /// The device's work per second, median over the rounds: reads, and bytes read.
-    #[must_use]
     pub fn device_reads_per_second(&self) -> Option<(f64, f64)> {
         let per_second = |of: fn(&DeviceDelta) -> u64| {
             let rates = self.rounds.iter().filter(|r| r.seconds > 0.0);
@@ -398,13 +388,11 @@ impl CellResult {
     }
 
     /// Largest amount of page cache held by the cell's files, bytes.
-    #[must_use]
     pub fn cached_bytes_max(&self) -> Option<u64> {
         self.rounds.iter().filter_map(|r| r.cached_bytes).max()
     }
 
     /// Whether any round was disturbed by other load.
-    #[must_use]
     pub fn disturbed(&self) -> bool {
         self.rounds.iter().any(|r| r.foreign.disturbed)
     }
@@ -431,7 +419,6 @@ pub struct DevicePerOperation {
 
 impl Results {
     /// The cell with exactly this spec.
-    #[must_use]
     pub fn cell(&self, spec: &CellSpec) -> Option<&CellResult> {
         self.cell_by_id(&spec.id())
     }
@@ -468,7 +455,6 @@ impl Results {
     /// let never = results.compare(&write(Preparation::Recycled), &write(Preparation::Written));
     /// assert_eq!(never, Comparison::NotMeasured);
     /// ```
-    #[must_use]
     pub fn compare(&self, a: &CellSpec, b: &CellSpec) -> Comparison {
         let (Some(a), Some(b)) = (self.cell(a), self.cell(b)) else { return Comparison::NotMeasured };
         let pairs = a.rounds.iter().zip(&b.rounds);
@@ -515,7 +501,6 @@ impl Results {
     ///
     /// # Panics
     /// Never: every field has a JSON form.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("every field of Results has a JSON form")
     }
@@ -571,7 +556,6 @@ pub enum ReadError {
 /// assert_eq!(operation_word(&plan::random_read(1)), "reads");
 /// assert_eq!(operation_word(&plan::log(4, Access::Direct, 4096, true)), "commits");
 /// ```
-#[must_use]
 pub fn operation_word(spec: &CellSpec) -> &'static str {
     match spec.pattern {
         Pattern::RandomRead | Pattern::SequentialRead => "reads",

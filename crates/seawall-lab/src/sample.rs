@@ -5,7 +5,6 @@ use crate::results::{CellResult, DeviceDelta, EngineRun, Foreign, LATENCY_CONFIG
 use histogram::{Histogram, SparseHistogram};
 
 /// A round of `operations` in one second with latencies around their mean.
-#[must_use]
 pub fn round(operations: u64, seed: u64) -> Round {
     let mut latency = Histogram::new(LATENCY_CONFIG.0, LATENCY_CONFIG.1).expect("valid configuration");
     let mean = 1_000_000_000 / operations.max(1);
@@ -28,7 +27,6 @@ pub fn round(operations: u64, seed: u64) -> Round {
 }
 
 /// A cell of six rounds around `rate`.
-#[must_use]
 pub fn cell(spec: CellSpec, rate: f64) -> CellResult {
     let rates = [0.97, 1.0, 1.02, 0.99, 1.01, 1.03].map(|f| (rate * f) as u64);
     let rounds = rates.into_iter().zip(0..).map(|(operations, seed)| {
@@ -98,13 +96,11 @@ fn invented() -> Results {
 }
 
 /// Results holding `cells`.
-#[must_use]
 pub fn results(cells: Vec<CellResult>) -> Results {
     Results { cells, engine: None, ..invented() }
 }
 
 /// Results of a whole plan at plausible rates.
-#[must_use]
 pub fn of_plan(plan: &[CellSpec]) -> Results {
     let mut results = results(plan.iter().map(|spec| cell(*spec, plausible(spec))).collect());
     if plan.iter().any(|spec| spec.engine.is_some()) {

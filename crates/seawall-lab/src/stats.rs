@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 /// use seawall_lab::stats::median;
 /// assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0]), median(&[])), (Some(2.0), Some(2.5), None));
 /// ```
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -72,7 +71,6 @@ impl Estimate {
     /// assert_eq!((e.median, e.low, e.high), (3.5, 1.0, 6.0));
     /// assert!((e.confidence - 0.96875).abs() < 1e-9);
     /// ```
-    #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|s| s.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -85,7 +83,6 @@ impl Estimate {
     }
 
     /// Half the interval's width relative to the median, as the table's "spread" (0.04 is shown as ±4%).
-    #[must_use]
     pub fn spread(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.high - self.low) / 2.0 / self.median.abs() }
     }
@@ -144,7 +141,6 @@ impl Comparison {
     /// let Comparison::Higher(ratio) = Comparison::paired(&a, &b) else { panic!("a is faster") };
     /// assert_eq!((ratio.low, ratio.high), (2.0, 2.0));
     /// ```
-    #[must_use]
     pub fn paired(a: &[f64], b: &[f64]) -> Self {
         let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
         match Estimate::of(&ratios) {
@@ -156,7 +152,6 @@ impl Comparison {
     }
 
     /// The ratio's estimate, if both were measured.
-    #[must_use]
     pub fn ratio(&self) -> Option<Estimate> {
         match self {
             Self::Higher(r) | Self::Lower(r) | Self::CannotTell(r) => Some(*r),

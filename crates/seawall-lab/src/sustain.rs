@@ -33,7 +33,6 @@ const WINDOW_BINS: usize = 60;
 /// assert_eq!(found[1].rate, 3_000.0);
 /// assert!(seawall_lab::sustain::plateaus(&[]).is_empty());
 /// ```
-#[must_use]
 pub fn plateaus(per_second: &[u32]) -> Vec<Plateau> {
     if per_second.is_empty() {
         return vec![];
@@ -148,7 +147,6 @@ pub enum Shape {
 ///     "capped near 3,000 IOPS after 4 minutes (16,000 before): burst credit or a write cache is spent"
 /// );
 /// ```
-#[must_use]
 pub fn sentence(plateaus: &[Plateau]) -> (Shape, String) {
     let (Some(first), Some(last)) = (plateaus.first(), plateaus.last()) else {
         return (Shape::TooShort, "nothing was measured over time".into());

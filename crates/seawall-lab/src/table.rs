@@ -42,7 +42,6 @@ pub const COLOUR: Style = Style { bold: "\x1b[1m", warning: "\x1b[1;31m", dim: "
 /// assert!(text.lines().count() <= 40 && text.lines().all(|line| line.chars().count() <= 100), "{text}");
 /// assert!(text.contains("! appending costs 2.5x overwriting on this ext4"));
 /// ```
-#[must_use]
 pub fn screen(results: &Results, style: Style) -> String {
     const INDENT: &str = "                     ";
     let Style { bold, warning, dim, end } = style;
@@ -84,7 +83,6 @@ pub fn screen(results: &Results, style: Style) -> String {
 /// assert!(text.lines().all(|line| line.chars().count() <= table::WIDTH_MAX));
 /// assert!(text.contains("random 16K reads, direct, depth 32, 1 thread"));
 /// ```
-#[must_use]
 pub fn table(results: &Results) -> String {
     let mut out = String::new();
     for experiment in Experiment::ALL {
@@ -220,7 +218,6 @@ pub(crate) fn shown(level: Level) -> Shown {
 /// assert!(text.contains("! appending costs 2.5x overwriting on this ext4"));
 /// assert!(text.lines().all(|line| line.chars().count() <= 100));
 /// ```
-#[must_use]
 pub fn conclusions(results: &Results) -> String {
     let all = verdicts(results);
     let mut out = String::new();

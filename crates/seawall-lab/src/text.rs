@@ -7,7 +7,6 @@
 use std::fmt::Display;
 
 /// A rate or a count: thousands grouped, decimals only for small values.
-#[must_use]
 pub fn count(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
@@ -29,7 +28,6 @@ pub fn count(value: f64) -> String {
 /// ```
 /// assert_eq!(seawall_lab::report::latency(95_000.0), "95 µs");
 /// ```
-#[must_use]
 pub fn latency(ns: f64) -> String {
     if !ns.is_finite() {
         return "?".into();
@@ -114,7 +112,6 @@ pub(crate) fn moment(rfc3339: &str) -> String {
 /// ```
 /// assert_eq!(seawall_lab::report::escape("a < b & c"), "a &lt; b &amp; c");
 /// ```
-#[must_use]
 pub fn escape(text: &str) -> String {
     let kept: String = text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
     // The ampersand first: the others add some.

@@ -35,13 +35,11 @@ macro_rules! words {
             $vis const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
             /// Its word.
-            #[must_use]
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
 
             /// Its words in a title or a sentence: those after the bar, else its word.
-            #[must_use]
             #[allow(dead_code)]
             $vis fn words(self) -> &'static str {
                 match self { $(Self::$variant => [$($words,)? $word][0]),+ }

@@ -32,7 +32,6 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Opens the store of that name; `None` when it is not one of [`NAMES`].
-#[must_use]
 pub fn open(name: &str, settings: &Settings) -> Option<Result<Box<dyn Store>>> {
     fn boxed<S: Store + 'static>(store: Result<S>) -> Result<Box<dyn Store>> {
         Ok(Box::new(store?))

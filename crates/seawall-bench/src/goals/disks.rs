@@ -137,7 +137,6 @@ fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> ProcessError {
 }
 
 /// The number of calls that the library delayed, as the process reported it; of several processes, the last.
-#[must_use]
 pub fn delayed_calls(said: &str) -> Option<u64> {
     let line = said.lines().rev().find_map(|line| line.strip_prefix("flush_delay: "))?;
     line.split_whitespace().next()?.parse().ok()

@@ -28,7 +28,6 @@ words! {
 
 impl Verdict {
     /// Whether the goal is missed, or not known to be met.
-    #[must_use]
     pub fn is_bad(self) -> bool {
         matches!(self, Self::Short | Self::NotMeasured)
     }
@@ -79,7 +78,6 @@ fn taken(take: Take, values: &[f64]) -> Option<f64> {
 }
 
 /// Evaluates a goal from its figures.
-#[must_use]
 pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
     let ours = figures(&goal.ours);
     let theirs = goal.theirs.as_ref().map(&figures);
@@ -149,7 +147,6 @@ impl Threshold {
 
 impl Goal {
     /// The threshold in words.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let bound = match self.threshold {
             Threshold::AtLeast(least) => format!(">= {least}"),
@@ -171,7 +168,6 @@ impl Outcome {
     }
 
     /// One line for a terminal.
-    #[must_use]
     pub fn line(&self) -> String {
         let (Self { id, goal, .. }, [figure, peer, ratio]) = (self, self.shown());
         let word = self.verdict.word();
@@ -187,7 +183,6 @@ impl Outcome {
 }
 
 /// How many goals have a threshold, and how many of these are met.
-#[must_use]
 pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
     let met = outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Met).count();
     let counted = |outcome: &&Outcome| {
@@ -197,7 +192,6 @@ pub fn tally(outcomes: &[Outcome]) -> (usize, usize) {
 }
 
 /// Whether every goal was met, or measured if it is only reported.
-#[must_use]
 pub fn all_well(outcomes: &[Outcome]) -> bool {
     !outcomes.is_empty() && !outcomes.iter().any(|outcome| outcome.verdict.is_bad())
 }

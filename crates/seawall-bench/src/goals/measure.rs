@@ -164,7 +164,6 @@ impl Bench<'_> {
 }
 
 /// The example that counts instructions, of the same build as the command.
-#[must_use]
 pub fn instructions_beside(exe: &Path) -> PathBuf {
     exe.parent().unwrap_or(Path::new(".")).join(INSTRUCTIONS)
 }

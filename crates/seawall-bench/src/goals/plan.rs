@@ -200,7 +200,6 @@ pub enum DiskKind {
 
 impl DiskKind {
     /// Prefix of the names of goals on this disk.
-    #[must_use]
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -229,14 +228,12 @@ pub struct Cell {
 
 impl Cell {
     /// One line of text; different for different cells.
-    #[must_use]
     pub fn name(&self) -> String {
         let tool = if self.tool == Tool::Bench { String::new() } else { format!("{:?} ", self.tool).to_lowercase() };
         format!("{}{tool}{}", self.disk.prefix(), self.command.join(" "))
     }
 
     /// Returns whether the cell measures a library of another project.
-    #[must_use]
     pub fn is_peer(&self) -> bool {
         !matches!(self.store.as_str(), "seawall" | "raw" | "fio")
     }
@@ -289,7 +286,6 @@ pub struct Group {
 
 impl Group {
     /// Its cells, each once.
-    #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for source in self.goals.iter().flat_map(|goal| std::iter::once(&goal.ours).chain(&goal.theirs)) {
@@ -301,7 +297,6 @@ impl Group {
     }
 
     /// Whether the cell is measured before and after the others.
-    #[must_use]
     pub fn is_around(&self, cell: &Cell) -> bool {
         self.goals.iter().any(|goal| goal.around && goal.theirs.as_ref().is_some_and(|theirs| theirs.cell == *cell))
     }

@@ -36,7 +36,6 @@ pub struct Record {
 
 impl Record {
     /// A number of the result, or a number derived from several.
-    #[must_use]
     pub fn figure(&self, name: &str) -> Option<f64> {
         let number = |name: &str| self.result.as_ref()?.get(name)?.as_f64();
         match name {
@@ -46,7 +45,6 @@ impl Record {
     }
 
     /// Whether work of other processes disturbed it.
-    #[must_use]
     pub fn is_disturbed(&self) -> bool {
         self.figure("foreign_cpu_cores").is_some_and(|cores| cores > FOREIGN_CORES)
     }
@@ -97,7 +95,6 @@ impl Records {
     }
 
     /// Whether there is a record of this turn.
-    #[must_use]
     pub fn has(&self, group: &str, turn: &str, cell: &Cell) -> bool {
         self.all.iter().any(|record| record.group == group && record.turn == turn && record.cell == *cell)
     }
@@ -118,7 +115,6 @@ impl Records {
     }
 
     /// The figures of one cell in a group.
-    #[must_use]
     pub fn figures(&self, group: &str, source: &Source) -> Figures {
         let mut figures = Figures::default();
         for record in self.all.iter().filter(|record| record.group == group && record.cell == source.cell) {

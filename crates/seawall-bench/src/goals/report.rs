@@ -47,7 +47,6 @@ pub struct Store {
 
 impl<'r> Report<'r> {
     /// Assembles the report.
-    #[must_use]
     pub fn new(command: String, plan: &Plan, goals: &'r [Outcome], records: &Records) -> Self {
         let planned = |record: &&Record| plan.groups.iter().any(|group| group.id == record.group);
         let records: Vec<&Record> = records.all.iter().filter(planned).collect();
@@ -65,14 +64,12 @@ impl<'r> Report<'r> {
     }
 
     /// As JSON.
-    #[must_use]
     pub fn to_json(&self) -> String {
         // Text keys and finite numbers: this cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
     /// As Markdown.
-    #[must_use]
     pub fn to_markdown(&self) -> String {
         let (met, counted) = tally(self.goals);
         let mut lines = vec![format!("`{}`, commit {}: {met} of {counted} goals met.\n", self.command, self.commit)];

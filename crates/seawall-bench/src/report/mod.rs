@@ -15,7 +15,6 @@ use seawall_lab::report::{escape, frame, latency, line_plot};
 const POINTS: usize = 600;
 
 /// The result as one HTML document in the style of the lab's report, with its rate over time and its latencies drawn.
-#[must_use]
 pub fn html(result: &CellResult) -> String {
     let title = format!("{} on {}", result.cell.workload, result.cell.store);
     let drawn =

@@ -23,7 +23,6 @@ impl Lines {
 }
 
 /// A line for each figure; each label is a phrase that needs no explanation.
-#[must_use]
 pub fn table(result: &CellResult) -> String {
     let mut lines = Lines::default();
     setting(&mut lines, result);
@@ -106,7 +105,6 @@ fn origin(lines: &mut Lines, result: &CellResult) {
 }
 
 /// A figure with its significant digits.
-#[must_use]
 pub fn number(value: f64) -> String {
     match value.abs() {
         a if a >= 1000.0 => count(value.round()),

@@ -47,7 +47,6 @@ impl RunConfig {
     }
 
     /// Time before the window.
-    #[must_use]
     pub fn warm_up(&self) -> Duration {
         self.warm_up.unwrap_or(match self.limit {
             Limit::For(time) => (time / 4).min(WARM_UP),
@@ -112,7 +111,6 @@ impl Cell {
     }
 
     /// Bytes of all keys and values.
-    #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.keys.saturating_mul(self.value_size + KEY_BYTES as u64)
     }
@@ -139,7 +137,6 @@ impl Cell {
     }
 
     /// The result of a window that was driven, without figures that only some workloads have.
-    #[must_use]
     pub fn result(&self, driven: &Driven, about: &About, machine: Machine, load: Option<Load>) -> CellResult {
         CellResult {
             cell: self.clone(),
@@ -196,7 +193,6 @@ fn measured(driven: &Driven) -> Measured {
 }
 
 /// The machine, and the file system and device of `dir`.
-#[must_use]
 pub fn machine(dir: &Path) -> Machine {
     let machine = this_machine();
     let (file_system, device) = match probe(dir) {

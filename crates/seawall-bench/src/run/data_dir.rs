@@ -61,19 +61,16 @@ impl DataDir {
     }
 
     /// The store's directory.
-    #[must_use]
     pub fn data(&self) -> PathBuf {
         self.dir.join(DATA)
     }
 
     /// The directory that holds it; it exists.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Whether the data is there already.
-    #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.loaded
     }

@@ -111,7 +111,6 @@ pub struct Spec<'a> {
 
 impl<'a> Spec<'a> {
     /// A closed loop without a warm-up.
-    #[must_use]
     pub fn new(threads: usize, limit: Limit, stop: &'a AtomicBool) -> Self {
         Self { threads, warm_up: Duration::ZERO, steady: None, rate: None, limit, stop }
     }

@@ -45,7 +45,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// For a window of at most `longest`; later completions count in the last slot.
-    #[must_use]
     pub fn new(longest: Duration) -> Self {
         let slots = longest.as_millis() as u64 + 2 * CHUNK_SLOTS;
         Self { chunks: (0..slots.div_ceil(CHUNK_SLOTS)).map(|_| OnceLock::new()).collect(), ops: AtomicU64::new(0) }
@@ -59,7 +58,6 @@ impl Timeline {
     }
 
     /// Operations so far, possibly without those of each thread's last millisecond.
-    #[must_use]
     pub fn ops(&self) -> u64 {
         self.ops.load(Ordering::Relaxed)
     }
@@ -75,7 +73,6 @@ impl Timeline {
     }
 
     /// The longest time without a completion, from the window's beginning to its end.
-    #[must_use]
     pub fn longest_gap(&self, window: Duration) -> Duration {
         let (mut longest, mut last) = (0, 0);
         for (begin, slot) in self.used(window) {
@@ -87,7 +84,6 @@ impl Timeline {
     }
 
     /// Operations completed in each `step` of the window; whole milliseconds, the last step may be cut short.
-    #[must_use]
     pub fn steps(&self, window: Duration, step: Duration) -> Vec<u64> {
         let step = nanos(step).max(SLOT_NS);
         let mut steps = vec![0; nanos(window).div_ceil(step) as usize];
@@ -113,7 +109,6 @@ pub struct Recorder<'t> {
 
 impl<'t> Recorder<'t> {
     /// Nothing recorded yet.
-    #[must_use]
     pub fn new(timeline: &'t Timeline) -> Self {
         Self { timeline, latencies: Latencies::default(), slot: 0, first_ns: 0, last_ns: 0, ops: 0 }
     }
@@ -153,7 +148,6 @@ impl<'t> Recorder<'t> {
     }
 
     /// Publishes the last slot and returns the latencies.
-    #[must_use]
     pub fn finish(mut self) -> Latencies {
         self.publish();
         self.latencies
@@ -197,27 +191,23 @@ impl Latencies {
     }
 
     /// Operations counted.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.as_slice().iter().sum()
     }
 
     /// The latency that a share `quantile` (0 to 1) of operations did not exceed, us, at most 0.8% too high; 0 when
     /// there were none.
-    #[must_use]
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         let bucket = self.histogram.quantile_bucket(quantile).ok().flatten();
         bucket.map_or(0.0, |bucket| bucket.end().min(self.max_ns) as f64 / 1e3)
     }
 
     /// The longest, us, exact.
-    #[must_use]
     pub fn max_us(&self) -> f64 {
         self.max_ns as f64 / 1e3
     }
 
     /// Upper edge (us) and count of each bucket that is not empty, in order.
-    #[must_use]
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         let used = self.histogram.iter().filter(|bucket| bucket.count() > 0);
         used.map(|bucket| (bucket.end() as f64 / 1e3, bucket.count())).collect()

@@ -28,7 +28,6 @@ pub enum Pattern {
 pub const SEQUENTIAL_DEPTH: u32 = 8;
 
 /// Arguments of every measurement of `file`: direct reads; random reads use other offsets in each run.
-#[must_use]
 pub fn fixed_arguments(file: &Path) -> Vec<String> {
     let fixed = ["--name=seawall", "--readonly", "--direct=1", "--thread", "--time_based", "--norandommap"];
     let more = ["--randrepeat=0", "--output-format=json"];
@@ -42,7 +41,6 @@ impl Pattern {
     pub const ALL: [Self; 4] = [Self::Random(1), Self::Random(8), Self::Random(32), Self::Sequential];
 
     /// Arguments of fio that read `file` by this pattern.
-    #[must_use]
     pub fn arguments(self, file: &Path, warm_up: Duration, time: Duration) -> Vec<String> {
         let (rw, block, depth) = match self {
             Self::Random(depth) => ("randread", "16k", depth),
@@ -88,14 +86,12 @@ pub fn parse(text: &str) -> Result<(Reads, String), String> {
 }
 
 /// The file below `dir` that holds at least half of `data_bytes`, if any.
-#[must_use]
 pub fn data_file(dir: &Path, data_bytes: u64) -> Option<PathBuf> {
     let sizes = files_below(dir).into_iter().filter_map(|file| Some((std::fs::metadata(&file).ok()?.len(), file)));
     sizes.max().filter(|(bytes, _)| *bytes >= data_bytes / 2).map(|(_, file)| file)
 }
 
 /// Whether fio is installed.
-#[must_use]
 pub fn is_there() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join("fio").is_file())

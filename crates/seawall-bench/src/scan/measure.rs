@@ -137,13 +137,11 @@ pub struct Figures {
 
 impl Scanned {
     /// Growth of a counter of the store.
-    #[must_use]
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counted.iter().find(|(counter, _)| *counter == name).map(|(_, grown)| *grown)
     }
 
     /// The figures.
-    #[must_use]
     pub fn figures(&self) -> Figures {
         let (seconds, observed) = (self.driven.window.as_secs_f64().max(1e-9), &self.driven.observed);
         let rows: u64 = self.rows_by_thread.iter().sum();

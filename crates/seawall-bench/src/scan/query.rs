@@ -50,13 +50,11 @@ pub struct Rows {
 
 impl Rows {
     /// Bytes of all keys and values.
-    #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.keys.saturating_mul(self.value_size + KEY_BYTES as u64)
     }
 
     /// The fewest rows that are [`COLD_FACTOR`] times a pool.
-    #[must_use]
     pub fn keys_for(pool_bytes: u64, value_size: u64) -> u64 {
         pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size + KEY_BYTES as u64)
     }
@@ -86,7 +84,6 @@ pub enum Query {
 
 impl Query {
     /// Rows that one query finds in a table of `keys`.
-    #[must_use]
     pub fn rows(self, keys: u64) -> u64 {
         match self {
             Self::Range(rows) | Self::MultiGet(rows) | Self::Gets(rows) => rows,

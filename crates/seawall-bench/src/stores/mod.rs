@@ -13,7 +13,6 @@ use crate::store::{Result, Settings, Store};
 pub const NAMES: [&str; 2] = ["seawall", "raw"];
 
 /// Opens the store of that name; `None` when it is not one of [`NAMES`].
-#[must_use]
 pub fn open(name: &str, settings: &Settings) -> Option<Result<Box<dyn Store>>> {
     Some(match name {
         "seawall" => Seawall::open(settings).map(|store| Box::new(store) as Box<dyn Store>),

@@ -59,7 +59,6 @@ impl Seawall {
     }
 
     /// The database: for workloads of Seawall only.
-    #[must_use]
     pub fn database(&self) -> &Database {
         &self.db
     }

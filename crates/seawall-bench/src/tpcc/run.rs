@@ -183,7 +183,6 @@ fn read_all(store: &dyn Store, progress: &mut dyn Progress) -> crate::Result<()>
 }
 
 /// The transactions of a result of TPC-C as lines for the terminal.
-#[must_use]
 pub(crate) fn table(result: &CellResult) -> Option<String> {
     let transactions = result.extra.get("transactions")?.as_object()?;
     let mut text = "transaction           done      p50 us      p95 us      p99 us      max us\n".to_owned();

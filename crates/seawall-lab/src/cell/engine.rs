@@ -27,7 +27,6 @@ words! {
 
 impl Level {
     /// InnoDB's number for this level.
-    #[must_use]
     pub fn number(self) -> u32 {
         match self {
             Self::Flushed => 1,
@@ -37,7 +36,6 @@ impl Level {
     }
 
     /// The possible loss, with the engine's default `flush_interval` of a second.
-    #[must_use]
     pub fn loss(self) -> &'static str {
         match self {
             Self::Flushed => "nothing, neither when the process dies nor when power fails",
@@ -47,7 +45,6 @@ impl Level {
     }
 
     /// `level 2 (Written)`.
-    #[must_use]
     pub fn name(self) -> String {
         format!("level {} ({self:?})", self.number())
     }
@@ -75,7 +72,6 @@ words! {
 
 impl FlushMethod {
     /// The use of the page cache.
-    #[must_use]
     pub fn access(self) -> Access {
         match self {
             Self::Fsync | Self::ODsync => Access::Buffered,
@@ -135,7 +131,6 @@ pub enum Ahead {
 
 impl Ahead {
     /// This value's part of a cell id.
-    #[must_use]
     pub fn word(self) -> String {
         match self {
             Self::None => "none".into(),

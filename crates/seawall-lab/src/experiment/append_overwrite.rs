@@ -44,7 +44,6 @@ const STALL_NS: u64 = 100_000_000;
 /// let append = plan::extend(Preparation::Append, Access::Buffered, Sync::Fdatasync);
 /// assert_eq!(append.id(), "e4/append/seqwrite/8k/buffered/fdatasync/t1");
 /// ```
-#[must_use]
 pub fn extend(preparation: Preparation, access: Access, sync: Sync) -> CellSpec {
     CellSpec {
         pattern: Pattern::SequentialWrite,
@@ -61,7 +60,6 @@ pub fn extend(preparation: Preparation, access: Access, sync: Sync) -> CellSpec 
 /// ```
 /// assert!(seawall_lab::plan::beside_fill().title().ends_with("beside a rate-limited fill"));
 /// ```
-#[must_use]
 pub fn beside_fill() -> CellSpec {
     CellSpec { beside: Beside::PacedFill, ..extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync) }
 }

@@ -24,7 +24,6 @@ pub(crate) const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// let spec = seawall_lab::plan::random_read(32);
 /// assert_eq!(spec.id(), "base/overwrite/randread/16k/direct/nosync/t1/d32");
 /// ```
-#[must_use]
 pub fn random_read(depth: u32) -> CellSpec {
     CellSpec {
         pattern: Pattern::RandomRead,
@@ -39,7 +38,6 @@ pub fn random_read(depth: u32) -> CellSpec {
 /// ```
 /// assert_eq!(seawall_lab::plan::sequential_read().title(), "sequential 1M reads, direct, depth 8, 1 thread");
 /// ```
-#[must_use]
 pub fn sequential_read() -> CellSpec {
     CellSpec { pattern: Pattern::SequentialRead, ..sequential_write() }
 }
@@ -49,7 +47,6 @@ pub fn sequential_read() -> CellSpec {
 /// ```
 /// assert_eq!(seawall_lab::plan::sequential_write().title(), "sequential 1M writes, direct, depth 8, 1 thread");
 /// ```
-#[must_use]
 pub fn sequential_write() -> CellSpec {
     CellSpec {
         pattern: Pattern::SequentialWrite,

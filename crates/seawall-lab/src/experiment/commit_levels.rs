@@ -40,7 +40,6 @@ const WRITES_MIN: f64 = 0.01;
 /// assert_eq!(cell.id(), "e5/tpcc/o_direct/written/t4");
 /// assert_eq!(cell.title(), "TPC-C, o_direct, Written (2), 4 threads");
 /// ```
-#[must_use]
 pub fn commit_levels(load: Pattern, method: FlushMethod, level: Level) -> CellSpec {
     CellSpec {
         pattern: load,

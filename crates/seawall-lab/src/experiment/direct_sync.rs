@@ -47,7 +47,6 @@ const HALF_TURN_NS: f64 = 2e6;
 /// assert_eq!(plan::direct_sync(1, 4096, Sync::Fdatasync).id(), "e1/overwrite/randwrite/4k/direct/fdatasync/t1");
 /// assert_eq!(plan::direct_sync(16, 4096, Sync::Fdatasync).threads, 16);
 /// ```
-#[must_use]
 pub fn direct_sync(threads: u32, block_bytes: u32, sync: Sync) -> CellSpec {
     CellSpec { threads, block_bytes, sync, ..CellSpec::new(Experiment::DirectSync) }
 }

@@ -34,7 +34,6 @@ pub(crate) const THREADS: [u32; 4] = [1, 4, 16, 64];
 /// let merged = plan::log(16, Access::Direct, 4096, true);
 /// assert_eq!(merged.id(), "e2/overwrite/log/4k/direct/fdatasync/t16/merged");
 /// ```
-#[must_use]
 pub fn log(threads: u32, access: Access, block_bytes: u32, merged: bool) -> CellSpec {
     CellSpec {
         pattern: Pattern::Log,

@@ -42,13 +42,11 @@ pub(crate) fn texts(experiment: Experiment) -> &'static Texts {
 }
 
 /// The publication that an experiment repeats.
-#[must_use]
 pub fn source(experiment: Experiment) -> Option<&'static Source> {
     texts(experiment).source.as_ref()
 }
 
 /// The published rates of an experiment.
-#[must_use]
 pub fn published(experiment: Experiment) -> &'static [Published] {
     &texts(experiment).figures
 }
@@ -67,7 +65,6 @@ pub fn published(experiment: Experiment) -> &'static [Published] {
 /// assert!(none.iter().all(|v| v.cells.is_empty()));
 /// assert!(none.iter().any(|v| v.sentence == "durability under power loss: not tested"));
 /// ```
-#[must_use]
 pub fn verdicts(results: &Results) -> Vec<Verdict> {
     let mut out = Vec::new();
     run::conclude(results, &mut Writer { out: &mut out, experiment: None, says: &run::SAYS });

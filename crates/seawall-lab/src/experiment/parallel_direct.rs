@@ -42,7 +42,6 @@ const SERIES: [(Beside, &str); 4] = [
 /// let beside_cache = plan::parallel(8, Beside::CachedPages);
 /// assert_eq!(beside_cache.title(), "random 16K writes, direct, 8 threads, file's pages cached");
 /// ```
-#[must_use]
 pub fn parallel(threads: u32, beside: Beside) -> CellSpec {
     CellSpec { threads, block_bytes: 16 << 10, beside, ..CellSpec::new(Experiment::ParallelDirect) }
 }
@@ -53,7 +52,6 @@ pub fn parallel(threads: u32, beside: Beside) -> CellSpec {
 /// use seawall_lab::{plan, results::operation_word};
 /// assert_eq!(operation_word(&plan::flush_under_writes()), "flushes");
 /// ```
-#[must_use]
 pub fn flush_under_writes() -> CellSpec {
     CellSpec { sync: Sync::Fdatasync, ..parallel(1, Beside::ContinuousWriter) }
 }

@@ -45,7 +45,6 @@ const SHARE_MAX: f64 = 1.05;
 /// assert_eq!(cell.id(), "e6/fragmented/ranges/direct/adaptive/t16");
 /// assert_eq!(cell.title(), "fragmented, direct, adaptive prefetch, 16 queries");
 /// ```
-#[must_use]
 pub fn range_prefetch(tree: KeyOrder, access: Access, ahead: Ahead, queries: u32) -> CellSpec {
     CellSpec {
         pattern: Pattern::RangeQuery,

@@ -32,7 +32,6 @@ const SETTLING_BYTES: f64 = 4096.0;
 /// let scan = plan::under_settings(Pattern::RangeQuery, Origin::Recommended);
 /// assert_eq!(scan.id(), "set/fragmented/ranges/recommended/t1");
 /// ```
-#[must_use]
 pub fn under_settings(load: Pattern, settings: Origin) -> CellSpec {
     let reads = load == Pattern::RangeQuery;
     let tree = reads.then_some(KeyOrder::Fragmented);

@@ -8,7 +8,6 @@ use crate::text;
 
 impl MyCnf {
     /// The file with `recommendations` applied.
-    #[must_use]
     pub fn propose(&self, server: Server, recommendations: &[Recommendation]) -> Proposal {
         let mut lines: Vec<String> = self.text.split_inclusive('\n').map(str::to_owned).collect();
         let eol = if self.text.contains("\r\n") { "\r\n" } else { "\n" };

@@ -48,7 +48,6 @@ const SCRIPT: &str = include_str!("script.js");
 /// let page = report::html(&sample::of_plan(&plan::decisive()));
 /// assert!(page.starts_with("<!doctype html>") && page.contains("<svg"));
 /// ```
-#[must_use]
 pub fn html(results: &Results) -> String {
     page(results, &verdicts(results), &recommend(results).files())
 }
@@ -59,7 +58,6 @@ pub fn html(results: &Results) -> String {
 /// let page = seawall_lab::report::frame("A benchmark", "<main><h1>A benchmark</h1></main>");
 /// assert!(page.starts_with("<!doctype html>") && page.contains("<title>A benchmark</title>"));
 /// ```
-#[must_use]
 pub fn frame(title: &str, body: &str) -> String {
     let (style, script) = (STYLE, SCRIPT);
     part("frame", vars![title, style, body, script]) + "\n"
@@ -74,7 +72,6 @@ pub fn frame(title: &str, body: &str) -> String {
 /// let plot = line_plot("Rate over time", "seconds", ticks, |v| format!("{v:.0}"), false, &[(0.0, 10.0), (60.0, 12.0)]);
 /// assert!(plot.contains("<svg") && plot.contains("seconds"));
 /// ```
-#[must_use]
 pub fn line_plot(
     title: &str,
     x_title: &str,

@@ -59,7 +59,6 @@ pub struct EngineSizes {
 
 impl EngineSizes {
     /// Scales the databases to the scratch file: for 512 MiB, trees of 256 MiB and TPC-C at a tenth.
-    #[must_use]
     pub fn of(file_bytes: u64) -> Self {
         let tree_bytes = (file_bytes / 2).min(TREE_BYTES_MAX);
         let customers = (300 * (file_bytes >> 20) / 512).clamp(30, 3000) as u32;
@@ -75,20 +74,17 @@ impl EngineSizes {
     }
 
     /// Rows of each tree of E6.
-    #[must_use]
     pub fn tree_rows(&self) -> u32 {
         u32::try_from(self.tree_bytes / ROW_BYTES).unwrap_or(u32::MAX)
     }
 
     /// The pool through which the trees of E6 are read, bytes.
-    #[must_use]
     pub fn pool_bytes(&self) -> u64 {
         (self.tree_bytes / TREE_TO_POOL).max(1 << 20)
     }
 
     /// The most that all databases take together, bytes: trees with half-full leaves, and four databases of
     /// E5 that grow.
-    #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         let levels = u64::from(self.rows) * 1000 + self.log_bytes + (96 << 20);
         3 * self.tree_bytes + 5 * levels

@@ -16,7 +16,6 @@ use std::time::Instant;
 /// let machine = seawall_lab::run::this_machine();
 /// assert!(machine.cpus >= 1);
 /// ```
-#[must_use]
 pub fn this_machine() -> Machine {
     let model = |text: &str| {
         let (_, model) = text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?;
@@ -43,7 +42,6 @@ fn parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
 /// ```
 /// assert_eq!(seawall_lab::run::device_counters("no-such-device"), None);
 /// ```
-#[must_use]
 pub fn device_counters(name: &str) -> Option<DeviceDelta> {
     parsed("/proc/diskstats", |text| parse_diskstats(text, name))
 }
@@ -71,7 +69,6 @@ fn parse_diskstats(text: &str, name: &str) -> Option<DeviceDelta> {
 /// let between = device_delta(before, after);
 /// assert_eq!((between.writes, between.flushes), (30, Some(2)));
 /// ```
-#[must_use]
 pub fn device_delta(before: DeviceDelta, after: DeviceDelta) -> DeviceDelta {
     DeviceDelta {
         reads: after.reads.saturating_sub(before.reads),
@@ -105,7 +102,6 @@ pub struct ForeignReading {
 
 impl ForeignReading {
     /// Reads all of `/proc`: some milliseconds.
-    #[must_use]
     pub fn take() -> Self {
         let busy_ticks = parsed("/proc/stat", |text| {
             let fields = text.lines().next()?.split_whitespace().skip(1);
@@ -133,7 +129,6 @@ impl ForeignReading {
     }
 
     /// Foreign load since this reading: cores, and bytes per second if visible.
-    #[must_use]
     pub fn since(&self) -> (f64, Option<f64>) {
         let now = Self::take();
         let seconds = now.at.duration_since(self.at).as_secs_f64().max(1e-3);

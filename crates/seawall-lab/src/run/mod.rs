@@ -107,20 +107,17 @@ impl Lab {
     }
 
     /// The options of the run.
-    #[must_use]
     pub fn options(&self) -> &LabOptions {
         &self.options
     }
 
     /// The probe's findings.
-    #[must_use]
     pub fn probe(&self) -> &Probe {
         &self.probe
     }
 
     /// The most bytes that the run uses at one time: the big file, and the larger of what a round adds and the engine's
     /// databases.
-    #[must_use]
     pub fn bytes_needed(&self) -> u64 {
         let sizes = EngineSizes::of(self.options.file_bytes);
         let engine = if self.options.needs_engine() { sizes.disk_bytes() } else { 0 };

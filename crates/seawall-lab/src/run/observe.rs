@@ -26,13 +26,11 @@ pub struct Observation {
 
 impl Observation {
     /// Share of the interval in which the device was busy, 0 to 1.
-    #[must_use]
     pub fn busy(&self) -> f64 {
         (self.delta.busy_ms as f64 / 1000.0 / self.seconds).min(1.0)
     }
 
     /// One line for a terminal; see [`Observation::HEADER`].
-    #[must_use]
     pub fn line(&self) -> String {
         let per_s = |n: u64| n as f64 / self.seconds;
         let kib = |bytes: u64, n: u64| if n == 0 { 0.0 } else { bytes as f64 / n as f64 / 1024.0 };

@@ -54,7 +54,6 @@ impl LabOptions {
     /// let options = seawall_lab::run::LabOptions::new("/srv/db".as_ref());
     /// assert_eq!(options.rounds, 6);
     /// ```
-    #[must_use]
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.into(),
@@ -79,7 +78,6 @@ impl LabOptions {
     /// use seawall_lab::{plan, run::LabOptions};
     /// assert_eq!(LabOptions::full("/srv/db".as_ref()).plan(), plan::full());
     /// ```
-    #[must_use]
     pub fn full(path: &Path) -> Self {
         Self { full: true, round: Duration::from_millis(1100), rounds: 5, file_bytes: 1 << 30, ..Self::new(path) }
     }
@@ -92,7 +90,6 @@ impl LabOptions {
     /// let cells = LabOptions { only, ..LabOptions::new("/srv/db".as_ref()) }.plan();
     /// assert!(cells.contains(&plan::random_read(32)) && !cells.contains(&plan::parallel(1, seawall_lab::cell::Beside::Nothing)));
     /// ```
-    #[must_use]
     pub fn plan(&self) -> Vec<CellSpec> {
         let all = if self.full { plan::full() } else { plan::decisive() };
         let asked = |e: Experiment| self.only.is_empty() || self.only.contains(&e);

@@ -73,13 +73,11 @@ pub struct Recommendation {
 
 impl Recommendation {
     /// Returns whether the value differs from the product's default.
-    #[must_use]
     pub fn changes_default(&self) -> bool {
         !self.value.eq_ignore_ascii_case(&self.default)
     }
 
     /// The name in an option file: with `loose_` if some releases lack it.
-    #[must_use]
     pub fn option_name(&self) -> String {
         if self.loose { format!("loose_{}", self.key) } else { self.key.clone() }
     }
@@ -146,7 +144,6 @@ fn advise(server: Option<Server>, key: &str, finding: &str, vars: &[Var<'_>]) ->
 /// let cnf = advice.option_file(settings::Server::MariaDb11);
 /// assert!(cnf.starts_with("# ") && cnf.contains("\n[mariadb]\n"));
 /// ```
-#[must_use]
 pub fn recommend(results: &Results) -> Settings {
     let (fs, device) = (file_system_word(results), device_words(results));
     let Results { seawall_version, machine, probe, started, .. } = results;
@@ -164,13 +161,11 @@ pub fn recommend(results: &Results) -> Settings {
 
 impl Settings {
     /// The recommendations for one server series.
-    #[must_use]
     pub fn server(&self, server: Server) -> &[Recommendation] {
         self.servers.iter().find(|(s, _)| *s == server).map_or(&[], |(_, list)| list)
     }
 
     /// `seawall.toml`, each line after a comment with its measurement.
-    #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = comment(&format!("seawall.toml, {}", self.measured));
         let split = |r: &'_ Recommendation| match r.key.split_once('.') {
@@ -190,7 +185,6 @@ impl Settings {
     }
 
     /// Every file to offer, as (name, text): `seawall.toml` first, then one option file a server series.
-    #[must_use]
     pub fn files(&self) -> Vec<(String, String)> {
         let texts = std::iter::once(self.to_toml()).chain(Server::ALL.into_iter().map(|s| self.option_file(s)));
         Self::names().zip(texts).collect()
@@ -208,7 +202,6 @@ impl Settings {
 
     /// A fragment of an option file (`my.cnf`) for one server series: changed settings as lines, kept
     /// defaults as comments.
-    #[must_use]
     pub fn option_file(&self, server: Server) -> String {
         let mut out = comment(&format!("{}, {}", server.title(), self.measured));
         out += &format!("\n[{}]\n", server.group());

@@ -53,7 +53,6 @@ words! {
 
 impl Server {
     /// `MariaDB 10.11`, ...
-    #[must_use]
     pub fn title(self) -> &'static str {
         self.words()
     }
@@ -70,7 +69,6 @@ impl Server {
     /// assert_eq!(Server::parse("postgres"), None);
     /// assert_eq!(Server::parse("mysql-5.7"), None);
     /// ```
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim().to_ascii_lowercase();
         let (name, version) = text.split_once(['-', ' ']).unwrap_or((&text, ""));
@@ -89,13 +87,11 @@ impl Server {
     }
 
     /// The option group to write to: `mariadb` or `mysqld`.
-    #[must_use]
     pub fn group(self) -> &'static str {
         if self.is_mariadb() { "mariadb" } else { "mysqld" }
     }
 
     /// Whether the series is MariaDB's.
-    #[must_use]
     pub fn is_mariadb(self) -> bool {
         matches!(self, Self::MariaDb10 | Self::MariaDb11)
     }

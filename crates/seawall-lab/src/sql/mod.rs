@@ -68,7 +68,6 @@ pub struct SqlOptions {
 
 impl SqlOptions {
     /// Both experiments, in about 12 minutes.
-    #[must_use]
     pub fn new(socket: &std::path::Path) -> Self {
         Self {
             socket: socket.into(),
@@ -152,7 +151,6 @@ impl Engine {
     const ALL: [Self; 2] = [Self::InnoDb, Self::Seawall];
 
     /// The name in SQL.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::InnoDb => "InnoDB",
@@ -265,7 +263,6 @@ impl SqlResults {
     ///
     /// # Panics
     /// Never: all of it can be written as JSON.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts")
     }

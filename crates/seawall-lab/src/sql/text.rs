@@ -52,7 +52,6 @@ fn rate(rates: &[f64]) -> String {
 
 impl SqlResults {
     /// Tables for a terminal: E5 with the published gains beside the measured ones, E6 with the published rates.
-    #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = format!("MariaDB {}, sysbench {}", self.version, self.sysbench);
         for (name, value) in &self.variables {
