@@ -361,20 +361,17 @@ impl CellResult {
         self.rounds.iter().fold(0, |sum, r| sum.saturating_add(r.operations))
     }
 
-    /// The device's work per operation over all rounds.
-    pub fn device_per_operation(&self) -> Option<DevicePerOperation> {
-        let devices: Vec<DeviceDelta> = self.rounds.iter().map(|round| round.device).collect::<Option<_>>()?;
+    /// One figure of the device's work, for each operation over all rounds.
+    ///
+    /// ```
+    /// use seawall_lab::{plan, sample};
+    /// let cell = sample::cell(plan::random_read(1), 10_000.0);
+    /// assert_eq!(cell.per_operation(|device| Some(device.written_bytes)), Some(8192.0));
+    /// ```
+    pub fn per_operation(&self, of: fn(&DeviceDelta) -> Option<u64>) -> Option<f64> {
         let operations = self.operations() as f64;
-        let per = |of: fn(&DeviceDelta) -> Option<u64>| -> Option<f64> {
-            let all: Option<f64> = devices.iter().map(|d| of(d).map(|n| n as f64)).sum();
-            all.filter(|_| operations > 0.0).map(|all| all / operations)
-        };
-        Some(DevicePerOperation {
-            reads: per(|d| Some(d.reads))?,
-            writes: per(|d| Some(d.writes))?,
-            written_bytes: per(|d| Some(d.written_bytes))?,
-            flushes: per(|d| d.flushes),
-        })
+        let all: Option<f64> = self.rounds.iter().map(|round| Some(of(round.device.as_ref()?)? as f64)).sum();
+        all.filter(|_| operations > 0.0).map(|all| all / operations)
     }
 
     /// The device's work per second, median over the rounds: reads, and bytes read.
@@ -396,25 +393,6 @@ impl CellResult {
     pub fn disturbed(&self) -> bool {
         self.rounds.iter().any(|r| r.foreign.disturbed)
     }
-}
-
-/// The device's work per operation.
-///
-/// ```
-/// use seawall_lab::{plan, sample};
-/// let per = sample::cell(plan::random_read(1), 10_000.0).device_per_operation().unwrap();
-/// assert_eq!((per.writes, per.written_bytes, per.flushes), (1.0, 8192.0, Some(1.0)));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DevicePerOperation {
-    /// Device reads.
-    pub reads: f64,
-    /// Device writes.
-    pub writes: f64,
-    /// Bytes written.
-    pub written_bytes: f64,
-    /// Flushes; `None` where the kernel does not count them.
-    pub flushes: Option<f64>,
 }
 
 impl Results {

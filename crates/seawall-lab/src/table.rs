@@ -125,7 +125,6 @@ pub(crate) fn cells(results: &Results, experiment: Experiment) -> Option<Table> 
 fn row(cell: &CellResult) -> Vec<String> {
     let rate = cell.rate();
     let latency = |ns: Option<u64>| or_missing(ns, |ns| text::latency(ns as f64));
-    let device = cell.device_per_operation();
     let bytes = |b: f64| if b < 0.5 { "0".into() } else { text::bytes(b) };
     vec![
         cell.spec.title(),
@@ -135,9 +134,9 @@ fn row(cell: &CellResult) -> Vec<String> {
         latency(cell.latency_ns(0.5)),
         latency(cell.latency_ns(0.99)),
         latency(cell.latency_ns_max().filter(|_| cell.operations() > 0)),
-        or_missing(device, |d| bytes(d.written_bytes)),
-        or_missing(device.and_then(|d| d.flushes), text::count),
-        or_missing(device, |d| text::count(d.reads)),
+        or_missing(cell.per_operation(|d| Some(d.written_bytes)), bytes),
+        or_missing(cell.per_operation(|d| d.flushes), text::count),
+        or_missing(cell.per_operation(|d| Some(d.reads)), text::count),
         or_missing(cell.cached_bytes_max(), |b| bytes(b as f64)),
     ]
 }

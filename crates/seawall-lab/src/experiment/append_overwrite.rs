@@ -107,7 +107,7 @@ fn prepared(results: &Results, w: &mut Writer<'_>) {
 fn append(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = overwrite_against(results, Preparation::Append) else { return };
     let fs = file_system_word(results);
-    let [over, append] = p.cells().map(|cell| cell.device_per_operation().and_then(|d| d.flushes));
+    let [over, append] = p.cells().map(|cell| cell.per_operation(|device| device.flushes));
     let flushes = over.zip(append).map_or_else(String::new, |(over, append)| {
         format!("; device flushes per write: {append:.1} appending, {over:.1} overwriting")
     });

@@ -111,7 +111,7 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
 /// Warns of a write-back cache that receives no flush: mounted without barriers, or a layer between drops flushes.
 fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     let Some(cell) = results.cell(&direct_sync(1, BLOCK, Sync::Fdatasync)) else { return };
-    let Some(flushes) = cell.device_per_operation().and_then(|per| per.flushes) else { return };
+    let Some(flushes) = cell.per_operation(|device| device.flushes) else { return };
     let Some(device) = results.probe.device.known() else { return };
     let Some(WriteCache::Back) = device.write_cache.known() else { return };
     // The kernel counts flushes where requests are queued: device-mapper and md pass them on and count none.

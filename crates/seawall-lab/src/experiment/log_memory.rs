@@ -127,7 +127,7 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
 }
 
 fn hidden_reads(results: &Results, w: &mut Writer<'_>) {
-    let per_commit = |c| Some((c, CellResult::device_per_operation(c)?.reads));
+    let per_commit = |c| Some((c, CellResult::per_operation(c, |device| Some(device.reads))?));
     let quiet = results.cells_of(Experiment::LogMemory).filter(|c| !c.disturbed());
     let mut measured: Vec<(&CellResult, f64)> = quiet.filter_map(per_commit).collect();
     measured.sort_by(|a, b| b.1.total_cmp(&a.1));

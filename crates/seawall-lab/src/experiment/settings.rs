@@ -69,7 +69,7 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
 
 /// Why the two databases are not in the same state, if they are not.
 fn settling(p: &Pair<'_>) -> Option<String> {
-    let [recommended, default] = p.cells().map(|c| c.device_per_operation().map(|d| d.written_bytes));
+    let [recommended, default] = p.cells().map(|c| c.per_operation(|device| Some(device.written_bytes)));
     let (recommended, default) = (recommended?, default?);
     let (most, least) = (recommended.max(default), recommended.min(default));
     let [recommended, default] = [recommended, default].map(text::bytes);
