@@ -12,7 +12,7 @@
    2. The server rolls the statement back after a refused row, so the rows of the batch that are inserted already are not
       undone here.
    3. The server ends every bulk insertion. A commit fails nevertheless if collected rows were not all inserted
-      (Connection::note_collected).
+      (Connection::note_incomplete).
    4. A row that is refused later has raised the AUTO_INCREMENT counter: the rows after it must not get the same number. */
 #include "ha_seawall.h"
 #include <algorithm>
@@ -78,7 +78,7 @@ int ha_seawall::collect(const uchar *record) {
   if (m_batch.trees.empty()) {
     m_batch.trees.resize(1 + table->s->keys);
     m_batch.first_row = ha_thd()->get_stmt_da()->current_row_for_warning();
-    m_connection->note_collected(1);
+    m_connection->note_incomplete(1);
   }
   m_value.clear();
   m_row.encode(record, &m_value);
@@ -106,7 +106,7 @@ int ha_seawall::insert_collected() {
     if (tree == 0 || !is_primary(tree - 1)) error = insert_in_order(tree);
   m_batch.trees.clear();
   if (error) return error;
-  m_connection->note_collected(-1);
+  m_connection->note_incomplete(-1);
   note_changes(count);
   m_share->grown.fetch_add((int64_t)count, std::memory_order_relaxed);
   return 0;

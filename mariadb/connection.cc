@@ -137,6 +137,7 @@ int Connection::begin() {
   m_active = true;
   m_begun_us = m_thd->start_utime;
   m_prepared = m_committed = false;
+  m_incomplete = 0;
   return 0;
 }
 
@@ -255,19 +256,19 @@ int Connection::failed_end(const char *what, seawall_status status) {
 /* Whether a commit or rollback, of one statement unless `all`, ends the transaction. */
 static bool ends(THD *thd, bool all) { return all || !in_transaction(thd); }
 
-/* The server ends a bulk insertion before it commits: collected rows would be lost. Rolls back, as the server does not
-   ask for it after every failed commit. */
-int Connection::check_collected(bool all) {
-  if (m_collected == 0) return 0;
+/* The server ends a bulk insertion before it commits, but does not check the end of every copy. Rolls back, as the server
+   does not ask for it after every failed commit. */
+int Connection::check_complete(bool all) {
+  if (m_incomplete == 0) return 0;
   if (!ends(m_thd, all)) m_thd->mark_transaction_to_rollback(true); /* the binary log may have the statement */
   rollback(all);
-  my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the statement cannot be committed: some of its rows are not inserted yet", MYF(0));
+  my_printf_error(ER_ERROR_DURING_COMMIT, "Seawall: the statement cannot be committed: a table lacks rows or index entries that it should make", MYF(0));
   return HA_ERR_INTERNAL_ERROR;
 }
 
 int Connection::commit(bool all) {
   if (!m_active) return 0;
-  if (int error = check_collected(all)) return error;
+  if (int error = check_complete(all)) return error;
   if (!ends(m_thd, all)) {
     end_statement();
     return 0;
@@ -285,7 +286,7 @@ int Connection::commit(bool all) {
 }
 
 int Connection::rollback(bool all) {
-  m_collected = 0;
+  m_incomplete = 0;
   if (!m_active) return 0;
   clear_interrupt();
   seawall_status status;
@@ -321,15 +322,21 @@ static bool xid_of(seawall_slice name, XID *xid) {
 
 int Connection::prepare(bool all) {
   if (!m_active) return 0;
-  if (int error = check_collected(all)) return error;
+  if (int error = check_complete(all)) return error;
   if (!ends(m_thd, all)) return 0; /* the statement may still be rolled back */
   uint64_t id = 0;
   seawall_transaction_id(m_tx.get(), &id);
-  if (id == 0) return 0; /* it changed nothing: commit and rollback are the same */
   MYSQL_XID xid;
   thd_get_xid(m_thd, &xid);
-  end_statement();
   XID *known = reinterpret_cast<XID *>(&xid);
+  if (id == 0) { /* it changed nothing: commit and rollback are the same */
+    if (known->get_my_xid() != 0) return 0;
+    /* XA PREPARE: its end may never come to this connection. */
+    seawall_rollback(m_tx.get());
+    ended();
+    return 0;
+  }
+  end_statement();
   std::string name = name_of(known);
   crash_point("prepare", "begun");
   seawall_status status = seawall_prepare(m_tx.get(), slice(name), durability_of(m_thd), nullptr);
@@ -503,6 +510,12 @@ enum { XA_OK = 0, XAER_RMERR = -3, XAER_NOTA = -4 };
 
 template <seawall_status (*END)(const seawall_db *, seawall_slice)> static int end_by_xid(handlerton *, XID *xid) {
   seawall_status status = END(db.get(), slice(name_of(xid)));
+  if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) {
+    THD *thd = current_thd;
+    note_failure(thd, status);
+    /* The server ignores the code, but keeps a transaction that could not be ended if there is an error. */
+    if (thd) my_printf_error(ER_XAER_RMERR, "Seawall: the prepared transaction could not be ended: %s", MYF(0), seawall_error());
+  }
   return status == SEAWALL_STATUS_OK ? XA_OK : status == SEAWALL_STATUS_NOT_FOUND ? XAER_NOTA : XAER_RMERR;
 }
 

@@ -71,8 +71,9 @@ public:
   /* Called before a change of a row. `*before`: the savepoint to which the statement is rolled back. `*first`: this is
      the statement's first change. */
   seawall_status before_change(const seawall_savepoint_t **before, bool *first);
-  /* Notes that a table has rows that the statement has collected and not inserted yet (1), or has them no more (-1). */
-  void note_collected(int tables) { m_collected += tables; }
+  /* Notes that a table lacks rows or index entries that the statement must still make (1), or has them (-1): until then
+     a commit fails. */
+  void note_incomplete(int tables) { m_incomplete += tables; }
   /* Locks a table's automatic numbers until the statement ends. */
   seawall_status lock_auto(const std::shared_ptr<Counters> &counters);
   THD *thd() const { return m_thd; }
@@ -125,7 +126,7 @@ private:
   void release_tx();
   void detach();
   int failed_end(const char *what, seawall_status status);
-  int check_collected(bool all);
+  int check_complete(bool all);
   Open describe() const;
 
   THD *m_thd = nullptr;
@@ -139,7 +140,7 @@ private:
   ulong m_wait_seconds = 0;
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;
-  int m_collected = 0;       /* tables with collected rows */
+  int m_incomplete = 0;      /* note_incomplete */
   query_id_t m_copying = 0;  /* the statement that m_copied belongs to */
   std::vector<uint64_t> m_copied;
   bool m_prepared = false;

@@ -12,15 +12,18 @@
    4. A refused row ends the statement, so the changes of a single row are never undone. So IGNORE and REPLACE do not
       copy this way.
    5. The server's locks keep writers away from the table that is copied, but do not cover prepared transactions that no
-      connection has. The copy waits for them, and fails when they do not end.
-   6. Temporary tables are not copied this way: a snapshot of the connection's transaction does not see what another one
+      connection has. The copy waits for them, and fails when they do not end. It reads the table in a separate
+      transaction that begins after the wait: the connection's snapshot may be older than their commits.
+   6. After a failed end of a copy, the statement's commit fails, too (Connection::note_incomplete): ALTER TABLE ...
+      REORGANIZE PARTITION does not check that end.
+   7. Temporary tables are not copied this way: a snapshot of the connection's transaction does not see what another one
       commits. Nor are tables with a UNIQUE ... USING HASH: the server looks for duplicates in the connection's
       transaction.
-   7. LOCK=NONE (from 11.2 on): the server logs what others change in the original, and after step 2 makes the same
-      changes in the new table. The connection's snapshot is older than the copied rows, so another separate
-      transaction makes them, at READ COMMITTED. It is committed when the server unlocks the new table; the RENAME that
-      follows makes it durable. The server's locks do not cover a transaction that is prepared meanwhile and whose
-      connection ends: its later commit would be lost with the original. So the ALTER fails. */
+   8. LOCK=NONE (from 11.2 on): the server logs what others change in the original from its first row on, and after step 2
+      makes the same changes in the new table. The connection's snapshot is older than the copied rows, so another
+      separate transaction makes them, at READ COMMITTED. It is committed when the server unlocks the new table; the
+      RENAME that follows makes it durable. The server's locks do not cover a transaction that is prepared meanwhile and
+      whose connection ends: its later commit would be lost with the original. So the ALTER fails. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -69,7 +72,9 @@ static bool copies_a_table(THD *thd) {
 int ha_seawall::begin_original() {
   if (m_own || table->s->tmp_table != NO_TMP_TABLE || !copies_a_table(ha_thd())) return 0;
   m_connection->note_copied(m_share->number);
-  return wait_for_prepared(rows());
+  if (int error = wait_for_prepared(rows())) return error;
+  if (int error = begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED)) return error;
+  return failed(seawall_begin_statement(m_own.get()));
 }
 
 int ha_seawall::finish_copy() {
@@ -88,6 +93,7 @@ int ha_seawall::finish_copy() {
   }
   if (!error && !thd->is_error()) error = build_sorted_indexes();
   abandon_copy();
+  if (error) m_connection->note_incomplete(1);
   if (error || !HAS_ONLINE_ALTER || !copies_a_table(thd)) return error;
   error = begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
   m_copy.replays = !error;
@@ -95,7 +101,7 @@ int ha_seawall::finish_copy() {
   return error;
 }
 
-/* Commits what others have changed meanwhile (7). */
+/* Commits what others have changed meanwhile (8). */
 int ha_seawall::finish_replay() {
   if (!m_copy.replays) return 0;
   int error = failed(seawall_commit(m_own.get()));
@@ -106,7 +112,7 @@ int ha_seawall::finish_replay() {
   return error;
 }
 
-/* Called while the server excludes all connections from the original, before the new table takes its name (7). Also called
+/* Called while the server excludes all connections from the original, before the new table takes its name (8). Also called
    for a table that this statement has not locked: `m_connection` may be another, ended one. */
 int ha_seawall::check_original() {
   Connection *connection = HAS_ONLINE_ALTER ? Connection::known(ha_thd()) : nullptr;

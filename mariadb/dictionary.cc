@@ -597,6 +597,7 @@ seawall_status Counters::lock_auto(seawall_tx *tx) {
   seawall_status status = lock(tx, key, &value);
   /* A table of an earlier version has no such row. */
   if (status == SEAWALL_STATUS_NOT_FOUND) {
+    seawall_release_row(tx, dictionary.get(), slice(key)); /* the absent row is locked */
     status = in_transaction("auto-lock", [&](seawall_tx *own) { return seawall_put(own, dictionary.get(), slice(key), NOTHING); });
     if (status == SEAWALL_STATUS_OK) status = lock(tx, key, &value);
   }

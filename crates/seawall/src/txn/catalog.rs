@@ -186,7 +186,8 @@ impl Txn {
     pub(super) fn log_undo(&mut self, record: UndoRecord<'_>) -> Result<()> {
         let engine = self.engine.clone();
         let writing = Writing::of(&mut self.writing);
-        engine.undo.ensure_room(&mut writing.undo_log, record.room_max(), Purpose::Grow)?;
+        let purpose = if matches!(record, UndoRecord::DropTree { .. }) { Purpose::Delete } else { Purpose::Grow };
+        engine.undo.ensure_room(&mut writing.undo_log, record.room_max(), purpose)?;
         engine.pool().retry(|| {
             let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
             engine.undo.append(&mut writing.undo_log, &mut mtr, &record)?;

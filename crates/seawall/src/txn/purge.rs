@@ -91,9 +91,27 @@ impl Engine {
     /// Purges records of one page of an undo log, in order. Skips records that need a page that cannot be read:
     /// otherwise all later records would wait for them for ever.
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
+        let mut unreadable = None;
+        let purged = self.purge_each(records, drops, &mut unreadable);
+        if let Some((passed, error)) = unreadable {
+            log::warn!(
+                "purge has passed {passed} old versions that need a page which cannot be read: {error}. Their space \
+                 stays taken. `seawall check` finds all such pages; restore a backup, or dump what is left"
+            );
+        }
+        purged
+    }
+
+    /// Purges records as [`Engine::purge_records`] does. Counts in `unreadable` those that it skips, beside the first
+    /// error.
+    fn purge_each(
+        &self,
+        records: &[Unpurged],
+        drops: &mut HashMap<TreeId, Dismantling>,
+        unreadable: &mut Option<(u64, Error)>,
+    ) -> Result<()> {
         // The first `done` records of `rest` have no work left: they are passed together.
         let (mut rest, mut done) = (records, 0);
-        let mut unreadable = None;
         while let Some(next) = rest.get(done) {
             let passed = match next.record.get() {
                 record if is_idle(&record) => Ok(false),
@@ -113,19 +131,15 @@ impl Engine {
                 Ok(false) => {}
                 Err(error) if error.is_damage() => {
                     self.health().check()?;
-                    unreadable.get_or_insert((0_u64, error)).0 += 1;
+                    unreadable.get_or_insert((0, error)).0 += 1;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.move_past(&rest[..done - 1], None)?;
+                    return Err(error);
+                }
             }
         }
-        self.move_past(&rest[..done], None)?;
-        if let Some((passed, error)) = unreadable {
-            log::warn!(
-                "purge has passed {passed} old versions that need a page which cannot be read: {error}. Their space \
-                 stays taken. `seawall check` finds all such pages; restore a backup, or dump what is left"
-            );
-        }
-        Ok(())
+        self.move_past(&rest[..done], None)
     }
 
     /// Does the work of the last of `records`; the others have none left. Moves past all of them if a page is to be

@@ -110,10 +110,11 @@ fn take_back(image: &mut Image, record: UndoRecord<'_>) -> Result<bool, &'static
     match record {
         UndoRecord::Insert { .. } | UndoRecord::InsertRange { .. } => Ok(false),
         UndoRecord::Update { previous, value, .. } => {
-            (image.flags, image.writer, image.undo) = (previous.flags, previous.writer, previous.undo);
             image.before.clear();
+            // After an error, the image still names this record.
             value.put(&image.value, &mut image.before).map_err(|Malformed(why)| why)?;
             std::mem::swap(&mut image.value, &mut image.before);
+            (image.flags, image.writer, image.undo) = (previous.flags, previous.writer, previous.undo);
             Ok(true)
         }
         UndoRecord::Delete { previous, .. } => {

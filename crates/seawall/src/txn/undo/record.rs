@@ -5,6 +5,7 @@
 //! 2. The longest record, with the longest key and the longest value that a leaf keeps inline, fits a page of
 //!    every size.
 
+use crate::btree::OVERFLOW;
 use crate::format::{Malformed, PageId, Reader, TreeId, TxnId, UndoPtr, edits, put_bytes, put_u48, put_varint};
 
 /// Bytes of a record before its body: length `u16`, kind `u8`, the transaction's previous record `u48`.
@@ -282,6 +283,9 @@ impl<'a> UndoRecord<'a> {
             kind::UPDATE | kind::UPDATE_BY_EDITS => {
                 let (tree, root) = target(body)?;
                 let (key, previous, value) = (body.bytes()?, previous(body)?, body.rest());
+                if kind == kind::UPDATE_BY_EDITS && previous.flags & OVERFLOW != 0 {
+                    return Err(Malformed("edits of a long value"));
+                }
                 let value = if kind == kind::UPDATE { OldValue::Whole(value) } else { OldValue::Edits(value) };
                 Self::Update { tree, root, key, previous, value }
             }
@@ -370,6 +374,7 @@ pub(super) mod tests {
                 kind::INSERT => UndoRecord::Insert { tree, root, key },
                 kind::UPDATE => UndoRecord::Update { tree, root, key, previous, value: OldValue::Whole(value) },
                 kind::UPDATE_BY_EDITS => {
+                    let previous = Previous { flags: flags & !OVERFLOW, ..previous };
                     UndoRecord::Update { tree, root, key, previous, value: OldValue::Edits(value) }
                 }
                 kind::DELETE => {
