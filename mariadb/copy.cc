@@ -93,7 +93,7 @@ int ha_seawall::finish_copy() {
   }
   if (!error && !thd->is_error()) error = build_sorted_indexes();
   abandon_copy();
-  if (error) m_connection->note_incomplete(1);
+  if (error || thd->is_error()) m_connection->note_incomplete(1);
   if (error || !HAS_ONLINE_ALTER || !copies_a_table(thd)) return error;
   error = begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
   m_copy.replays = !error;

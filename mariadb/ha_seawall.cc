@@ -473,7 +473,11 @@ int ha_seawall::reset() {
   m_long_values.clear();
   m_ahead.clear();
   m_batch = Batch(); /* rows that it should still have make the commit fail */
-  if (!m_copy.replays) abandon_copy();
+  if (!m_copy.replays) {
+    abandon_copy();
+    /* After LOCK TABLES, the next statement uses the handler that a copy has read from. A sequence keeps its transaction. */
+    if (!table->s->sequence) m_own.out();
+  }
   return 0;
 }
 
