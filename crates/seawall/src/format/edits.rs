@@ -32,9 +32,12 @@ impl Difference {
             bytes += NUMBERS_BYTES + old.len().max(new.len()) - begin - end;
         } else {
             let mut at = 0;
-            while let Some(words) = changed_words(old, new, at) {
-                at = words.end;
-                let start = words.start + common_prefix(&old[words.clone()], &new[words]);
+            loop {
+                let start = at + common_prefix(&old[at..], &new[at..]);
+                if start == shorter {
+                    break;
+                }
+                at = end_of_changed_words(old, new, start);
                 let change = start..at - common_suffix(&old[start..at], &new[start..at]);
                 bytes += NUMBERS_BYTES + change.len();
                 if bytes > shorter {
@@ -130,12 +133,16 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + WORD].try_into().expect("it has the length of a word"))
 }
 
-/// Returns the first run of words, at or after the word at `from`, that differ in values of one length.
-fn changed_words(old: &[u8], new: &[u8], from: usize) -> Option<Range<usize>> {
-    let words = |from: usize| (from..old.len()).step_by(WORD).map(|at| at..(at + WORD).min(old.len()));
-    let start = words(from).find(|word| old[word.clone()] != new[word.clone()])?.start;
-    let equal = words(start).find(|word| old[word.clone()] == new[word.clone()]);
-    Some(start..equal.map_or(old.len(), |word| word.start))
+/// Returns where the words that differ, beginning with the word of the byte at `start`, end in values of one length.
+fn end_of_changed_words(old: &[u8], new: &[u8], start: usize) -> usize {
+    let mut at = start - start % WORD;
+    while at + WORD <= old.len() {
+        if word(old, at) == word(new, at) {
+            return at;
+        }
+        at += WORD;
+    }
+    if old[at..] == new[at..] { at } else { old.len() }
 }
 
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
