@@ -78,7 +78,7 @@ pub struct Txn {
     /// An operation failed with a retryable error (deadlock or write conflict): roll back and run the
     /// transaction again.
     pub(super) gave_way: Cell<bool>,
-    pub(super) writing: Option<Writing>,
+    pub(super) writing: Option<Box<Writing>>,
     /// Trees that have runs of dead rows for this transaction alone.
     pub(super) dead_in: RefCell<SmallVec<[Arc<TreeState>; 1]>>,
     /// Counts changes.
@@ -148,7 +148,7 @@ impl Txn {
         engine: Ref<Engine>,
         options: TxOptions,
         owner: Arc<LockOwner>,
-        writing: Option<Writing>,
+        writing: Option<Box<Writing>>,
     ) -> Self {
         Self {
             engine,

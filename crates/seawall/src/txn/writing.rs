@@ -38,17 +38,18 @@ thread_local! {
 }
 
 impl Writing {
-    pub(super) fn new(id: TxnId, undo_log: UndoLog, resumed: bool) -> Self {
+    pub(super) fn new(id: TxnId, undo_log: UndoLog, resumed: bool) -> Box<Self> {
         let (mut payload, mut old) = SPARE.take();
         if payload.capacity() == 0 {
             payload.reserve_exact(SPARE_BYTES_MIN);
             old.reserve_exact(SPARE_BYTES_MIN);
         }
-        Self { id, undo_log, resumed, learning: None, inserts: InsertRun::new(), undoing: None, payload, old }
+        let inserts = InsertRun::new();
+        Box::new(Self { id, undo_log, resumed, learning: None, inserts, undoing: None, payload, old })
     }
 
     /// Returns the [`Writing`] of a transaction that has been started ([`super::Txn::start`]).
-    pub(super) fn of(writing: &mut Option<Self>) -> &mut Self {
+    pub(super) fn of(writing: &mut Option<Box<Self>>) -> &mut Self {
         writing.as_mut().expect("a change starts its transaction first")
     }
 
@@ -68,5 +69,5 @@ impl Writing {
 #[derive(Debug)]
 pub struct Unfinished {
     pub(super) owner: Arc<LockOwner>,
-    pub(super) writing: Writing,
+    pub(super) writing: Box<Writing>,
 }
