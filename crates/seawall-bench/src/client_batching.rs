@@ -10,7 +10,7 @@
 //! 4. The leader writes batches until its own put is done, then hands over to the thread that has waited
 //!    longest.
 
-use crate::store::{About, Result, Session, Store, Tx, While};
+use crate::store::{Result, Session};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,15 +22,14 @@ pub const GATHER_TIME: Duration = Duration::from_micros(200);
 /// A row to write.
 type Row = (Vec<u8>, Vec<u8>);
 
-/// A store whose puts are batched.
-#[expect(missing_debug_implementations, reason = "the store is a trait object")]
+/// Batches the puts of the threads that share it.
+#[derive(Debug)]
 pub struct ClientBatching {
-    inner: Box<dyn Store>,
     limit: usize,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<(Row, SyncSender<Turn>)>,
     /// Whether a thread leads.
@@ -44,6 +43,7 @@ struct State {
 }
 
 /// What happens to a waiting put.
+#[derive(Debug)]
 enum Turn {
     /// Its thread leads.
     Lead,
@@ -52,64 +52,53 @@ enum Turn {
 
 impl ClientBatching {
     /// Writes up to `limit` puts as one transaction.
-    pub fn new(inner: Box<dyn Store>, limit: usize) -> Self {
-        Self { inner, limit: limit.max(1), state: Mutex::default() }
-    }
-}
-
-impl Store for ClientBatching {
-    fn about(&self) -> About {
-        let mut about = self.inner.about();
-        about.settings.push(("client_batch".into(), self.limit.to_string()));
-        about
+    pub fn new(limit: usize) -> Self {
+        Self { limit: limit.max(1), state: Mutex::default() }
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(Work { store: self, inner: self.inner.session()? }))
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
+    /// Puts of a batch so far, on average.
+    pub fn mean(&self) -> f64 {
         let state = self.state.lock();
-        vec![("client_batches", state.batches), ("client_batched_puts", state.batched_puts)]
+        state.batched_puts as f64 / state.batches.max(1) as f64
     }
 
-    fn steady(&self) -> Box<dyn Fn() -> bool + Sync + '_> {
-        self.inner.steady()
+    /// Sets the value of `key` in a batch, which `session` or that of another thread writes.
+    ///
+    /// # Errors
+    /// Those of the batch.
+    pub fn put(&self, session: &mut dyn Session, key: &[u8], value: &[u8]) -> Result<()> {
+        let (tell, own) = sync_channel(1);
+        let leads = {
+            let mut state = self.state.lock();
+            state.waiting.push_back(((key.to_vec(), value.to_vec()), tell));
+            !std::mem::replace(&mut state.led, true)
+        };
+        if !leads {
+            if let Ok(Turn::Done(outcome)) = own.recv() {
+                return outcome;
+            }
+        }
+        self.lead(session, &own)
     }
 
-    fn settle(&self) -> Result<()> {
-        self.inner.settle()
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        self.inner.close()
-    }
-}
-
-struct Work<'s> {
-    store: &'s ClientBatching,
-    inner: Box<dyn Session + 's>,
-}
-
-impl Work<'_> {
     /// Writes batches until this thread's own put is done, then hands over.
-    fn lead(&mut self, own: &Receiver<Turn>) -> Result<()> {
+    fn lead(&self, session: &mut dyn Session, own: &Receiver<Turn>) -> Result<()> {
         loop {
             if let Ok(Turn::Done(outcome)) = own.try_recv() {
-                let mut state = self.store.state.lock();
+                let mut state = self.state.lock();
                 let next = state.waiting.front();
                 // The receiver of a waiting put lives until it gets the outcome.
                 state.led = next.is_some_and(|(_, waiter)| waiter.send(Turn::Lead).is_ok());
                 return outcome;
             }
             self.gather();
-            let mut state = self.store.state.lock();
-            let count = state.waiting.len().min(self.store.limit);
+            let mut state = self.state.lock();
+            let count = state.waiting.len().min(self.limit);
             let (batch, waiters): (Vec<Row>, Vec<_>) = state.waiting.drain(..count).unzip();
             drop(state);
             let began = Instant::now();
-            let written = self.inner.load(&batch, true);
-            let mut state = self.store.state.lock();
+            let written = session.load(&batch, true);
+            let mut state = self.state.lock();
             state.last_write = began.elapsed();
             state.expected = count + state.waiting.len();
             state.batches += 1;
@@ -123,9 +112,9 @@ impl Work<'_> {
     fn gather(&self) {
         let began = Instant::now();
         loop {
-            let state = self.store.state.lock();
+            let state = self.state.lock();
             let patience = state.last_write.min(GATHER_TIME.max(state.last_write / 8));
-            if state.waiting.len() >= state.expected.min(self.store.limit) || began.elapsed() >= patience {
+            if state.waiting.len() >= state.expected.min(self.limit) || began.elapsed() >= patience {
                 break;
             }
             drop(state);
@@ -134,64 +123,18 @@ impl Work<'_> {
     }
 }
 
-impl Session for Work<'_> {
-    fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        self.inner.get(key, visit)
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (tell, own) = sync_channel(1);
-        let leads = {
-            let mut state = self.store.state.lock();
-            state.waiting.push_back(((key.to_vec(), value.to_vec()), tell));
-            !std::mem::replace(&mut state.led, true)
-        };
-        if !leads {
-            if let Ok(Turn::Done(outcome)) = own.recv() {
-                return outcome;
-            }
-        }
-        self.lead(&own)
-    }
-
-    fn load(&mut self, rows: &[Row], durable: bool) -> Result<()> {
-        self.inner.load(rows, durable)
-    }
-
-    fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
-        self.inner.walk(from, to, visit)
-    }
-
-    fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
-        self.inner.transaction(durable)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Error;
-    use std::sync::Arc;
+    use crate::store::{Error, While};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    /// A store that keeps its rows, works slowly, and fails on request.
+    /// A session that keeps its rows, works slowly, and fails on request.
     #[derive(Default)]
     struct Slow {
         batches: Mutex<Vec<usize>>,
         rows: Mutex<Vec<Row>>,
         fails: AtomicBool,
-    }
-
-    impl Store for Arc<Slow> {
-        fn about(&self) -> About {
-            About::default()
-        }
-        fn session(&self) -> Result<Box<dyn Session + '_>> {
-            Ok(Box::new(&**self))
-        }
-        fn close(self: Box<Self>) -> Result<()> {
-            Ok(())
-        }
     }
 
     impl Session for &Slow {
@@ -218,15 +161,13 @@ mod tests {
 
     #[test]
     fn every_put_is_written_once_in_batches_within_the_limit() {
-        let slow = Arc::new(Slow::default());
-        let batched = ClientBatching::new(Box::new(slow.clone()), 4);
+        let (slow, batching) = (Slow::default(), ClientBatching::new(4));
         std::thread::scope(|scope| {
             for thread in 0..8u8 {
-                let batched = &batched;
+                let (mut session, batching) = (&slow, &batching);
                 scope.spawn(move || {
-                    let mut session = batched.session().unwrap();
                     for i in 0..50u8 {
-                        session.put(&[thread, i], &[i]).unwrap();
+                        batching.put(&mut session, &[thread, i], &[i]).unwrap();
                     }
                 });
             }
@@ -237,21 +178,19 @@ mod tests {
         let batches = slow.batches.lock();
         assert_eq!((rows.len(), batches.iter().sum::<usize>()), (400, 400));
         assert!(batches.iter().all(|&count| (1..=4).contains(&count)) && batches.len() < 400, "{batches:?}");
-        let counted = [("client_batches", batches.len() as u64), ("client_batched_puts", 400)];
-        assert_eq!(batched.counters(), counted);
+        assert_eq!(batching.mean(), 400.0 / batches.len() as f64);
     }
 
     #[test]
     fn a_batch_that_fails_fails_for_each() {
-        let slow = Arc::new(Slow::default());
+        let (slow, batching) = (Slow::default(), ClientBatching::new(16));
         slow.fails.store(true, Ordering::Relaxed);
-        let batched = ClientBatching::new(Box::new(slow.clone()), 16);
         let failed = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
-                let (batched, failed) = (&batched, &failed);
+                let (mut session, batching, failed) = (&slow, &batching, &failed);
                 scope.spawn(move || {
-                    let error = batched.session().unwrap().put(&[thread], b"x").unwrap_err();
+                    let error = batching.put(&mut session, &[thread], b"x").unwrap_err();
                     assert!(error.to_string().contains("no space"));
                     failed.fetch_add(1, Ordering::Relaxed);
                 });
@@ -259,10 +198,6 @@ mod tests {
         });
         assert_eq!(failed.into_inner(), 4);
         slow.fails.store(false, Ordering::Relaxed);
-        batched.session().unwrap().put(b"k", b"v").unwrap();
-        assert!(matches!(
-            batched.session().unwrap().read_modify_write(b"k", &mut |_| ()),
-            Err(Error::Unsupported { .. })
-        ));
+        batching.put(&mut &slow, b"k", b"v").unwrap();
     }
 }

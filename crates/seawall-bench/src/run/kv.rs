@@ -112,13 +112,11 @@ impl KvRun {
             store.close()?;
             return Ok(Ran { load, interrupted: true, ..Ran::default() });
         }
-        if self.cell.client_batch > 1 {
-            store = Box::new(ClientBatching::new(store, self.cell.client_batch));
-        }
+        let batching = (self.cell.client_batch > 1).then(|| ClientBatching::new(self.cell.client_batch));
         let machine = machine(data_dir.dir());
         let mut observer = Observer::new(data_dir.dir());
         let mut beside = Beside::default();
-        let mut work = || self.drive(&*store, &mut observer, progress, stop);
+        let mut work = || self.drive(&*store, batching.as_ref(), &mut observer, progress, stop);
         let beside_backup = self.workload == Workload::CommitBesideBackup;
         let to = data_dir.dir().join("backup");
         let mut driven = if beside_backup { beside.drive(&*store, &to, work) } else { work() };
@@ -130,8 +128,9 @@ impl KvRun {
             }
         }
         let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());
-        if let [("client_batches", batches), ("client_batched_puts", puts)] = store.counters()[..] {
-            extra.push(("client_batch_mean", (puts as f64 / batches.max(1) as f64).into()));
+        if let Some(batching) = &batching {
+            result.settings.insert("client_batch".into(), self.cell.client_batch.to_string());
+            extra.push(("client_batch_mean", batching.mean().into()));
         }
         if beside_backup {
             extra.extend([("backups", beside.backups.into()), ("backup_bytes", beside.bytes.into())]);
@@ -179,6 +178,7 @@ impl KvRun {
     fn drive(
         &self,
         store: &dyn Store,
+        batching: Option<&ClientBatching>,
         observer: &mut Observer<'_>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
@@ -210,7 +210,7 @@ impl KvRun {
         drive(&spec, observer, progress, phase, |thread| {
             let mut client = Client::new(self, thread)?;
             let mut session = store.session()?;
-            Ok(move || client.operation(&mut *session))
+            Ok(move || client.operation(&mut *session, batching))
         })
     }
 }
@@ -278,7 +278,7 @@ impl Client {
         Ok(Self { workload, keys, values, rng, number: 0, value: Vec::new(), writes: false, again: false })
     }
 
-    fn operation(&mut self, session: &mut dyn Session) -> Result<Outcome> {
+    fn operation(&mut self, session: &mut dyn Session, batching: Option<&ClientBatching>) -> Result<Outcome> {
         if !self.again {
             self.number = self.keys.draw(&mut self.rng);
             self.writes = match self.workload {
@@ -305,6 +305,8 @@ impl Client {
                 visit(old);
                 old.clone_from(new);
             })
+        } else if let Some(batching) = batching {
+            batching.put(session, &row, new)
         } else {
             session.put(&row, new)
         };
