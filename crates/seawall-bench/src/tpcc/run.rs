@@ -125,7 +125,7 @@ impl TpccRun {
         let mut result = self.cell.result(&driven, &store.about(), machine, ran.load.clone());
         if whole {
             progress.begin("checking consistency", 1);
-            match check(&*store, shape, threads) {
+            match check(&*store, shape) {
                 Ok(found) => checked = Some(found),
                 Err(error) => ran.error = Some(error),
             }

@@ -60,18 +60,18 @@ fn every_condition_holds_after_concurrent_work_and_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let shape = Shape { warehouses, scale: Scale { items: 1000, customers: 30 } };
         let mut store = loaded(dir.path(), shape);
-        assert_eq!(check(&store, shape, 2).unwrap(), Checked::default(), "as loaded");
+        assert_eq!(check(&store, shape).unwrap(), Checked::default(), "as loaded");
         for _ in 0..2 {
             let (driven, stats) = worked(dir.path(), &store, shape, 1200);
             let done = stats.kinds.each_ref().map(|kind| kind.ops);
             assert_eq!((driven.ops, done), (1200, [540, 516, 48, 48, 48]));
             assert_eq!(stats.kinds[0].count(), 540);
             assert!(stats.rolled_back > 0 && stats.rolled_back < 30, "{}", stats.rolled_back);
-            assert_eq!(check(&store, shape, 2).unwrap(), Checked::default());
+            assert_eq!(check(&store, shape).unwrap(), Checked::default());
             Box::new(store).close().unwrap();
             store = Seawall::open(&settings(dir.path())).unwrap();
         }
-        assert_eq!(check(&store, shape, 2).unwrap(), Checked::default(), "after a restart");
+        assert_eq!(check(&store, shape).unwrap(), Checked::default(), "after a restart");
     }
 }
 
@@ -81,7 +81,7 @@ fn what_does_not_hold_is_named() {
     let scale = Scale { items: 20, customers: 30 };
     let shape = Shape { warehouses: 1, scale };
     let store = loaded(dir.path(), shape);
-    assert_eq!(check(&store, shape, 1).unwrap(), Checked::default());
+    assert_eq!(check(&store, shape).unwrap(), Checked::default());
 
     type Break<'a> = &'a dyn Fn(&mut Vec<u8>);
     let add = |row: &mut Vec<u8>, field: &super::layout::Field<i64>| {
@@ -102,7 +102,7 @@ fn what_does_not_hold_is_named() {
             None => tx.delete(table, &row_key).unwrap(),
         }
         tx.commit().unwrap();
-        let found = check(&store, shape, 1).unwrap().violations;
+        let found = check(&store, shape).unwrap().violations;
         let mut conditions: Vec<_> = found.iter().map(|violation| violation.condition).collect();
         conditions.sort_unstable();
         conditions.dedup();
@@ -144,5 +144,5 @@ fn what_does_not_hold_is_named() {
         drop(tx);
         broken(table, found.unwrap(), None, &["index"]);
     }
-    assert_eq!(check(&store, shape, 1).unwrap(), Checked::default(), "all is repaired");
+    assert_eq!(check(&store, shape).unwrap(), Checked::default(), "all is repaired");
 }
