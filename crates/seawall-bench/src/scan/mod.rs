@@ -2,7 +2,7 @@
 //! scattered.
 //!
 //! ```text
-//!   Rows ──fill──> a tree in the file ──close, drop page cache, open──> Scans::measure ──> Scanned ──> Figures
+//!   Rows ──fill──> a tree in the file ──close, drop page cache, open──> ScanRun::measure ──> figures
 //! ```
 //!
 //! 1. Every query knows how many rows it must find and their size; another number is an error, not a fast
@@ -18,5 +18,4 @@ pub mod run;
 #[cfg(test)]
 mod tests;
 
-pub use measure::{Figures, Scanned, Scans};
 pub use query::{COLD_FACTOR, Order, Query, Rows};

@@ -17,7 +17,6 @@ use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
 use seawall_lab::words;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Rows that are counted in one step.
@@ -49,11 +48,6 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Bytes of all keys and values.
-    pub fn data_bytes(&self) -> u64 {
-        self.keys.saturating_mul(self.value_size + KEY_BYTES as u64)
-    }
-
     /// The fewest rows that are [`COLD_FACTOR`] times a pool.
     pub fn keys_for(pool_bytes: u64, value_size: u64) -> u64 {
         pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size + KEY_BYTES as u64)
@@ -100,19 +94,6 @@ impl fmt::Display for Query {
             Self::MultiGet(keys) => write!(f, "multi-get-{keys}"),
             Self::Gets(keys) => write!(f, "gets-{keys}"),
         }
-    }
-}
-
-impl FromStr for Query {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let of = |prefix: &str| text.strip_prefix(prefix)?.parse::<u64>().ok().filter(|n| *n > 0);
-        let found = if text == "all" { Some(Self::All) } else { None };
-        let found = found.or_else(|| of("range-").map(Self::Range)).or_else(|| of("multi-get-").map(Self::MultiGet));
-        found.or_else(|| of("gets-").map(Self::Gets)).ok_or_else(|| {
-            format!("{text:?} is no query: use range-N, all, multi-get-N or gets-N, where N is a number above 0")
-        })
     }
 }
 

@@ -10,11 +10,9 @@
 //! 2. fio reads the file after the store is closed, while nothing else runs.
 
 use super::fio::{self, Pattern};
-use super::measure::{Scanned, Scans};
 use super::query::{COLD_FACTOR, Order, Query, Rows};
 use crate::cgroup::MemoryGroup;
 use crate::process::ProcessError;
-use crate::results::named;
 use crate::run::cell::{Cell, Open, Ran, RunError, cold, machine};
 use crate::run::data_dir::DataDir;
 use crate::run::{Limit, RunConfig};
@@ -51,15 +49,10 @@ pub struct ScanRun {
 }
 
 impl ScanRun {
-    fn rows(&self) -> Rows {
+    /// The table.
+    pub(super) fn rows(&self) -> Rows {
         let Cell { keys, value_size, seed, .. } = self.cell;
         Rows { keys, value_size, order: self.order, seed }
-    }
-
-    fn scans(&self) -> Scans {
-        let Self { query, readers, .. } = *self;
-        let (threads, warm_up) = (self.cell.threads.saturating_sub(readers), self.config.warm_up());
-        Scans { rows: self.rows(), query, threads, readers, limit: self.config.limit, warm_up }
     }
 
     /// Checks the request before anything is written.
@@ -67,10 +60,10 @@ impl ScanRun {
     /// # Errors
     /// What to give instead.
     pub fn check(&self) -> Result<(), String> {
-        // Without any thread, the error of `Scans::check` names the kinds of threads.
-        if self.cell.threads > 0 {
-            self.cell.check()?;
+        if self.cell.threads == 0 {
+            return Err("neither scans nor point reads: give at least one thread of either".into());
         }
+        self.cell.check()?;
         let Cell { keys, value_size, pool_bytes, .. } = self.cell;
         let (data, least) = (self.cell.data_bytes(), Rows::keys_for(pool_bytes, value_size));
         if keys < least {
@@ -79,7 +72,11 @@ impl ScanRun {
                  scans would find pages in memory: give --keys {least} or more, or a smaller --pool"
             ));
         }
-        self.scans().check()
+        let rows = self.query.rows(keys);
+        if matches!(self.query, Query::Range(_)) && rows > keys {
+            return Err(format!("ranges of {rows} rows in a table of {keys}: give at most as many, or more rows"));
+        }
+        Ok(())
     }
 
     /// Runs the cell.
@@ -111,14 +108,14 @@ impl ScanRun {
         let bounded = bound()?;
         let store = cold(&self.settings(&data_dir.data(), self.cell.pool_bytes), open)?;
         let machine = machine(data_dir.dir());
-        let mut scanned = self.scans().measure(&*store, data_dir.dir(), progress, stop);
+        let (mut driven, figures) = self.measure(&*store, data_dir.dir(), progress, stop);
         let about = store.about();
         store.close()?;
         drop(bounded);
-        let mut result = self.cell.result(&scanned.driven, &about, machine, ran.load.clone());
-        ran.error = scanned.driven.error.take();
-        ran.interrupted = scanned.driven.interrupted;
-        result.extra = self.extra(&scanned);
+        let mut result = self.cell.result(&driven, &about, machine, ran.load.clone());
+        ran.error = driven.error.take();
+        ran.interrupted = driven.interrupted;
+        result.extra = figures;
         if self.fio && ran.error.is_none() && !ran.interrupted {
             ran.interrupted = !self.beside_fio(&data_dir.data(), &mut result.extra, progress, stop)?;
         }
@@ -128,19 +125,6 @@ impl ScanRun {
     fn settings(&self, dir: &Path, pool_bytes: u64) -> Settings {
         let settings = self.cell.settings(&self.config, dir.into(), &["rows"], self.cell.data_bytes());
         Settings { pool_bytes, ..settings }
-    }
-
-    fn extra(&self, scanned: &Scanned) -> BTreeMap<String, Value> {
-        // Numbers by name: this cannot fail.
-        let mut extra: BTreeMap<String, Value> =
-            serde_json::to_value(scanned.figures()).and_then(serde_json::from_value).unwrap_or_default();
-        extra.extend(named([
-            ("tree", self.order.word().into()),
-            ("point_readers", self.readers.into()),
-            ("data_bytes", self.cell.data_bytes().into()),
-            ("rows_by_thread", scanned.rows_by_thread.clone().into()),
-        ]));
-        extra
     }
 
     /// Adds fio's reads of the same file, and the scan's figures relative to them; false when Ctrl-C came.
