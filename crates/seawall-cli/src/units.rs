@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Returns the number before the unit, times the unit's factor; `None` without a number or with an
 /// unknown unit.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+pub(crate) fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
     Some(number.trim().parse::<f64>().ok()? * factor)

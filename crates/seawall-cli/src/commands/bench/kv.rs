@@ -35,14 +35,9 @@ pub(crate) struct KvArgs {
 
 /// Parses `5000`, `10M`: a number, with suffixes for powers of 1000.
 pub(super) fn count(text: &str) -> Result<u64, String> {
-    let lower = text.trim().to_ascii_lowercase();
-    let (number, factor) = match lower.strip_suffix(['k', 'm', 'g']) {
-        Some(number) if lower.ends_with('k') => (number, 1_000),
-        Some(number) if lower.ends_with('m') => (number, 1_000_000),
-        Some(number) => (number, 1_000_000_000),
-        None => (lower.as_str(), 1),
-    };
-    let count = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).filter(|n| *n > 0);
+    const UNITS: [(&str, f64); 4] = [("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9)];
+    let is_count = |n: &f64| n.fract() == 0.0 && (1.0..9e15).contains(n);
+    let count = units::scaled(&text.trim().to_ascii_lowercase(), &UNITS).filter(is_count).map(|n| n as u64);
     count.ok_or_else(|| format!("{text:?} is no count: write a number above 0, also with K or M, such as 10M"))
 }
 
@@ -70,6 +65,12 @@ mod tests {
     #[test]
     fn counts_are_powers_of_a_thousand() {
         assert_eq!((count("5000"), count("10M"), count("2k")), (Ok(5000), Ok(10_000_000), Ok(2000)));
-        assert!(count("0").is_err() && count("M").is_err() && count("1.5M").is_err() && count("99999999999G").is_err());
+        assert!(
+            count("0").is_err()
+                && count("M").is_err()
+                && count("1.5k") == Ok(1500)
+                && count("1.5").is_err()
+                && count("99999999999G").is_err()
+        );
     }
 }

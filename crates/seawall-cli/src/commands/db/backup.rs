@@ -19,7 +19,7 @@ pub(crate) struct BackupArgs {
     /// New or empty directory for the backup
     to: PathBuf,
     /// Maximum bytes read per second; 0 for no limit
-    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = rate)]
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = units::size)]
     rate: u64,
     /// Maximum log kept for the backup, beyond log_capacity
     ///
@@ -38,11 +38,6 @@ pub(crate) struct BackupArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Parses a size, or 0.
-fn rate(text: &str) -> Result<u64, String> {
-    if text == "0" { Ok(0) } else { units::size(text) }
 }
 
 pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
