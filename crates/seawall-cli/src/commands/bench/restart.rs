@@ -48,11 +48,8 @@ pub(crate) fn run(args: &RestartArgs, stop: &Stop) -> Outcome {
     measured_in(&args.dir, args.json, table, |dir| {
         restart.dir = dir.to_owned();
         let mut writer = Command::new(exe);
-        writer.args(["bench", "restart", "--write", "--dir"]).arg(dir);
-        let RestartArgs { log, keys, value_size, pool, .. } = args;
-        for (flag, value) in [("--log", log), ("--keys", keys), ("--value-size", value_size), ("--pool", pool)] {
-            writer.args([flag, &value.to_string()]);
-        }
+        // A later argument overrides an earlier one.
+        writer.args(std::env::args_os().skip(1)).arg("--write").arg("--dir").arg(dir);
         restart.run(writer, stop)
     })
 }
