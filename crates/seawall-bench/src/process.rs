@@ -48,6 +48,12 @@ pub(crate) fn failed<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl
     move |error| ProcessError::Failed(format!("{what}: {error}"))
 }
 
+/// Whether a program is installed.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
 /// Returns an error after Ctrl-C.
 pub(crate) fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
     if stop.load(Ordering::Relaxed) { Err(ProcessError::Interrupted) } else { Ok(()) }

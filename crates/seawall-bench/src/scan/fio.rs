@@ -54,11 +54,12 @@ impl Pattern {
     }
 }
 
+/// Its name in results.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Random(depth) => write!(f, "random-read-{depth}"),
-            Self::Sequential => f.write_str("sequential-read"),
+            Self::Random(depth) => write!(f, "fio_random_{depth}"),
+            Self::Sequential => f.write_str("fio_sequential"),
         }
     }
 }
@@ -89,12 +90,6 @@ pub fn parse(text: &str) -> Result<(Reads, String), String> {
 pub fn data_file(dir: &Path, data_bytes: u64) -> Option<PathBuf> {
     let sizes = files_below(dir).into_iter().filter_map(|file| Some((std::fs::metadata(&file).ok()?.len(), file)));
     sizes.max().filter(|(bytes, _)| *bytes >= data_bytes / 2).map(|(_, file)| file)
-}
-
-/// Whether fio is installed.
-pub fn is_there() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join("fio").is_file())
 }
 
 /// Measures a pattern for `time`, after a warm-up of a quarter of it.

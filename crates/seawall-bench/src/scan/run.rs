@@ -12,7 +12,7 @@
 use super::fio::{self, Pattern};
 use super::query::{COLD_FACTOR, Order, Query, Rows};
 use crate::cgroup::MemoryGroup;
-use crate::process::ProcessError;
+use crate::process::{self, ProcessError};
 use crate::run::cell::{Cell, Open, Ran, RunError, cold, machine};
 use crate::run::data_dir::DataDir;
 use crate::run::{Limit, RunConfig};
@@ -136,7 +136,7 @@ impl ScanRun {
         stop: &AtomicBool,
     ) -> Result<bool, RunError> {
         let file = match fio::data_file(dir, self.cell.data_bytes()) {
-            _ if !fio::is_there() => Err("not measured: fio is missing; on Debian: apt-get install fio"),
+            _ if !process::is_installed("fio") => Err("not measured: fio is missing; on Debian: apt-get install fio"),
             found => found.ok_or("not measured: no single file holds the data"),
         };
         let file = match file {
@@ -155,15 +155,13 @@ impl ScanRun {
                 Err(ProcessError::Interrupted) => return Ok(false),
                 Err(ProcessError::Failed(why)) => return Err(Error::failed("fio", why).into()),
             };
-            let (name, unit, figure, theirs) = match pattern {
-                Pattern::Random(n) => {
-                    (format!("fio_random_{n}"), "reads_per_s", "scan_device_reads_per_s", reads.reads_per_s)
-                }
-                Pattern::Sequential => ("fio_sequential".into(), "mb_per_s", "device_read_mb_per_s", reads.mb_per_s),
+            let (unit, figure, theirs) = match pattern {
+                Pattern::Random(_) => ("reads_per_s", "scan_device_reads_per_s", reads.reads_per_s),
+                Pattern::Sequential => ("mb_per_s", "device_read_mb_per_s", reads.mb_per_s),
             };
             let ratio = extra.get(figure).and_then(Value::as_f64).map(|ours| ours / theirs);
-            extra.insert(format!("beside_{name}"), ratio.into());
-            extra.insert(format!("{name}_{unit}"), theirs.into());
+            extra.insert(format!("beside_{pattern}"), ratio.into());
+            extra.insert(format!("{pattern}_{unit}"), theirs.into());
         }
         Ok(true)
     }

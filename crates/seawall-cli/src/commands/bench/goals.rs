@@ -13,6 +13,7 @@ use seawall_bench::goals::plan::{Cell, DiskKind, Group, Tool};
 use seawall_bench::goals::report::Report;
 use seawall_bench::goals::run::Listener;
 use seawall_bench::goals::{Extent, GOALS, Overrides, Plan, Records, Runner, evaluate, measure};
+use seawall_bench::process;
 use seawall_bench::run::data_dir::given_or_temporary;
 use std::path::{Path, PathBuf};
 
@@ -148,9 +149,7 @@ fn check_tools(plan: &Plan, exe: &Path) -> Result<(), String> {
         let hint = "(make goals-build): cargo build --release -p seawall --example instructions";
         return Err(format!("{} is missing: build it with the command {hint}", counter.display()));
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let there = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-    match needed.iter().find(|(program, _)| !there(program)) {
+    match needed.iter().find(|(program, _)| !process::is_installed(program)) {
         Some((program, package)) => Err(format!("{program} is needed: scripts/apt-install {package}")),
         None => Ok(()),
     }
