@@ -140,19 +140,3 @@ pub struct Load {
 pub(crate) fn named<'n, T>(values: impl IntoIterator<Item = (&'n str, T)>) -> impl Iterator<Item = (String, T)> {
     values.into_iter().map(|(name, value)| (name.to_owned(), value))
 }
-
-impl CellResult {
-    /// As indented JSON.
-    pub fn to_json(&self) -> String {
-        // Maps with text keys and finite numbers: this cannot fail.
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
-
-    /// Reads what [`CellResult::to_json`] wrote.
-    ///
-    /// # Errors
-    /// When it is not such a result.
-    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-}

@@ -63,12 +63,6 @@ impl<'r> Report<'r> {
         }
     }
 
-    /// As JSON.
-    pub fn to_json(&self) -> String {
-        // Text keys and finite numbers: this cannot fail.
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
-
     /// As Markdown.
     pub fn to_markdown(&self) -> String {
         let (met, counted) = tally(self.goals);

@@ -295,7 +295,7 @@ fn a_report_has_goals_writes_and_settings() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["goals"][0]["verdict"], "met");
     assert_eq!((curve(&[]), curve(&[0, 0])), (String::new(), "▁▁".into()));
 }

@@ -6,7 +6,7 @@
 
 use super::PEERS;
 use crate::progress::bar;
-use crate::{Ended, Outcome, Stop, answer, cannot, interrupted, make_dir, note, print, write_files};
+use crate::{Ended, Outcome, Stop, answer, cannot, interrupted, make_dir, note, pretty, print, write_files};
 use indicatif::ProgressBar;
 use regex::Regex;
 use seawall_bench::goals::plan::{Cell, DiskKind, Group, Tool};
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &GoalsArgs, stop: &Stop) -> Outcome {
     lines.0.finish_and_clear();
 
     let report = Report::new(args.command(), &plan, &ran.outcomes, &records);
-    write_files(&args.out, [("goals.json", report.to_json()), ("goals.md", report.to_markdown())])?;
+    write_files(&args.out, [("goals.json", pretty(&report)?), ("goals.md", report.to_markdown())])?;
     let (met, counted) = evaluate::tally(&ran.outcomes);
     if ran.interrupted {
         return interrupted("interrupted: what was measured so far is kept, and --resume goes on from there");

@@ -166,8 +166,8 @@ impl CommonArgs {
         if let Some(dir) = &self.out {
             make_dir(dir, "--out")?;
             // Only an earlier result may be replaced.
-            let earlier =
-                std::fs::read_to_string(dir.join(RESULT)).is_ok_and(|text| CellResult::from_json(&text).is_ok());
+            let earlier = std::fs::read_to_string(dir.join(RESULT))
+                .is_ok_and(|text| serde_json::from_str::<CellResult>(&text).is_ok());
             let mut paths = [RESULT, REPORT].map(|name| dir.join(name)).into_iter();
             if let Some(path) = paths.find(|path| !earlier && path.exists()) {
                 return Err(format!("{} exists and is not from a benchmark: give another --out", path.display()).into());
@@ -201,10 +201,11 @@ impl CommonArgs {
     /// Prints and writes the result.
     fn show(&self, result: &CellResult) -> Result<(), Failed> {
         // Write the files first: the measurement cannot be repeated.
+        let json = pretty(result)?;
         if let Some(dir) = &self.out {
-            write_files(dir, [(RESULT, result.to_json()), (REPORT, html(result))])?;
+            write_files(dir, [(RESULT, json.clone()), (REPORT, html(result))])?;
         }
-        print(if self.json { result.to_json() + "\n" } else { table(result) })?;
+        print(if self.json { json } else { table(result) })?;
         let foreign = result.used.foreign_cpu_cores;
         if self.json && foreign > FOREIGN_CORES {
             note(format_args!("disturbed: others used {foreign:.2} cores meanwhile; measure again on a quiet machine"));
