@@ -35,22 +35,12 @@ const CARDS: [usize; 5] = [45, 43, 4, 4, 4];
 /// kinds.
 const ROLLED_BACK: usize = Kind::ALL.len();
 
-/// The transactions in the window.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Stats {
-    /// In the order of [`Kind::ALL`].
-    pub(super) kinds: [Latencies; 5],
-    pub(super) rolled_back: u64,
-}
-
-impl Stats {
-    /// The transactions of a window of clients.
-    pub(super) fn of(driven: &Driven) -> Self {
-        let mut kinds: [Latencies; 5] = std::array::from_fn(|kind| driven.classes[kind].clone());
-        let rolled_back = &driven.classes[ROLLED_BACK];
-        kinds[Kind::NewOrder as usize].merge(rolled_back);
-        Self { kinds, rolled_back: rolled_back.ops }
-    }
+/// The transactions of a window of clients, in the order of [`Kind::ALL`], and how many of them were rolled back.
+pub(super) fn by_kind(driven: &Driven) -> ([Latencies; 5], u64) {
+    let mut kinds: [Latencies; 5] = std::array::from_fn(|kind| driven.classes[kind].clone());
+    let rolled_back = &driven.classes[ROLLED_BACK];
+    kinds[Kind::NewOrder as usize].merge(rolled_back);
+    (kinds, rolled_back.ops)
 }
 
 /// One working thread.

@@ -9,14 +9,14 @@
 //! 3. The conditions are checked after every window that ended by itself, on reused data as well.
 
 use super::check::{Checked, check};
-use super::client::{Client, Kind, Stats};
+use super::client::{Client, Kind, by_kind};
 use super::load::{Loader, Units, rows_about};
-use super::{Scale, Shape, TABLES};
+use super::{Shape, TABLES};
 use crate::observe::{Observer, drop_page_cache};
 use crate::results::{CellResult, Load, named};
 use crate::run::cell::{Open, Ran, RunError, machine};
 use crate::run::data_dir::{DataDir, Marker};
-use crate::run::drive::{Limit, Spec, drive};
+use crate::run::drive::{Driven, Limit, Spec, drive};
 use crate::run::load::charge;
 use crate::run::{Cell, RunConfig};
 use crate::store::Store;
@@ -35,10 +35,8 @@ const WAREHOUSE_BYTES: u64 = 90 << 20;
 pub struct TpccRun {
     /// The request.
     pub cell: Cell,
-    /// Warehouses, up to [`WAREHOUSES_MAX`].
-    pub warehouses: u16,
-    /// Rows of each.
-    pub scale: Scale,
+    /// The database, of up to [`WAREHOUSES_MAX`] warehouses.
+    pub shape: Shape,
     /// Where, how long, and with what settings.
     pub config: RunConfig,
 }
@@ -47,20 +45,16 @@ pub struct TpccRun {
 pub type Checks = (Ran, Option<Checked>);
 
 impl TpccRun {
-    fn shape(&self) -> Shape {
-        Shape { warehouses: self.warehouses, scale: self.scale }
-    }
-
     /// Checks the request before anything is written.
     ///
     /// # Errors
     /// What to give instead.
     pub fn check(&self) -> Result<(), String> {
         self.cell.check_threads()?;
-        if self.warehouses == 0 || self.warehouses > WAREHOUSES_MAX {
-            return Err(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.warehouses));
+        if self.shape.warehouses == 0 || self.shape.warehouses > WAREHOUSES_MAX {
+            return Err(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.shape.warehouses));
         }
-        if self.scale.items == 0 || self.scale.customers == 0 {
+        if self.shape.scale.items == 0 || self.shape.scale.customers == 0 {
             return Err("the scale needs at least one item and one customer".into());
         }
         Ok(())
@@ -70,9 +64,9 @@ impl TpccRun {
         named([
             ("store", self.cell.store.clone()),
             ("workload", "tpcc".into()),
-            ("warehouses", self.warehouses.to_string()),
-            ("items", self.scale.items.to_string()),
-            ("customers", self.scale.customers.to_string()),
+            ("warehouses", self.shape.warehouses.to_string()),
+            ("items", self.shape.scale.items.to_string()),
+            ("customers", self.shape.scale.customers.to_string()),
         ])
         .collect()
     }
@@ -84,7 +78,7 @@ impl TpccRun {
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Checks, RunError> {
         self.check()?;
         let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
-        let data_bytes = u64::from(self.warehouses) * WAREHOUSE_BYTES;
+        let data_bytes = u64::from(self.shape.warehouses) * WAREHOUSE_BYTES;
         let settings = self.cell.settings(&self.config, data_dir.data(), &TABLES, data_bytes);
         if self.cell.memory_limit_bytes.is_some() {
             // Pages cached earlier belong to another group, and would not count.
@@ -92,7 +86,7 @@ impl TpccRun {
         }
         let store = open(&settings)?;
         let (mut ran, mut checked) = (Ran::default(), None);
-        let (shape, threads, seed) = (self.shape(), self.cell.threads, self.cell.seed);
+        let (shape, threads, seed) = (self.shape, self.cell.threads, self.cell.seed);
         let mut observer = Observer::new(data_dir.dir());
         if !data_dir.is_loaded() {
             let spec = Spec::new(threads, Limit::Finished { ops: rows_about(shape) }, stop);
@@ -130,7 +124,7 @@ impl TpccRun {
                 Err(error) => ran.error = Some(error),
             }
         }
-        self.describe(&mut result, &Stats::of(&driven), checked.as_ref());
+        self.describe(&mut result, &driven, checked.as_ref());
         result.extra.extend(named(charged.into_iter().flatten()));
         ran.result = Some(result);
         drop(steady);
@@ -140,10 +134,11 @@ impl TpccRun {
     }
 
     /// Adds the figures of TPC-C.
-    fn describe(&self, result: &mut CellResult, stats: &Stats, checked: Option<&Checked>) {
+    fn describe(&self, result: &mut CellResult, driven: &Driven, checked: Option<&Checked>) {
+        let (kinds, rolled_back) = by_kind(driven);
         let minutes = result.measured.duration_s / 60.0;
         let per_minute = |ops: u64| if minutes > 0.0 { ops as f64 / minutes } else { 0.0 };
-        let transactions = Kind::ALL.iter().zip(&stats.kinds).map(|(kind, latencies)| {
+        let transactions = Kind::ALL.iter().zip(&kinds).map(|(kind, latencies)| {
             let figures = json!({
                 "ops": latencies.ops,
                 "p50_us": latencies.quantile_us(0.5),
@@ -155,12 +150,12 @@ impl TpccRun {
         });
         let violations = checked.map(|checked| checked.violations.len() as u64 + checked.more);
         let extra = [
-            ("warehouses", self.warehouses.into()),
-            ("items", self.scale.items.into()),
-            ("customers_per_district", self.scale.customers.into()),
-            ("tpmc", per_minute(stats.kinds[Kind::NewOrder as usize].ops).into()),
+            ("warehouses", self.shape.warehouses.into()),
+            ("items", self.shape.scale.items.into()),
+            ("customers_per_district", self.shape.scale.customers.into()),
+            ("tpmc", per_minute(kinds[Kind::NewOrder as usize].ops).into()),
             ("tpm_total", per_minute(result.measured.ops).into()),
-            ("rolled_back", stats.rolled_back.into()),
+            ("rolled_back", rolled_back.into()),
             ("transactions", transactions.collect::<serde_json::Map<_, _>>().into()),
             ("violations", violations.into()),
         ];
