@@ -1,5 +1,7 @@
 //! Sizes and durations as people write them.
 
+pub(crate) use seawall_bench::report::bytes;
+
 use std::time::Duration;
 
 /// Returns the number before the unit, times the unit's factor; `None` without a number or with an
@@ -28,16 +30,6 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = scaled(text.trim(), &UNITS).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero())
         .ok_or_else(|| format!("{text:?} is no duration: write a number with ms, s, m or h, such as 30m"))
-}
-
-/// Formats bytes for people: `12.3 MiB`.
-pub(crate) fn bytes(n: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    // Every unit is 10 bits more than the one before.
-    match (n.max(1).ilog2() / 10).min(4) {
-        0 => format!("{n} B"),
-        unit => format!("{:.1} {}", n as f64 / f64::from(10 * unit).exp2(), UNITS[unit as usize - 1]),
-    }
 }
 
 #[cfg(test)]

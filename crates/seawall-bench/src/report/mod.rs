@@ -6,7 +6,7 @@
 
 mod text;
 
-pub use text::{number, table};
+pub use text::{bytes, number, table};
 
 use crate::results::{CellResult, TIMELINE_STEP};
 use seawall_lab::report::{escape, frame, latency, line_plot};

@@ -49,9 +49,9 @@ fn setting(lines: &mut Lines, result: &CellResult) {
     lines.line("Measured", format!("{workload} on {store} {version}, {threads}, durability {durability}"));
     let data = format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size);
     lines.line_if(cell.keys > 0, "Data", data);
-    lines.line("Memory for the store's cache", bytes(cell.pool_bytes as f64));
+    lines.line("Memory for the store's cache", bytes(cell.pool_bytes));
     if let Some(limit) = cell.memory_limit_bytes {
-        lines.line("Memory of the process, page cache included", format!("at most {}", bytes(limit as f64)));
+        lines.line("Memory of the process, page cache included", format!("at most {}", bytes(limit)));
     }
     let batch = format!("of up to {} threads", cell.client_batch);
     lines.line_if(cell.client_batch > 1, "Puts written as one transaction", batch);
@@ -80,16 +80,16 @@ fn figures(lines: &mut Lines, result: &CellResult) {
 fn resources(lines: &mut Lines, result: &CellResult) {
     let m = &result.measured;
     let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
-    let (read, wrote) = (known(m.device_read_bytes_per_op, &bytes), known(m.device_written_bytes_per_op, &bytes));
+    let size = |value: Option<f64>| known(value, &|n| bytes(n.round() as u64));
+    let (read, wrote) = (size(m.device_read_bytes_per_op), size(m.device_written_bytes_per_op));
     lines.line("The device read and wrote per operation", format!("{read} and {wrote}"));
     let (reads, writes) = (known(m.device_reads_per_s, &rate), known(m.device_writes_per_s, &rate));
     lines.line("The device read and wrote per second", format!("{reads} and {writes} times"));
     lines.line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
     let Usage { cpu_cores, foreign_cpu_cores, rss_bytes, rss_peak_bytes, page_cache_bytes } = result.used;
-    let size = |value: Option<u64>| known(value.map(|n| n as f64), &bytes);
-    let (end, peak) = (size(rss_bytes), size(rss_peak_bytes));
+    let [end, peak, cached] = [rss_bytes, rss_peak_bytes, page_cache_bytes].map(|n| size(n.map(|n| n as f64)));
     lines.line("Resident memory at the end, at most", format!("{end}, {peak}"));
-    lines.line("Page cache of the store's files", size(page_cache_bytes));
+    lines.line("Page cache of the store's files", cached);
     lines.line("Processors used, in cores", format!("{cpu_cores:.2}"));
     let again = format!("{foreign_cpu_cores:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine");
     lines.line_if(foreign_cpu_cores > FOREIGN_CORES, "DISTURBED: others used, in cores", again);
@@ -98,7 +98,7 @@ fn resources(lines: &mut Lines, result: &CellResult) {
 /// Where the figures come from: machine, disk, seed, commit.
 fn origin(lines: &mut Lines, result: &CellResult) {
     let Machine { cpu_model, cores, memory_bytes, kernel, file_system, device } = &result.machine;
-    let memory = bytes(*memory_bytes as f64);
+    let memory = bytes(*memory_bytes);
     lines.line("Machine", format!("{cpu_model}, {cores} cores, {memory}, Linux {kernel}"));
     lines.line("Disk", format!("{device}, {file_system}"));
     lines.line("Seed, commit", format!("{}, {}", result.cell.seed, result.commit));
@@ -128,14 +128,14 @@ fn us(us: f64) -> String {
     }
 }
 
-fn bytes(n: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut n, mut unit) = (n, 0);
-    while n >= 1024.0 && unit + 1 < units.len() {
-        n /= 1024.0;
-        unit += 1;
+/// A number of bytes: `12.3 MiB`.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    // Every unit is 10 bits more than the one before.
+    match (n.max(1).ilog2() / 10).min(4) {
+        0 => format!("{n} B"),
+        unit => format!("{:.1} {}", n as f64 / f64::from(10 * unit).exp2(), UNITS[unit as usize - 1]),
     }
-    if unit == 0 { format!("{n:.0} B") } else { format!("{n:.1} {}", units[unit]) }
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn figures_read_as_a_person_would_write_them() {
         assert_eq!([us(0.84), us(84.0), us(1240.0), us(2.5e6)], ["840 ns", "84.0 us", "1.24 ms", "2.50 s"]);
-        assert_eq!([bytes(12.0), bytes(1536.0)], ["12 B", "1.5 KiB"]);
+        assert_eq!([bytes(12), bytes(1536), bytes(5 << 40)], ["12 B", "1.5 KiB", "5.0 TiB"]);
         assert_eq!([rate(3.06), rate(12_345.6)], ["3.1", "12,346"]);
         let numbers = [1_234_567.8, -1234.0, 345.6, 12.345, 0.0123].map(number);
         assert_eq!(numbers, ["1,234,568", "-1,234", "346", "12.35", "0.0123"]);
