@@ -123,11 +123,13 @@ fn ctrl_c_on_an_idle_pipe_ends_at_once() {
         let mut child = spawn(idle);
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(first).unwrap();
-        // A second thread reads: it exists once the command waits for the pipe.
-        let tasks = PathBuf::from(format!("/proc/{}/task", child.id()));
-        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        // It has its handlers and sleeps: nothing else than the pipe lets it wait.
+        let status = format!("/proc/{}/status", child.id());
         wait_until(&mut child, || {
-            std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.flatten().any(|task| name(task).trim() == "stdin"))
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+            let caught = u64::from_str_radix(field("SigCgt:"), 16).unwrap_or(0);
+            caught & 1 << (Signal::INT.as_raw() - 1) != 0 && field("State:").starts_with('S')
         });
         signal(child, Signal::INT).exits(130).says(said);
         drop(pipe);

@@ -1,60 +1,31 @@
 //! Standard input with cancellation: a command that waits for a silent pipe must end when it is asked to
 //! stop.
-//!
-//! A separate thread reads, so that the waiting thread can check the stop flag regularly. At the end of the
-//! process that thread is abandoned in its read.
 
 use crate::Stop;
-use std::collections::VecDeque;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{Error, Read, Result};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
 
-/// Bytes of one read.
-const CHUNK_BYTES: usize = 64 << 10;
-/// Number of chunks read ahead.
-const CHUNKS_AHEAD: usize = 4;
 /// Interval between checks of the stop flag.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Standard input; reads fail once `stop` is set.
+/// Standard input, unbuffered; reads fail once `stop` is set.
 pub(super) struct Input<'s> {
-    stop: &'s Stop,
-    chunks: Receiver<Result<Vec<u8>>>,
-    chunk: VecDeque<u8>,
-}
-
-impl<'s> Input<'s> {
-    /// Starts reading; only one instance may exist.
-    pub(super) fn new(stop: &'s Stop) -> Result<Self> {
-        let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
-        std::thread::Builder::new().name("stdin".into()).spawn(move || {
-            let mut chunk = vec![0; CHUNK_BYTES];
-            loop {
-                let read = std::io::stdin().lock().read(&mut chunk).map(|bytes| chunk[..bytes].to_vec());
-                let is_last = read.as_ref().map_or(true, Vec::is_empty);
-                if sender.send(read).is_err() || is_last {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { stop, chunks, chunk: VecDeque::new() })
-    }
+    pub(super) stop: &'s Stop,
 }
 
 impl Read for Input<'_> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        while self.chunk.is_empty() {
+        let stdin = std::io::stdin();
+        loop {
             if self.stop.is_set() {
                 return Err(Error::other("interrupted"));
             }
-            match self.chunks.recv_timeout(LOOK_EVERY) {
-                Ok(chunk) => self.chunk = chunk?.into(),
-                Err(RecvTimeoutError::Timeout) => {}
-                // The thread ends after an empty chunk or an error.
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_EVERY)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(rustix::io::read(&stdin, buf)?),
+                Err(e) => return Err(e.into()),
             }
         }
-        self.chunk.read(buf)
     }
 }

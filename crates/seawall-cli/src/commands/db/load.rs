@@ -39,7 +39,7 @@ pub(crate) struct LoadArgs {
 /// Opens a file, or standard input. Reads of standard input fail once `stop` is set.
 pub(super) fn open_input<'s>(path: &Path, stop: &'s Stop) -> Result<Box<dyn Read + 's>, Failed> {
     if path == Path::new("-") {
-        return Ok(Box::new(Input::new(stop)?));
+        return Ok(Box::new(Input { stop }));
     }
     Ok(Box::new(File::open(path).map_err(cannot("read", path))?))
 }

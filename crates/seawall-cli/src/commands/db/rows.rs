@@ -69,7 +69,7 @@ pub(crate) fn put(args: &PutArgs, stop: &Stop) -> Outcome {
     let key = args.notation.read(&args.key)?;
     let value = if args.value == "-" {
         let mut value = Vec::new();
-        match Input::new(stop).and_then(|mut input| input.read_to_end(&mut value)) {
+        match (Input { stop }).read_to_end(&mut value) {
             Err(_) if stop.is_set() => return interrupted("interrupted: nothing was put"),
             read => read.map_err(|e| format!("cannot read standard input: {e}"))?,
         };
