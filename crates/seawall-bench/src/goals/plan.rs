@@ -47,16 +47,10 @@ impl<T: Clone> Either<T> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    run: Run,
+    rounds: Either<u32>,
     window: BTreeMap<String, Either<String>>,
     data: BTreeMap<String, Data>,
     group: Vec<GroupEntry>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Run {
-    rounds: Either<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,8 +106,8 @@ fn rate() -> String {
 }
 
 /// The other side, where it differs from the goal's own cell, and the threshold.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Against {
     /// A store, or fio with these arguments.
     store: Option<String>,
@@ -125,13 +119,11 @@ struct Against {
     /// The window, where it is not the goal's.
     window: Option<String>,
     figure: Option<String>,
-    at_least: Option<f64>,
-    more_than: Option<f64>,
-    at_most: Option<f64>,
+    must: Threshold,
     or_at_most: Option<f64>,
     or: Option<OtherFigure>,
+    #[serde(default)]
     growth: bool,
-    reported: bool,
 }
 
 /// Another figure of Seawall: if it reaches `at_least`, the goal is met regardless of the ratio.
@@ -166,7 +158,6 @@ pub enum Threshold {
     /// At most.
     AtMost(f64),
     /// Only reported.
-    #[serde(skip)]
     Reported,
 }
 
@@ -360,7 +351,7 @@ struct Maker<'w> {
 
 impl Maker<'_> {
     fn group(&self, group: &GroupEntry, disk: DiskKind) -> Result<Group, String> {
-        let rounds = group.rounds.as_ref().unwrap_or(&self.file.run.rounds).at(self.extent);
+        let rounds = group.rounds.as_ref().unwrap_or(&self.file.rounds).at(self.extent);
         let rounds = self.overrides.rounds.unwrap_or(rounds);
         if rounds == 0 {
             return Err(format!("group {}: no rounds: nothing would be measured; give at least 1", group.id));
@@ -390,14 +381,16 @@ impl Maker<'_> {
             Goal { id, text, ours, theirs, take, threshold, or_at_most: None, or: None, growth: false, around }
         };
         out.extend(goal.limits.map(|threshold| base(name.clone(), None, threshold)));
-        for against in goal.against.iter().filter(|against| self.extent == Extent::Full || !against.reported) {
+        for against in
+            goal.against.iter().filter(|against| self.extent == Extent::Full || against.must != Threshold::Reported)
+        {
             let cell = self.cell(goal, Some(against), threads, disk).map_err(told)?;
             let beside = against.name.as_ref().or(against.store.as_ref()).map_or("fio", String::as_str);
             let id = if beside.is_empty() { name.clone() } else { format!("{name}/{beside}") };
             let theirs = Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) };
-            let Against { or_at_most, growth, .. } = *against;
+            let Against { or_at_most, growth, must, .. } = *against;
             let or = against.or.clone();
-            out.push(Goal { or_at_most, or, growth, ..base(id, Some(theirs), against.threshold().map_err(told)?) });
+            out.push(Goal { or_at_most, or, growth, ..base(id, Some(theirs), must) });
         }
         Ok(())
     }
@@ -472,19 +465,4 @@ fn known<'a, T>(what: &str, name: &str, all: &'a BTreeMap<String, T>) -> Result<
         let names: Vec<_> = all.keys().map(String::as_str).collect();
         format!("no {what} is called {name:?}; there are {}", names.join(", "))
     })
-}
-
-impl Against {
-    fn threshold(&self) -> Result<Threshold, String> {
-        let given = [
-            self.at_least.map(Threshold::AtLeast),
-            self.more_than.map(Threshold::MoreThan),
-            self.at_most.map(Threshold::AtMost),
-            self.reported.then_some(Threshold::Reported),
-        ];
-        match given.into_iter().flatten().collect::<Vec<_>>()[..] {
-            [threshold] => Ok(threshold),
-            _ => Err("against: give one of at_least, more_than, at_most and reported".into()),
-        }
-    }
 }

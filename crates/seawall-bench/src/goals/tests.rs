@@ -138,7 +138,8 @@ fn a_data_file_that_says_nonsense_is_refused() {
     assert!(broken("data = \"commit\"", "data = \"nowhere\"").contains("nowhere"));
     assert!(broken("window = \"read\"", "window = \"red\"").contains("slow-write"));
     assert!(broken("at_least = 0.9", "at_lest = 0.9").contains("at_lest"));
-    assert!(broken("at_least = 0.9", "at_least = 0.9, at_most = 1.0").contains("one of"));
+    assert!(broken("at_least = 0.9", "at_least = 0.9, at_most = 1.0").contains("at_most"));
+    assert!(broken(", must = { at_least = 0.9 }", "").contains("must"));
     assert!(broken("store = \"raw\"", "store = \"raw\", fio = \"--rw=read\"").contains("store and fio"));
     assert!(broken("id = \"mixed\"\ntext", "id = \"update-cold\"\ntext").contains("two goals"));
     let none = Overrides { rounds: Some(0), ..Overrides::default() };
