@@ -1,14 +1,14 @@
 //! Small flushed commits under the engine's defaults or under a `seawall.toml`, which is read from the database's
 //! directory as in production.
 
-use super::{Repeat, Result, close, failed, issued, put_settings, settings};
-use crate::run::load::Loader;
-use crate::store::{Settings, Store};
+use super::{Repeat, Result, close, failed, fill, issued, put_settings, settings};
+use crate::scan::{Order, Rows};
+use crate::store::Settings;
 use crate::stores::Seawall;
 use crate::workload::{Values, key, thread_rng};
 use rand::Rng as _;
 use seawall::Tree;
-use seawall_lab::run::{EngineWork, Issued, Ready, Worker};
+use seawall_lab::run::{EngineWork, Issued, Progress, Ready, Worker};
 use std::path::PathBuf;
 
 const TABLE: &str = "rows";
@@ -24,18 +24,10 @@ pub(super) struct Commits {
 
 impl Commits {
     /// Creates and fills the database.
-    pub(super) fn make(work: &EngineWork<'_>) -> Result<Self> {
+    pub(super) fn make(work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<Self> {
         let settings = settings(work.dir.join("commits"), POOL_BYTES, work.sizes, &[TABLE]);
-        let store = Seawall::open(&settings)?;
-        let mut loader = Loader::new(0..ROWS, None, VALUE_BYTES as u64, work.seed, 0);
-        let loaded = store.session().and_then(|mut session| {
-            while let Some(rows) = loader.next_batch() {
-                session.load(rows, true)?;
-            }
-            Ok(())
-        });
-        close(store)?;
-        loaded?;
+        let rows = Rows { keys: ROWS, value_size: VALUE_BYTES as u64, order: Order::Ordered, seed: work.seed };
+        fill(&rows, &settings, work, progress)?;
         Ok(Self { settings })
     }
 

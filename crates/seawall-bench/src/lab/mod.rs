@@ -14,6 +14,7 @@ mod queries;
 mod tests;
 
 use crate::results::named;
+use crate::scan::Rows;
 use crate::store::{Error, Settings, Store};
 use crate::stores::Seawall;
 use commits::Commits;
@@ -103,6 +104,14 @@ fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<()> {
     put.map_err(|e| EngineError::Failed(format!("cannot change {}: {e}", path.display())))
 }
 
+/// Fills a new database with rows.
+fn fill(rows: &Rows, settings: &Settings, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
+    let store = Seawall::open(settings)?;
+    let filled = rows.fill(&store, progress, work.stop);
+    close(store)?;
+    filled?.map(drop).ok_or(EngineError::Interrupted)
+}
+
 fn close(store: Seawall) -> Result<()> {
     Ok(Box::new(store).close()?)
 }
@@ -122,7 +131,7 @@ impl Engine for EngineCells {
                     self.trees.push(Trees::make(work, order, progress)?);
                 }
                 (Experiment::Settings, _, None) if self.commits.is_none() => {
-                    self.commits = Some(Commits::make(work)?);
+                    self.commits = Some(Commits::make(work, progress)?);
                 }
                 _ => {}
             }

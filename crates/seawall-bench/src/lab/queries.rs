@@ -3,7 +3,7 @@
 //! 1. The ranges of a round do not overlap, and each is read once: when all are read, the round is over.
 //! 2. A database is opened for one round, with nothing in the page cache, and closed after it.
 
-use super::{Repeat, Result, close, failed, issued, put_settings, settings};
+use super::{Repeat, Result, close, failed, fill, issued, put_settings, settings};
 use crate::run::cell::cold;
 use crate::scan::{Order, Rows};
 use crate::store::{Session, Settings, Store};
@@ -45,13 +45,8 @@ impl Trees {
         // Filled in memory: with the small pool, inserts in random order would take many times as long and
         // place rows the same way.
         let filling = Settings { pool_bytes: 2 * sizes.tree_bytes.max(8 << 20), ..settings.clone() };
-        let store = Seawall::open(&filling)?;
-        let filled = rows.fill(&store, progress, work.stop);
-        close(store)?;
-        match filled? {
-            Some(_) => Ok(Self { order, settings, rows, range_rows: sizes.range_rows.into() }),
-            None => Err(EngineError::Interrupted),
-        }
+        fill(&rows, &filling, work, progress)?;
+        Ok(Self { order, settings, rows, range_rows: sizes.range_rows.into() })
     }
 
     /// Opens the database for a round, with the cell's settings; where the cell has none, with `seawall_toml` or the
