@@ -26,7 +26,7 @@ pub struct Observed {
     pub device: Option<DeviceDelta>,
     /// Reads that the device had in flight, on average.
     pub device_reads_in_flight: Option<f64>,
-    /// Growth of the counters of [`Observer::counting`].
+    /// Growth of the counters that the observer was given.
     pub counted: Vec<u64>,
     /// What was used.
     pub used: Usage,
@@ -52,8 +52,8 @@ pub struct Usage {
 pub struct Observer<'c> {
     dir: PathBuf,
     device: Option<String>,
-    /// Reads counters that only grow.
-    counters: Box<dyn Fn() -> Vec<u64> + 'c>,
+    /// Reads counters that only grow, at both ends of a window; none unless set.
+    pub(crate) counters: Box<dyn Fn() -> Vec<u64> + 'c>,
     began: Option<(Reading, ForeignReading)>,
 }
 
@@ -66,18 +66,12 @@ struct Reading {
     cpu: Duration,
 }
 
-impl<'c> Observer<'c> {
+impl Observer<'_> {
     /// Creates an observer for a store whose files are in `dir`.
     pub fn new(dir: &Path) -> Self {
         let canonical = fs::canonicalize(dir).unwrap_or_else(|_| dir.into());
         let device = block_device_of(&canonical).known().map(|device| device.name.clone());
         Self { dir: canonical, device, counters: Box::new(Vec::new), began: None }
-    }
-
-    /// Also reads these counters at both ends of a window.
-    pub fn counting(mut self, counters: impl Fn() -> Vec<u64> + 'c) -> Self {
-        self.counters = Box::new(counters);
-        self
     }
 
     fn read(&self) -> Reading {
@@ -194,7 +188,8 @@ mod tests {
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/file"), vec![7; 100_000]).unwrap();
         let count = std::cell::Cell::new(5);
-        let mut observer = Observer::new(dir.path()).counting(|| vec![count.get()]);
+        let mut observer = Observer::new(dir.path());
+        observer.counters = Box::new(|| vec![count.get()]);
         assert_eq!(observer.end(), Observed::default(), "nothing began");
         observer.begin();
         let cpu_time = || cpu_time(ClockId::ProcessCPUTime);

@@ -50,15 +50,15 @@ impl<'r> Disks<'r> {
 
     fn few_iops(&mut self) -> Result<PathBuf, ProcessError> {
         if let Some(dir) = &self.few_iops {
-            self.script("free", dir, "", self.stop)?;
+            self.script("free", dir, self.stop, None)?;
             return Ok(dir.clone());
         }
         let dir = self.base.join("few-iops");
         let theirs = dir.with_extension("img").exists();
-        if let Err(error) = self.script("up", &dir, &IMAGE_MIB.to_string(), self.stop) {
+        if let Err(error) = self.script("up", &dir, self.stop, Some(IMAGE_MIB)) {
             // An interrupted script leaves parts of the disk. One that another process made stays.
             if !theirs {
-                self.script("down", &dir, "", &AtomicBool::new(false)).unwrap_or_default();
+                self.script("down", &dir, &AtomicBool::new(false), None).unwrap_or_default();
             }
             return Err(error);
         }
@@ -71,7 +71,7 @@ impl<'r> Disks<'r> {
     /// Why the limit cannot be applied.
     pub fn limit(&self, cell: &Cell) -> Result<(), ProcessError> {
         let (DiskKind::FewIops, Some(dir)) = (cell.disk, &self.few_iops) else { return Ok(()) };
-        let said = self.script("limit", dir, &IOPS_MAX.to_string(), self.stop)?;
+        let said = self.script("limit", dir, self.stop, Some(IOPS_MAX))?;
         if said.trim().is_empty() {
             return Ok(());
         }
@@ -79,14 +79,11 @@ impl<'r> Disks<'r> {
         Err(ProcessError::Failed(why.into()))
     }
 
-    fn script(&self, command: &str, dir: &Path, more: &str, stop: &AtomicBool) -> Result<String, ProcessError> {
+    fn script(&self, command: &str, dir: &Path, stop: &AtomicBool, more: Option<u64>) -> Result<String, ProcessError> {
         let path = self.base.join("slow-disk.sh");
         std::fs::write(&path, SLOW_DISK).map_err(cannot_write(&path))?;
         let mut bash = Command::new("bash");
-        bash.arg(&path).arg(command).arg(dir);
-        if !more.is_empty() {
-            bash.arg(more);
-        }
+        bash.arg(&path).arg(command).arg(dir).args(more.map(|number| number.to_string()));
         Ok(process::run(bash, SCRIPT_TIME, stop)?.out)
     }
 
@@ -118,7 +115,7 @@ impl<'r> Disks<'r> {
     pub fn release(&mut self) -> Result<(), ProcessError> {
         let Some(dir) = self.few_iops.take() else { return Ok(()) };
         // Also after Ctrl-C: the mount must be removed.
-        self.script("down", &dir, "", &AtomicBool::new(false)).map(drop)
+        self.script("down", &dir, &AtomicBool::new(false), None).map(drop)
     }
 }
 

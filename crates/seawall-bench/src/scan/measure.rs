@@ -44,7 +44,8 @@ impl ScanRun {
             let rows = done[..scanning].iter().map(|rows| rows.load(Ordering::Relaxed));
             rows.chain(store.counters().into_iter().map(|(_, value)| value)).collect()
         };
-        let mut observer = Observer::new(dir).counting(count);
+        let mut observer = Observer::new(dir);
+        observer.counters = Box::new(count);
         let spec = Spec { warm_up: self.config.warm_up(), ..Spec::new(self.cell.threads, self.config.limit, stop) };
         let driven = drive(&spec, &mut observer, progress, &self.query.to_string(), |thread| {
             // A point reader's request is one key.
