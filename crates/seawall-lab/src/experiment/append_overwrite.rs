@@ -132,7 +132,7 @@ fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, su
     let rates = p.reason();
     let vars = vars![subject, when, overwriting, stall, published, rates];
     if longest[1] >= STALL_NS && p.answer != Answer::More {
-        return w.say("zero-fill", "stalled", vars, &p.cells());
+        return w.say("zero-fill", "stalled", vars);
     }
     w.compare("zero-fill", p, vars);
 }

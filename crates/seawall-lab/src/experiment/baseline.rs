@@ -85,7 +85,7 @@ fn bandwidth(results: &Results, w: &mut Writer<'_>) {
     if !shown.is_empty() {
         let rates = cells.iter().map(|c| cell_rate(c)).collect::<Vec<_>>().join("; ");
         let shown = shown.join(" and ");
-        w.say("bandwidth", "measured", vars![shown, rates], &cells);
+        w.say("bandwidth", "measured", vars![shown, rates]);
     }
 }
 

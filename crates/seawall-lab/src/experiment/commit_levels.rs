@@ -153,7 +153,7 @@ fn confounder(results: &Results, noise: Option<f64>, w: &mut Writer<'_>) {
         Answer::Same => "same",
         _ => "noise",
     };
-    w.say("confounder", outcome, vars![rates, apart, most, writes, times], &p.cells());
+    w.say("confounder", outcome, vars![rates, apart, most, writes, times]);
 }
 
 /// Describes the gain of `level` (2 or 0) over level 1 under the transactional load, for a user who has chosen that

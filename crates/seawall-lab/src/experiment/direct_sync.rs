@@ -86,8 +86,6 @@ fn flush_cost(results: &Results, w: &mut Writer<'_>) {
 
 fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
     let Some(cost) = flush_cost_ns(results) else { return };
-    let specs = [Sync::None, Sync::Fdatasync].map(|sync| direct_sync(1, BLOCK, sync));
-    let cells: Vec<_> = specs.iter().filter_map(|spec| results.cell(spec)).collect();
     let cache = results.probe.device.known().and_then(|d| d.write_cache.known());
     let unclear = without_flush(results).is_none_or(|p| p.answer == Answer::Unclear && !p.limited);
     let (least, why) = match rotates(results) {
@@ -105,7 +103,7 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
         _ if cost < least => "fast",
         _ => "long",
     };
-    w.say("flush-plausible", outcome, vars![takes, why, told], &cells);
+    w.say("flush-plausible", outcome, vars![takes, why, told]);
 }
 
 /// Warns of a write-back cache that receives no flush: mounted without barriers, or a layer between drops flushes.
@@ -124,7 +122,7 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
     };
     let (title, flushes, name, below) =
         (cell.spec.title(), format!("{flushes:.2}"), &device.name, device.below.join(", "));
-    w.say("flush-sent", outcome, vars![title, flushes, name, below], &[cell]);
+    w.say("flush-sent", outcome, vars![title, flushes, name, below]);
 }
 
 fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {
@@ -156,7 +154,7 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
     let (here, off, rates) = (p.times(), text::ratio(off_none / off_each), p.reason());
     let (flushed, relative, base) = (text::count(rate), text::ratio(rate / base), text::count(base));
     let vars = vars![here, off, on_first, on_second, rates, flushed, relative, base];
-    w.say("published", outcome, vars, &p.cells());
+    w.say("published", outcome, vars);
 }
 
 fn scaling(results: &Results, w: &mut Writer<'_>) {

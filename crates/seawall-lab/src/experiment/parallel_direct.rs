@@ -83,9 +83,8 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
         Some(_) => "unclear",
         None => "unknown",
     };
-    let cells: Vec<_> = [p].into_iter().chain(depth).flat_map(|p| p.cells()).collect();
     let depth = depth.map_or_else(String::new, |d| d.reason());
-    w.say("serialised", outcome, vars![fs, times, rates, depth], &cells);
+    w.say("serialised", outcome, vars![fs, times, rates, depth]);
 }
 
 /// Eight writers with cached pages, after these were dropped, and beyond the end, each against eight alone.
@@ -128,8 +127,7 @@ fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
         _ => "held-up",
     };
     let (flushes, rate, median) = (cell.operations(), cell_rate(cell), text::latency(p50));
-    let cells: Vec<_> = [cell].into_iter().chain(quiet).collect();
-    w.say("flush-under-writes", outcome, vars![flushes, rate, median, figures, undisturbed], &cells);
+    w.say("flush-under-writes", outcome, vars![flushes, rate, median, figures, undisturbed]);
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {

@@ -121,7 +121,7 @@ fn share(results: &Results, w: &mut Writer<'_>) {
     };
     let (rate, device, disk_rate) = (cell_rate(cell), at_the_device(results, cell), cell_rate(disk));
     let (share, pages) = (text::percent(share), format!("{:.1}", bytes / PAGE_BYTES / reads.max(1.0)));
-    w.say("share", outcome, vars![rate, device, disk_rate, share, pages], &[cell, disk]);
+    w.say("share", outcome, vars![rate, device, disk_rate, share, pages]);
 }
 
 fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
@@ -159,7 +159,7 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
     let direct = results.cells_of(Experiment::RangePrefetch).filter(|c| c.spec.access == Access::Direct);
     let Some((cell, cached)) = most_cached(direct) else { return };
     let (size, title) = (text::bytes(cached as f64), cell.spec.title());
-    w.say("page-cache", if cached < 1 << 20 { "none" } else { "left" }, vars![size, title], &[cell]);
+    w.say("page-cache", if cached < 1 << 20 { "none" } else { "left" }, vars![size, title]);
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {

@@ -61,7 +61,7 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
         let Some(p) = pair(results, specs) else { continue };
         let rates = p.reason();
         match settling(&p).filter(|_| load == Pattern::RangeQuery) {
-            Some(settling) => w.say("load", "settling", vars![subject, what, differs, settling, rates], &p.cells()),
+            Some(settling) => w.say("load", "settling", vars![subject, what, differs, settling, rates]),
             None => w.compare("load", p, vars![subject, what, differs]),
         }
     }

@@ -19,7 +19,6 @@ fn verdict(level: Level, sentence: &str, reason: &str) -> Verdict {
         level,
         sentence: sentence.into(),
         reason: reason.into(),
-        cells: vec![],
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{Says, Writer, data};
 use crate::cell::{Access, Beside, Preparation};
-use crate::experiment::baseline::{random_read, too_fast_to_rotate};
+use crate::experiment::baseline::too_fast_to_rotate;
 use crate::results::{CellResult, Results};
 use crate::text::{self, vars};
 use seawall_io::probe::{DirectIo, FileSystem, Finding};
@@ -28,7 +28,7 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
 fn file_system(results: &Results, w: &mut Writer<'_>) {
     let fs = match &results.probe.file_system {
         Finding::Known(fs) => fs,
-        Finding::Unknown(why) => return w.say("file-system", "unknown", vars![why], &[]),
+        Finding::Unknown(why) => return w.say("file-system", "unknown", vars![why]),
     };
     let FileSystem { kind, mount_point, options, copy_on_write, .. } = fs;
     let (path, mount) = (results.probe.path.display(), mount_point.display());
@@ -38,7 +38,7 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
         Finding::Known(false) => ("in-place", ""),
         Finding::Unknown(why) => ("unclear", why.as_str()),
     };
-    w.say("file-system", outcome, vars![path, kind, mount, options, why], &[]);
+    w.say("file-system", outcome, vars![path, kind, mount, options, why]);
 }
 
 /// A direct cell that still left a large part of its writes in the page cache.
@@ -55,7 +55,6 @@ fn direct_cell_in_cache(results: &Results) -> Option<(&CellResult, u64)> {
 fn direct_io(results: &Results, w: &mut Writer<'_>) {
     let fs = super::file_system_word(results);
     let cached = direct_cell_in_cache(results);
-    let cells: Vec<&CellResult> = cached.iter().map(|(cell, _)| *cell).collect();
     let (outcome, why) = match &results.probe.direct_io {
         Finding::Known(DirectIo::SilentlyBuffered) => ("buffers", ""),
         Finding::Known(DirectIo::Refused) => ("refused", ""),
@@ -63,7 +62,7 @@ fn direct_io(results: &Results, w: &mut Writer<'_>) {
         Finding::Unknown(why) => ("unknown", why.as_str()),
     };
     let (title, size) = cached.map(|(cell, bytes)| (cell.spec.title(), text::bytes(bytes as f64))).unwrap_or_default();
-    w.say("direct-io", outcome, vars![fs, title, size, why], &cells);
+    w.say("direct-io", outcome, vars![fs, title, size, why]);
 }
 
 fn medium(results: &Results, w: &mut Writer<'_>) {
@@ -76,9 +75,8 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
         Finding::Known(false) => ("solid", ""),
         Finding::Unknown(why) => ("unknown", why.as_str()),
     };
-    let cells: Vec<_> = results.cell(&random_read(1)).into_iter().filter(|_| outcome == "claims").collect();
     let rate = text::or_missing(too_fast, text::count);
-    w.say("rotational", outcome, vars![name, model, rate, why], &cells);
+    w.say("rotational", outcome, vars![name, model, rate, why]);
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
     durability(results, w);
     let (measured, skipped, command) = (results.measured(), results.skipped.len(), &results.run.command);
     if !results.complete || !results.cells.is_empty() {
-        w.say("complete", if results.complete { "yes" } else { "no" }, vars![measured, skipped, command], &[]);
+        w.say("complete", if results.complete { "yes" } else { "no" }, vars![measured, skipped, command]);
     }
     if skipped > 0 {
         let mut reasons: Vec<String> =
@@ -23,11 +23,11 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
         }
         let cells = if skipped == 1 { "one cell".to_owned() } else { format!("{skipped} cells") };
         let reasons = reasons.join("; ");
-        w.say("skipped", "cells", vars![cells, reasons], &[]);
+        w.say("skipped", "cells", vars![cells, reasons]);
     }
     disturbance(results, w);
     if let Some(rate) = results.run.rate.map(text::count) {
-        w.say("rate-limited", "held", vars![rate], &[]);
+        w.say("rate-limited", "held", vars![rate]);
     }
     if let Some(Sustain { title, per_second, .. }) = &results.sustain {
         let plateaus = sustain::plateaus(per_second);
@@ -40,13 +40,13 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
         let step = |p: &Plateau| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate));
         let steps = plateaus.iter().take(6).map(step).collect::<Vec<_>>().join(", ");
         let seconds = per_second.len();
-        w.say("sustain", outcome, vars![shape, title, seconds, steps], &[]);
+        w.say("sustain", outcome, vars![shape, title, seconds, steps]);
     }
 }
 
 fn durability(results: &Results, w: &mut Writer<'_>) {
     let Some(WitnessOutcome { acknowledged, lost, torn, reordered, verified }) = &results.witness else {
-        return w.say("durability", "untested", &[], &[]);
+        return w.say("durability", "untested", &[]);
     };
     let outcome = match lost + torn {
         _ if *acknowledged == 0 => "nothing",
@@ -55,7 +55,7 @@ fn durability(results: &Results, w: &mut Writer<'_>) {
     };
     let [acknowledged, lost_shown, torn_shown] = [acknowledged, lost, torn].map(|n| text::count(*n as f64));
     let vars = vars![acknowledged, lost, torn, reordered, verified, lost_shown, torn_shown];
-    w.say("durability", outcome, vars, &[]);
+    w.say("durability", outcome, vars);
 }
 
 fn disturbance(results: &Results, w: &mut Writer<'_>) {
@@ -64,8 +64,8 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
         return;
     }
     let rounds = || results.cells.iter().flat_map(|c| &c.rounds).map(|r| r.foreign);
-    let cells: Vec<_> = results.cells.iter().filter(|c| c.disturbed()).collect();
-    let outcome = if !cells.is_empty() {
+    let disturbed = results.cells.iter().filter(|c| c.disturbed()).count();
+    let outcome = if disturbed > 0 {
         "by-load"
     } else if rounds().any(|foreign| foreign.io_bytes_per_s.is_none()) {
         "hidden"
@@ -75,8 +75,7 @@ fn disturbance(results: &Results, w: &mut Writer<'_>) {
     let busy = || rounds().filter(|foreign| foreign.disturbed);
     let cpu = format!("{:.2}", busy().map(|foreign| foreign.cpu_cores).fold(0.0, f64::max));
     let io = text::bytes(busy().filter_map(|foreign| foreign.io_bytes_per_s).fold(0.0, f64::max));
-    let disturbed = cells.len();
-    w.say("disturbed", outcome, vars![measured, disturbed, cpu, io], &cells);
+    w.say("disturbed", outcome, vars![measured, disturbed, cpu, io]);
 }
 
 #[cfg(test)]

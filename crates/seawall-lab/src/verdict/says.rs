@@ -13,7 +13,6 @@
 
 use super::{Answer, Level, Pair, Verdict};
 use crate::cell::Experiment;
-use crate::results::CellResult;
 use crate::text::{Var, fill, vars};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -51,11 +50,11 @@ pub(crate) struct Writer<'a> {
 
 impl Writer<'_> {
     /// Adds a verdict with this outcome.
-    pub(crate) fn say(&mut self, key: &str, outcome: &str, vars: &[Var<'_>], cells: &[&CellResult]) {
+    pub(crate) fn say(&mut self, key: &str, outcome: &str, vars: &[Var<'_>]) {
         let said = &self.says[key];
         let Outcome(level, sentence, reason) = &said.outcomes[outcome];
         let reason = reason.as_ref().map_or(said.reason.clone(), |own| own.replace("{reason}", &said.reason));
-        self.add(key, *level, fill(sentence, vars), fill(&reason, vars), vars, cells);
+        self.add(key, *level, fill(sentence, vars), fill(&reason, vars), vars);
     }
 
     /// Adds the verdict on a pair, unless there is no pair.
@@ -89,22 +88,14 @@ impl Writer<'_> {
         let same = (pair.answer == Answer::Same).then(|| "any difference is under 10%".to_owned());
         let because = Some(fill(&said.reason, vars)).filter(|because| !because.is_empty());
         let reason: Vec<String> = [unclear.or(same), Some(pair.reason()), because].into_iter().flatten().collect();
-        self.add(key, level, sentence, reason.join("; "), vars, &pair.cells());
+        self.add(key, level, sentence, reason.join("; "), vars);
     }
 
-    fn add(
-        &mut self,
-        key: &str,
-        level: Level,
-        sentence: String,
-        reason: String,
-        vars: &[Var<'_>],
-        cells: &[&CellResult],
-    ) {
+    fn add(&mut self, key: &str, level: Level, sentence: String, reason: String, vars: &[Var<'_>]) {
         let scope = self.experiment.map_or("run", Experiment::word);
         let subject = self.says[key].id.as_ref().map_or_else(|| key.to_owned(), |id| fill(id, vars));
-        let (id, cells) = (format!("{scope}.{subject}"), cells.iter().map(|c| c.id.clone()).collect());
-        self.out.push(Verdict { id, experiment: self.experiment, level, sentence, reason, cells });
+        let id = format!("{scope}.{subject}");
+        self.out.push(Verdict { id, experiment: self.experiment, level, sentence, reason });
     }
 }
 
