@@ -122,9 +122,13 @@ pub fn escape(text: &str) -> String {
 /// A name and its value, for [`fill`].
 pub(crate) type Var<'a> = (&'a str, &'a dyn Display);
 
-/// The variables of a template: `vars![fs, times]`.
+/// The variables of a template: `vars![fs, times = pair.times()]`. A name without a value is a local variable.
 macro_rules! vars {
-    ($($name:ident),* $(,)?) => { &[$((stringify!($name), &$name as &dyn ::std::fmt::Display)),*] };
+    (@value $name:ident) => { &$name };
+    (@value $name:ident = $value:expr) => { &$value };
+    ($($name:ident $(= $value:expr)?),* $(,)?) => {
+        &[$((stringify!($name), $crate::text::vars!(@value $name $(= $value)?) as &dyn ::std::fmt::Display)),*]
+    };
 }
 pub(crate) use vars;
 

@@ -106,12 +106,11 @@ fn prepared(results: &Results, w: &mut Writer<'_>) {
 
 fn append(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = overwrite_against(results, Preparation::Append) else { return };
-    let fs = file_system_word(results);
     let [over, append] = p.cells().map(|cell| cell.per_operation(|device| device.flushes));
     let flushes = over.zip(append).map_or_else(String::new, |(over, append)| {
         format!("; device flushes per write: {append:.1} appending, {over:.1} overwriting")
     });
-    w.compare("append", p, vars![fs, flushes]);
+    w.compare("append", p, vars![fs = file_system_word(results), flushes]);
 }
 
 /// `fallocate` in its two forms: the blocks are allocated, but the first write must convert them to written
@@ -129,8 +128,7 @@ fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, su
     let longest = p.cells().map(|cell| cell.latency_ns_max().unwrap_or(0));
     let [overwriting, stall] = longest.map(|ns| text::latency(ns as f64));
     let published = if preparation == Preparation::ZeroFilledNow { "6,569" } else { "11,670" };
-    let rates = p.reason();
-    let vars = vars![subject, when, overwriting, stall, published, rates];
+    let vars = vars![subject, when, overwriting, stall, published, rates = p.reason()];
     if longest[1] >= STALL_NS && p.answer != Answer::More {
         return w.say("zero-fill", "stalled", vars);
     }

@@ -84,8 +84,7 @@ fn bandwidth(results: &Results, w: &mut Writer<'_>) {
     let shown: Vec<String> = shown.collect();
     if !shown.is_empty() {
         let rates = cells.iter().map(|c| cell_rate(c)).collect::<Vec<_>>().join("; ");
-        let shown = shown.join(" and ");
-        w.say("bandwidth", "measured", vars![shown, rates]);
+        w.say("bandwidth", "measured", vars![shown = shown.join(" and "), rates]);
     }
 }
 

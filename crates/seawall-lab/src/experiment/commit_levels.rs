@@ -122,8 +122,7 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
         Level::Written => format!("published: {}", published_gain(load)),
         _ => "level 0 was not measured there".to_owned(),
     };
-    let (name, load_is, loss) = (level.name(), load_name(load), level.loss());
-    let vars = vars![level, load, name, load_is, loss, published];
+    let vars = vars![level, load, name = level.name(), load_is = load_name(load), loss = level.loss(), published];
     w.compare_as("level", &p, p.answer.word(), hidden(&p, noise), vars);
 }
 
@@ -131,8 +130,7 @@ fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, n
     let specs = [method, FlushMethod::Fsync].map(|method| commit_levels(load, method, Level::Flushed));
     let Some(p) = pair(results, specs) else { return };
     let published = if method == FlushMethod::ODsync { "slower" } else { "equal" };
-    let load_is = load_name(load);
-    let vars = vars![method, load, load_is, published];
+    let vars = vars![method, load, load_is = load_name(load), published];
     w.compare_as("method", &p, p.answer.word(), hidden(&p, noise), vars);
 }
 

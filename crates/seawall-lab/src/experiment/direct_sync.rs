@@ -96,14 +96,13 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
         Some(cache) => format!("write cache reported: {cache}"),
         None => "write cache not known, so taken for volatile".into(),
     };
-    let takes = text::latency(cost);
     let outcome = match cache {
         Some(WriteCache::Through) => "through",
         _ if unclear => "unclear",
         _ if cost < least => "fast",
         _ => "long",
     };
-    w.say("flush-plausible", outcome, vars![takes, why, told]);
+    w.say("flush-plausible", outcome, vars![takes = text::latency(cost), why, told]);
 }
 
 /// Warns of a write-back cache that receives no flush: mounted without barriers, or a layer between drops flushes.
@@ -120,9 +119,8 @@ fn flush_sent(results: &Results, w: &mut Writer<'_>) {
         ..0.1 => "none",
         _ => "some",
     };
-    let (title, flushes, name, below) =
-        (cell.spec.title(), format!("{flushes:.2}"), &device.name, device.below.join(", "));
-    w.say("flush-sent", outcome, vars![title, flushes, name, below]);
+    let (flushes, below) = (format!("{flushes:.2}"), device.below.join(", "));
+    w.say("flush-sent", outcome, vars![title = cell.spec.title(), flushes, name = device.name, below]);
 }
 
 fn rwf_dsync(results: &Results, w: &mut Writer<'_>) {

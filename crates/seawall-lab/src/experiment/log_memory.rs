@@ -135,8 +135,8 @@ fn hidden_reads(results: &Results, w: &mut Writer<'_>) {
     let found = measured.iter().filter(|(_, r)| *r >= READS_MIN).count();
     let outcome = if found == 0 { "none" } else { "found" };
     let (most, worst, limit) = (format!("{reads:.3}"), worst.spec.title(), READS_MIN);
-    let (reads, measured) = (format!("{reads:.2}"), measured.len());
-    w.say("hidden-reads", outcome, vars![most, worst, limit, found, measured, reads]);
+    let reads = format!("{reads:.2}");
+    w.say("hidden-reads", outcome, vars![most, worst, limit, found, measured = measured.len(), reads]);
 }
 
 fn mode(spec: &CellSpec) -> String {

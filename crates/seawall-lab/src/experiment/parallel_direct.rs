@@ -67,7 +67,7 @@ fn cells(full: bool) -> Vec<CellSpec> {
 
 fn serialised(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = pair(results, [8, 1].map(|threads| parallel(threads, Beside::Nothing))) else { return };
-    let (fs, times, rates) = (file_system_word(results), p.times(), p.reason());
+    let fs = file_system_word(results);
     if p.answer == Answer::Unclear || (p.answer == Answer::More && p.ratio.median >= PARALLEL_MIN) {
         return w.compare("serialised", p, vars![fs]);
     }
@@ -84,7 +84,7 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
         None => "unknown",
     };
     let depth = depth.map_or_else(String::new, |d| d.reason());
-    w.say("serialised", outcome, vars![fs, times, rates, depth]);
+    w.say("serialised", outcome, vars![fs, times = p.times(), rates = p.reason(), depth]);
 }
 
 /// Eight writers with cached pages, after these were dropped, and beyond the end, each against eight alone.

@@ -103,8 +103,7 @@ fn with_device(results: &Results, p: &Pair<'_>) -> String {
 fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let specs = [Ahead::Adaptive, Ahead::None].map(|ahead| range_prefetch(tree, Access::Direct, ahead, 1));
     let Some(p) = pair(results, specs) else { return };
-    let (over, device) = (tree.words(), with_device(results, &p));
-    w.compare("adaptive", p, vars![tree, over, device]);
+    w.compare("adaptive", p, vars![tree, over = tree.words(), device = with_device(results, &p)]);
 }
 
 /// Whether one query uses the whole disk. A page is one random read only if pages are scattered.
@@ -127,18 +126,16 @@ fn share(results: &Results, w: &mut Writer<'_>) {
 fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let specs = [Access::Direct, Access::Buffered].map(|access| range_prefetch(tree, access, Ahead::None, 1));
     let Some(p) = pair(results, specs) else { return };
-    let (over, device) = (tree.words(), with_device(results, &p));
-    w.compare("direct", p, vars![tree, over, device]);
+    w.compare("direct", p, vars![tree, over = tree.words(), device = with_device(results, &p)]);
 }
 
 /// The gain of concurrent queries when each reads ahead.
 fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let spec = |queries| range_prefetch(tree, Access::Direct, Ahead::Adaptive, queries);
     let most = QUERIES[QUERIES.len() - 1];
-    let over = tree.words();
     let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.rate()?.median)));
     let by_queries = QUERIES.into_iter().filter_map(rate).collect::<Vec<_>>().join(", ");
-    w.compare("parallel", pair(results, [most, 1].map(spec)), vars![tree, most, over, by_queries]);
+    w.compare("parallel", pair(results, [most, 1].map(spec)), vars![tree, most, over = tree.words(), by_queries]);
 }
 
 /// Adaptive against the best of the fixed windows.
@@ -147,19 +144,17 @@ fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let rate = |pages: u32| Some((pages, results.cell(&spec(Ahead::Window(pages)))?.rate()?.median));
     let rates: Vec<(u32, f64)> = WINDOWS.into_iter().filter_map(rate).collect();
     let Some(&(best, _)) = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-    let over = tree.words();
     let by_window: Vec<String> = rates.iter().map(|(pages, rate)| format!("{pages}: {}", text::count(*rate))).collect();
-    let by_window = by_window.join(", ");
     let p = pair(results, [Ahead::Adaptive, Ahead::Window(best)].map(spec));
-    w.compare("windows", p, vars![tree, best, over, by_window]);
+    w.compare("windows", p, vars![tree, best, over = tree.words(), by_window = by_window.join(", ")]);
 }
 
 /// Reports whether direct reads left pages of the database in the page cache.
 fn page_cache(results: &Results, w: &mut Writer<'_>) {
     let direct = results.cells_of(Experiment::RangePrefetch).filter(|c| c.spec.access == Access::Direct);
     let Some((cell, cached)) = most_cached(direct) else { return };
-    let (size, title) = (text::bytes(cached as f64), cell.spec.title());
-    w.say("page-cache", if cached < 1 << 20 { "none" } else { "left" }, vars![size, title]);
+    let outcome = if cached < 1 << 20 { "none" } else { "left" };
+    w.say("page-cache", outcome, vars![size = text::bytes(cached as f64), title = cell.spec.title()]);
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {

@@ -59,9 +59,10 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
     for (load, subject, what) in LOADS {
         let specs = [Origin::Recommended, Origin::Default].map(|origin| under_settings(load, origin));
         let Some(p) = pair(results, specs) else { continue };
-        let rates = p.reason();
         match settling(&p).filter(|_| load == Pattern::RangeQuery) {
-            Some(settling) => w.say("load", "settling", vars![subject, what, differs, settling, rates]),
+            Some(settling) => {
+                w.say("load", "settling", vars![subject, what, differs, settling, rates = p.reason()]);
+            }
             None => w.compare("load", p, vars![subject, what, differs]),
         }
     }

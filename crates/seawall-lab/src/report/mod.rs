@@ -59,8 +59,7 @@ pub fn html(results: &Results) -> String {
 /// assert!(page.starts_with("<!doctype html>") && page.contains("<title>A benchmark</title>"));
 /// ```
 pub fn frame(title: &str, body: &str) -> String {
-    let (style, script) = (STYLE, SCRIPT);
-    part("frame", vars![title, style, body, script]) + "\n"
+    part("frame", vars![title, style = STYLE, body, script = SCRIPT]) + "\n"
 }
 
 /// A line through `points` in a panel of the report's style; empty without two points. `y_tick` formats a value of the
@@ -125,8 +124,7 @@ fn header(results: &Results) -> String {
         ("Started", text::moment(&results.started)),
     ];
     let facts = facts.map(|(name, value)| part("fact", vars![name, value])).concat();
-    let host = &m.host;
-    part("header", vars![host, facts])
+    part("header", vars![host = m.host, facts])
 }
 
 fn banners(results: &Results) -> String {
@@ -142,8 +140,7 @@ fn banners(results: &Results) -> String {
 fn tiles(results: &Results) -> String {
     let tiles = summary::tiles(results);
     let tiles = tiles.map(|Tile { name, figure, unit, detail }| part("tile", vars![name, figure, unit, detail]));
-    let tiles = tiles.concat();
-    part("tiles", vars![tiles])
+    part("tiles", vars![tiles = tiles.concat()])
 }
 
 /// The verdicts of one level; empty if there are none.
@@ -153,11 +150,9 @@ fn list(said: &[Verdict], level: Level, folded: bool) -> String {
     let card = if level == Level::Warning { "card" } else { "folded-card" };
     let cards = said.iter().filter(|v| v.level == level).map(|v| {
         let link = v.experiment.map_or_else(String::new, |e| {
-            let (short, menu) = (e.short(), &texts(e).menu);
-            format!(" {}", part("experiment-link", vars![short, menu]))
+            format!(" {}", part("experiment-link", vars![short = e.short(), menu = texts(e).menu]))
         });
-        let (sentence, reason) = (capitalised(&v.sentence), &v.reason);
-        part(card, vars![class, icon, sentence, reason, link])
+        part(card, vars![class, icon, sentence = capitalised(&v.sentence), reason = v.reason, link])
     });
     let cards: Vec<String> = cards.collect();
     let (title, n, cards) = (capitalised(heading), cards.len(), cards.concat());
@@ -322,11 +317,11 @@ fn sustained(results: &Results) -> Option<Panel> {
 
 fn every_cell(results: &Results) -> String {
     let table = |e: Experiment| {
-        let (menu, table) = (&texts(e).menu, plot::table(&table::cells(results, e)?));
-        Some(part("cells-of-experiment", vars![menu, table]))
+        let table = plot::table(&table::cells(results, e)?);
+        Some(part("cells-of-experiment", vars![menu = texts(e).menu, table]))
     };
-    let (tables, note) = (Experiment::ALL.into_iter().filter_map(table).collect::<String>(), table::CELLS_NOTE);
-    if tables.is_empty() { tables } else { part("cells", vars![note, tables]) }
+    let tables: String = Experiment::ALL.into_iter().filter_map(table).collect();
+    if tables.is_empty() { tables } else { part("cells", vars![note = table::CELLS_NOTE, tables]) }
 }
 
 fn probe(results: &Results) -> String {
@@ -346,8 +341,7 @@ fn sources(results: &Results) -> String {
     let item = |e: Experiment| {
         let Source { citation, address, .. } = source(e)?;
         let link = address.as_ref().map(|address| format!(" {}", part("source-link", vars![address])));
-        let (name, link) = (e.short().to_uppercase(), link.unwrap_or_default());
-        Some(part("source", vars![name, citation, link]))
+        Some(part("source", vars![name = e.short().to_uppercase(), citation, link = link.unwrap_or_default()]))
     };
     let list: String = Experiment::ALL.into_iter().filter_map(item).collect();
     let Results { seawall_version: version, started, format, run: RunSettings { command, seed, .. }, .. } = results;

@@ -23,8 +23,7 @@ pub(super) fn table(table: &Table) -> String {
     let figure = |text: &str| if text.chars().count() > 40 { "" } else { r#" class="n""# };
     let row = |cells: &Vec<String>| {
         let figures = cells.iter().skip(1).map(|c| format!("<td{}>{}</td>", figure(c), escape(c)));
-        let (name, figures) = (&cells[0], figures.collect::<String>());
-        part("table-row", vars![name, figures])
+        part("table-row", vars![name = cells[0], figures = figures.collect::<String>()])
     };
     let rows: String = table.rows.iter().map(row).collect();
     let rest = table.head.iter().skip(1).map(|h| format!(r#"<th class="n">{}</th>"#, escape(h)));
@@ -41,15 +40,12 @@ fn bars(bars: &[Bar]) -> String {
     for Bar { label: name, text: figure, value, interval, series, published } in bars {
         let [value, low, high] = [*value, interval.0, interval.1].map(share);
         let [value, low, width] = [value, low, (high - low).max(0.2)].map(percent);
-        let series = series % 8;
-        all += &part("bar", vars![name, series, value, low, width, figure]);
+        all += &part("bar", vars![name, series = series % 8, value, low, width, figure]);
         if let Some((value, text)) = published {
-            let value = percent(share(*value));
-            all += &part("published-bar", vars![value, text]);
+            all += &part("published-bar", vars![value = percent(share(*value)), text]);
         }
     }
-    let bars = all;
-    part("bars", vars![bars])
+    part("bars", vars![bars = all])
 }
 
 /// The height of the drawing, in units of a thousandth of its width; the style sheet stretches it.
@@ -75,12 +71,10 @@ fn lines(plot: &Lines, title: &str) -> String {
     let at = |px: f64, py: f64| format!("{:.1} {:.1}", x(px) * 1000.0, y(py) * HEIGHT);
     let (mut svg, mut ticks, mut legend) = (String::new(), String::new(), String::new());
     let tick = |axis: &str, side: &str, share: f64, name: &str| {
-        let at = format!("{:.1}", share * 100.0);
-        part("tick", vars![axis, side, at, name])
+        part("tick", vars![axis, side, at = format!("{:.1}", share * 100.0), name])
     };
     for t in y_ticks {
-        let at = format!("{:.1}", y(t) * HEIGHT);
-        svg += &part("grid", vars![at]);
+        svg += &part("grid", vars![at = format!("{:.1}", y(t) * HEIGHT)]);
         ticks += &tick("y", "top", y(t), &(plot.y_tick)(t));
     }
     for (t, name) in &plot.x_ticks {
@@ -96,10 +90,8 @@ fn lines(plot: &Lines, title: &str) -> String {
             legend += &part("legend-line", vars![series, name]);
         }
     }
-    let lines = legend;
-    let legend = if lines.is_empty() { String::new() } else { part("legend", vars![lines]) };
-    let (height, axis) = (HEIGHT, &plot.x_title);
-    part("lines", vars![legend, height, title, svg, ticks, axis])
+    let legend = if legend.is_empty() { legend } else { part("legend", vars![lines = legend]) };
+    part("lines", vars![legend, height = HEIGHT, title, svg, ticks, axis = plot.x_title])
 }
 
 /// Round steps from zero to at least `top`.

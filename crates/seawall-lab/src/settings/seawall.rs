@@ -127,9 +127,8 @@ fn log_block(results: &Results) -> Recommendation {
         Answer::Less => "small-slower",
         Answer::Same | Answer::Unclear => "alike",
     };
-    let (times, times_slower, rates) = (p.times(), p.times_slower(), p.reason());
     let words = p.in_words("512-byte log blocks", "4096-byte ones");
-    advise(None, KEY, finding, vars![times, times_slower, rates, words])
+    advise(None, KEY, finding, vars![times = p.times(), times_slower = p.times_slower(), rates = p.reason(), words])
 }
 
 /// Half of the measured rate for steady background work, which leaves the other half for reads and the log; nine tenths
@@ -141,8 +140,7 @@ fn io_capacity(results: &Results) -> [Recommendation; 2] {
         Err(why) => return KEYS.map(|key| advise(None, key, "unknown", vars![why])),
     };
     let [half, most] = [0.5, 0.9].map(|share| round_down((low * share).max(100.0)));
-    let low = text::count(low);
-    KEYS.map(|key| advise(None, key, "measured", vars![half, most, low, why]))
+    KEYS.map(|key| advise(None, key, "measured", vars![half, most, low = text::count(low), why]))
 }
 
 /// The smallest depth that gives nine tenths of the best measured read rate.
@@ -173,20 +171,17 @@ fn prefetch_depth(results: &Results) -> Recommendation {
 fn preallocate(results: &Results) -> Recommendation {
     const KEY: &str = "preallocate";
     if let Some(fs) = results.probe.file_system.known().filter(|fs| fs.copy_on_write.is_yes()) {
-        let kind = &fs.kind;
-        return advise(None, KEY, "copies", vars![kind]);
+        return advise(None, KEY, "copies", vars![kind = fs.kind]);
     }
     let Some(p) = overwrite_against(results, Preparation::Append) else { return advise(None, KEY, "unmeasured", &[]) };
     if p.answer != Answer::More {
-        let words = p.in_words("overwriting", "appending");
-        return advise(None, KEY, "harmless", vars![words]);
+        return advise(None, KEY, "harmless", vars![words = p.in_words("overwriting", "appending")]);
     }
     let unwritten = match overwrite_against(results, Preparation::Unwritten) {
         Some(u) if u.answer == Answer::More => format!(", and fallocated blocks still cost {}", u.times()),
         _ => String::new(),
     };
-    let (times, rates) = (p.times(), p.reason());
-    advise(None, KEY, "measured", vars![times, unwritten, rates])
+    advise(None, KEY, "measured", vars![times = p.times(), unwritten, rates = p.reason()])
 }
 
 fn torn_pages(results: &Results) -> Recommendation {

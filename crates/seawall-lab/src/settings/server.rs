@@ -160,14 +160,12 @@ impl Advice<'_> {
             }
             _ => String::new(),
         };
-        let direct = self.direct_words();
-        self.advise(KEY, "mariadb", vars![direct, dsync])
+        self.advise(KEY, "mariadb", vars![direct = self.direct_words(), dsync])
     }
 
     fn data_buffering(&self) -> Recommendation {
         let value = if self.direct_refused().is_some() { "ON" } else { "OFF" };
-        let direct = self.direct_words();
-        self.advise("innodb_data_file_buffering", "found", vars![value, direct])
+        self.advise("innodb_data_file_buffering", "found", vars![value, direct = self.direct_words()])
     }
 
     fn log_write_through(&self) -> Recommendation {
@@ -250,10 +248,7 @@ impl Advice<'_> {
         const KEY: &str = "innodb_log_write_ahead_size";
         let better = pair(self.results, [4096, 512].map(|block| log(16, Access::Direct, block, true)));
         match (self.physical_block(), better.filter(|p| p.answer == Answer::More)) {
-            (Some(512) | None, Some(p)) => {
-                let times = p.times();
-                self.advise(KEY, "faster", vars![times])
-            }
+            (Some(512) | None, Some(p)) => self.advise(KEY, "faster", vars![times = p.times()]),
             (Some(bytes), _) => {
                 let default = bytes.clamp(512, 4096).to_string();
                 let computed = self.advise(KEY, "computed", vars![bytes]);
@@ -270,8 +265,7 @@ impl Advice<'_> {
             Some(_) => "covered",
             None => "unknown",
         };
-        let bytes = block.unwrap_or_default();
-        self.advise("innodb_log_write_ahead_size", finding, vars![bytes])
+        self.advise("innodb_log_write_ahead_size", finding, vars![bytes = block.unwrap_or_default()])
     }
 
     /// Pages, not writes: doublewrite writes every page twice. A quarter of the writes for steady flushing,
@@ -296,8 +290,7 @@ impl Advice<'_> {
             Some(false) => "solid",
             None => "unknown",
         };
-        let rate = text::or_missing(fast, text::count);
-        self.advise("innodb_flush_neighbors", finding, vars![rate])
+        self.advise("innodb_flush_neighbors", finding, vars![rate = text::or_missing(fast, text::count)])
     }
 
     fn io_threads(&self) -> [Recommendation; 2] {

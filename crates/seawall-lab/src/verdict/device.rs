@@ -31,14 +31,14 @@ fn file_system(results: &Results, w: &mut Writer<'_>) {
         Finding::Unknown(why) => return w.say("file-system", "unknown", vars![why]),
     };
     let FileSystem { kind, mount_point, options, copy_on_write, .. } = fs;
-    let (path, mount) = (results.probe.path.display(), mount_point.display());
     let (outcome, why) = match copy_on_write {
         _ if in_memory(kind) => ("memory", ""),
         Finding::Known(true) => ("copies", ""),
         Finding::Known(false) => ("in-place", ""),
         Finding::Unknown(why) => ("unclear", why.as_str()),
     };
-    w.say("file-system", outcome, vars![path, kind, mount, options, why]);
+    let path = results.probe.path.display();
+    w.say("file-system", outcome, vars![path, kind, mount = mount_point.display(), options, why]);
 }
 
 /// A direct cell that still left a large part of its writes in the page cache.
@@ -53,7 +53,6 @@ fn direct_cell_in_cache(results: &Results) -> Option<(&CellResult, u64)> {
 }
 
 fn direct_io(results: &Results, w: &mut Writer<'_>) {
-    let fs = super::file_system_word(results);
     let cached = direct_cell_in_cache(results);
     let (outcome, why) = match &results.probe.direct_io {
         Finding::Known(DirectIo::SilentlyBuffered) => ("buffers", ""),
@@ -62,7 +61,7 @@ fn direct_io(results: &Results, w: &mut Writer<'_>) {
         Finding::Unknown(why) => ("unknown", why.as_str()),
     };
     let (title, size) = cached.map(|(cell, bytes)| (cell.spec.title(), text::bytes(bytes as f64))).unwrap_or_default();
-    w.say("direct-io", outcome, vars![fs, title, size, why]);
+    w.say("direct-io", outcome, vars![fs = super::file_system_word(results), title, size, why]);
 }
 
 fn medium(results: &Results, w: &mut Writer<'_>) {
@@ -75,8 +74,7 @@ fn medium(results: &Results, w: &mut Writer<'_>) {
         Finding::Known(false) => ("solid", ""),
         Finding::Unknown(why) => ("unknown", why.as_str()),
     };
-    let rate = text::or_missing(too_fast, text::count);
-    w.say("rotational", outcome, vars![name, model, rate, why]);
+    w.say("rotational", outcome, vars![name, model, rate = text::or_missing(too_fast, text::count), why]);
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ pub(crate) static SAYS: LazyLock<Says> = LazyLock::new(|| data(include_str!("run
 
 pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
     durability(results, w);
-    let (measured, skipped, command) = (results.measured(), results.skipped.len(), &results.run.command);
+    let (measured, skipped) = (results.measured(), results.skipped.len());
     if !results.complete || !results.cells.is_empty() {
-        w.say("complete", if results.complete { "yes" } else { "no" }, vars![measured, skipped, command]);
+        let outcome = if results.complete { "yes" } else { "no" };
+        w.say("complete", outcome, vars![measured, skipped, command = results.run.command]);
     }
     if skipped > 0 {
         let mut reasons: Vec<String> =
@@ -22,8 +23,7 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
             reasons.push(format!("and {} more", skipped - 4));
         }
         let cells = if skipped == 1 { "one cell".to_owned() } else { format!("{skipped} cells") };
-        let reasons = reasons.join("; ");
-        w.say("skipped", "cells", vars![cells, reasons]);
+        w.say("skipped", "cells", vars![cells, reasons = reasons.join("; ")]);
     }
     disturbance(results, w);
     if let Some(rate) = results.run.rate.map(text::count) {
@@ -39,8 +39,7 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
         };
         let step = |p: &Plateau| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate));
         let steps = plateaus.iter().take(6).map(step).collect::<Vec<_>>().join(", ");
-        let seconds = per_second.len();
-        w.say("sustain", outcome, vars![shape, title, seconds, steps]);
+        w.say("sustain", outcome, vars![shape, title, seconds = per_second.len(), steps]);
     }
 }
 
