@@ -11,8 +11,8 @@ use crate::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// The experiment that a cell belongs to. `experiment/` defines its cells and verdicts; `docs/experiments.md` says
-    /// why it exists.
+    /// The experiment that a cell belongs to, with its long name and its short id. `experiment/` defines its cells and
+    /// verdicts; `docs/experiments.md` says why it exists.
     ///
     /// ```
     /// use seawall_lab::cell::Experiment;
@@ -23,37 +23,28 @@ words! {
     #[derive(PartialOrd, Ord)]
     pub enum Experiment {
         /// The device on its own: random and sequential reads and writes, on which the other verdicts rely.
-        Baseline = "baseline",
+        Baseline = "baseline" | "base",
         /// E1: direct writes with and without a flush after each, by threads (Callaghan 2009).
-        DirectSync = "direct-sync",
+        DirectSync = "direct-sync" | "e1",
         /// E2: the log's write path and its memory (Mituzas 2010).
-        LogMemory = "log-memory",
+        LogMemory = "log-memory" | "e2",
         /// E3: parallel direct writers to one file (Mituzas 2008).
-        ParallelDirect = "parallel-direct",
+        ParallelDirect = "parallel-direct" | "e3",
         /// E4: appending against overwriting (Matsunobu 2009).
-        AppendOverwrite = "append-overwrite",
+        AppendOverwrite = "append-overwrite" | "e4",
         /// E5: the engine's levels of commit durability by flush method (Danti 2012).
-        CommitLevels = "commit-levels",
+        CommitLevels = "commit-levels" | "e5",
         /// E6: the engine's range queries with and without reading ahead (Hardy 2010).
-        RangePrefetch = "range-prefetch",
+        RangePrefetch = "range-prefetch" | "e6",
         /// The engine with its defaults and with the recommended settings. No publication.
-        Settings = "settings",
+        Settings = "settings" | "set",
     }
 }
 
 impl Experiment {
     /// The short id: `base`, `e1` .. `e6`, `set`.
     pub fn short(self) -> &'static str {
-        match self {
-            Self::Baseline => "base",
-            Self::DirectSync => "e1",
-            Self::LogMemory => "e2",
-            Self::ParallelDirect => "e3",
-            Self::AppendOverwrite => "e4",
-            Self::CommitLevels => "e5",
-            Self::RangePrefetch => "e6",
-            Self::Settings => "set",
-        }
+        self.words()
     }
 
     /// Parses a long name or a short id, in any case.
@@ -97,11 +88,11 @@ words! {
         /// Engine transactions that read and write (sysbench complex).
         Transactional = "transactional",
         /// TPC-C's five transactions on the engine (DBT-2 is an implementation of it).
-        Tpcc = "tpcc",
+        Tpcc = "tpcc" | "TPC-C",
         /// Reads of row ranges from an engine tree that is not in memory.
-        RangeQuery = "ranges",
+        RangeQuery = "ranges" | "range queries",
         /// Updates of one small row in the engine, one per transaction.
-        Update = "update",
+        Update = "update" | "small commits",
     }
 }
 

@@ -68,7 +68,7 @@ pub fn screen(results: &Results, style: Style) -> String {
             out += &format!("  {} = {} {dim}(default {}){end}\n", r.key, r.value, r.default);
         }
     }
-    let counted = |level| Some(of(level).count()).filter(|n| *n > 0).map(|n| format!("{n} {}", shown(level).heading));
+    let counted = |level| Some(of(level).count()).filter(|n| *n > 0).map(|n| format!("{n} {}", level.words()));
     let others = [Level::Note, Level::Good, Level::CannotTell, Level::NotTested];
     let counts: Vec<String> = others.into_iter().filter_map(counted).collect();
     let rest = format!("{}; --table shows them and every cell, the report explains them", counts.join(", "));
@@ -187,8 +187,6 @@ fn sustained(results: &Results) -> String {
 
 /// How a level is shown. The marks are there because a level is never shown by colour alone.
 pub(crate) struct Shown {
-    /// The heading above its verdicts.
-    pub(crate) heading: &'static str,
     /// Its mark in the terminal.
     mark: &'static str,
     /// Its class in the report.
@@ -199,14 +197,14 @@ pub(crate) struct Shown {
 
 /// How a level is shown.
 pub(crate) fn shown(level: Level) -> Shown {
-    let (heading, mark, class, icon) = match level {
-        Level::Warning => ("act on", "!", "warning", "!"),
-        Level::Note => ("worth knowing", "-", "note", "i"),
-        Level::Good => ("good", "+", "good", "✓"),
-        Level::CannotTell => ("cannot tell", "?", "unsure", "≈"),
-        Level::NotTested => ("not tested", "?", "untested", "?"),
+    let (mark, class, icon) = match level {
+        Level::Warning => ("!", "warning", "!"),
+        Level::Note => ("-", "note", "i"),
+        Level::Good => ("+", "good", "✓"),
+        Level::CannotTell => ("?", "unsure", "≈"),
+        Level::NotTested => ("?", "untested", "?"),
     };
-    Shown { heading, mark, class, icon }
+    Shown { mark, class, icon }
 }
 
 /// Every verdict with its reason, the most urgent first.
@@ -221,10 +219,10 @@ pub fn conclusions(results: &Results) -> String {
     let all = verdicts(results);
     let mut out = String::new();
     for level in Level::ALL {
-        let Shown { heading, mark, .. } = shown(level);
+        let mark = shown(level).mark;
         let mut of_level = all.iter().filter(|v| v.level == level).peekable();
         if of_level.peek().is_some() {
-            out += &format!("{}{heading}\n", if out.is_empty() { "" } else { "\n" });
+            out += &format!("{}{}\n", if out.is_empty() { "" } else { "\n" }, level.words());
         }
         for v in of_level {
             out += &(text::wrap(&v.sentence, SCREEN, &format!("  {mark} "), "    ") + "\n");

@@ -352,9 +352,9 @@ impl Outputs {
         let Some(path) = &self.my_cnf else { return Ok(String::new()) };
         let proposal = mycnf::propose(path, self.my_cnf_for, &recommend(results))?;
         let mut text = if proposal.diff.is_empty() {
-            format!("{}: nothing to change for {}\n", path.display(), self.my_cnf_for.title())
+            format!("{}: nothing to change for {}\n", path.display(), self.my_cnf_for.words())
         } else {
-            format!("for {}:\n{}\n", self.my_cnf_for.title(), proposal.diff)
+            format!("for {}:\n{}\n", self.my_cnf_for.words(), proposal.diff)
         };
         for line in &proposal.notes {
             text += &format!("note: {line}\n");

@@ -193,14 +193,10 @@ impl EngineShape {
     pub(super) fn title(&self, spec: &CellSpec) -> String {
         let queries = spec.pattern == Pattern::RangeQuery;
         let (one, more) = if queries { ("query", "queries") } else { ("thread", "threads") };
-        let load = match (spec.pattern, self.tree, self.settings) {
-            (Pattern::ReadOnly, ..) => "read-only",
-            (Pattern::Transactional, ..) => "transactional",
-            (Pattern::Tpcc, ..) => "TPC-C",
-            (Pattern::Update, ..) => "small commits",
-            (_, _, Some(_)) => "cold range queries",
-            (_, Some(tree), None) => tree.word(),
-            (_, None, None) => "range queries",
+        let load = match (self.tree, self.settings) {
+            (Some(_), Some(_)) if queries => "cold range queries",
+            (Some(tree), None) if queries => tree.word(),
+            _ => spec.pattern.words(),
         };
         let parts = [
             Some(load.to_owned()),

@@ -66,13 +66,6 @@ fn published_gain(load: Pattern) -> &'static str {
     }
 }
 
-fn load_name(load: Pattern) -> &'static str {
-    match load {
-        Pattern::Tpcc => "TPC-C",
-        other => other.word(),
-    }
-}
-
 fn conclude(results: &Results, w: &mut Writer<'_>) {
     let noise = noise(results);
     for load in [Pattern::Transactional, Pattern::Tpcc] {
@@ -122,7 +115,7 @@ fn level_against_flushed(results: &Results, load: Pattern, level: Level, noise: 
         Level::Written => format!("published: {}", published_gain(load)),
         _ => "level 0 was not measured there".to_owned(),
     };
-    let vars = vars![level, load, name = level.name(), load_is = load_name(load), loss = level.loss(), published];
+    let vars = vars![level, load, name = level.name(), load_is = load.words(), loss = level.loss(), published];
     w.compare_as("level", &p, p.answer.word(), hidden(&p, noise), vars);
 }
 
@@ -130,7 +123,7 @@ fn method_against_fsync(results: &Results, load: Pattern, method: FlushMethod, n
     let specs = [method, FlushMethod::Fsync].map(|method| commit_levels(load, method, Level::Flushed));
     let Some(p) = pair(results, specs) else { return };
     let published = if method == FlushMethod::ODsync { "slower" } else { "equal" };
-    let vars = vars![method, load, load_is = load_name(load), published];
+    let vars = vars![method, load, load_is = load.words(), published];
     w.compare_as("method", &p, p.answer.word(), hidden(&p, noise), vars);
 }
 
@@ -205,7 +198,7 @@ fn gains(results: &Results) -> Option<Panel> {
         for method in METHODS {
             let gains = [Level::Written, Level::Deferred].map(|level| gain(load, method, level));
             if gains.iter().any(Option::is_some) {
-                let name = format!("{}, {}", load_name(load), method.word());
+                let name = format!("{}, {}", load.words(), method.word());
                 let [written, deferred] = gains.map(|gain| text::or_missing(gain, |gain| gain));
                 rows.push(vec![name, written, published_gain(load).into(), deferred, "not measured".into()]);
             }

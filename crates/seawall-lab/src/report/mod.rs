@@ -145,7 +145,7 @@ fn tiles(results: &Results) -> String {
 
 /// The verdicts of one level; empty if there are none.
 fn list(said: &[Verdict], level: Level, folded: bool) -> String {
-    let Shown { class, icon, heading, .. } = shown(level);
+    let Shown { class, icon, .. } = shown(level);
     // Verdicts to act on are shown whole; the others show their reason on a click.
     let card = if level == Level::Warning { "card" } else { "folded-card" };
     let cards = said.iter().filter(|v| v.level == level).map(|v| {
@@ -155,7 +155,7 @@ fn list(said: &[Verdict], level: Level, folded: bool) -> String {
         part(card, vars![class, icon, sentence = capitalised(&v.sentence), reason = v.reason, link])
     });
     let cards: Vec<String> = cards.collect();
-    let (title, n, cards) = (capitalised(heading), cards.len(), cards.concat());
+    let (title, n, cards) = (capitalised(level.words()), cards.len(), cards.concat());
     match n {
         0 => String::new(),
         _ => part(if folded { "folded-cards" } else { "cards" }, vars![title, n, cards]),

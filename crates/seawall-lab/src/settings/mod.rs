@@ -203,7 +203,7 @@ impl Settings {
     /// A fragment of an option file (`my.cnf`) for one server series: changed settings as lines, kept
     /// defaults as comments.
     pub fn option_file(&self, server: Server) -> String {
-        let mut out = comment(&format!("{}, {}", server.title(), self.measured));
+        let mut out = comment(&format!("{}, {}", server.words(), self.measured));
         out += &format!("\n[{}]\n", server.group());
         for r in self.server(server) {
             // A kept default needs no line: the file stays correct when the default improves.

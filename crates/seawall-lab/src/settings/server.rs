@@ -27,7 +27,8 @@ use crate::words;
 const IO_CAPACITY_MAX: f64 = 10_000.0;
 
 words! {
-    /// A series of servers with the same variables and defaults. Its word is its name on a command line.
+    /// A series of servers with the same variables and defaults. Its word is its name on a command line, its words are
+    /// its title.
     ///
     /// ```
     /// use seawall_lab::settings::Server;
@@ -52,11 +53,6 @@ words! {
 }
 
 impl Server {
-    /// `MariaDB 10.11`, ...
-    pub fn title(self) -> &'static str {
-        self.words()
-    }
-
     /// Parses a name or a version, in any case: `mariadb-10.11`, `mariadb 11.8`, `mysql-8.0.36`, `mariadb`
     /// (11).
     ///

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use says::{Says, Writer, data};
 
 words! {
-    /// The level of a verdict.
+    /// The level of a verdict, and the heading above the verdicts of that level.
     ///
     /// ```
     /// use seawall_lab::verdict::Level;
@@ -35,9 +35,9 @@ words! {
     #[derive(PartialOrd, Ord)]
     pub enum Level {
         /// Needs action.
-        Warning = "warning",
+        Warning = "warning" | "act on",
         /// Worth knowing; neither good nor bad.
-        Note = "note",
+        Note = "note" | "worth knowing",
         /// As it should be.
         Good = "good",
         /// The measurement does not decide.
@@ -71,28 +71,17 @@ pub struct Verdict {
     pub reason: String,
 }
 
-/// How one rate compares with another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// The first is higher, beyond the noise.
-    More,
-    /// The first is lower, beyond the noise.
-    Less,
-    /// The whole interval lies within 10% of 1.
-    Same,
-    /// The noise hides it.
-    Unclear,
-}
-
-impl Answer {
-    /// The name of the comparison's outcome in the data files.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::More => "more",
-            Self::Less => "less",
-            Self::Same => "same",
-            Self::Unclear => "unclear",
-        }
+words! {
+    /// How one rate compares with another. Its word is the name of the outcome in the data files.
+    pub(crate) enum Answer {
+        /// The first is higher, beyond the noise.
+        More = "more",
+        /// The first is lower, beyond the noise.
+        Less = "less",
+        /// The whole interval lies within 10% of 1.
+        Same = "same",
+        /// The noise hides it.
+        Unclear = "unclear",
     }
 }
 
