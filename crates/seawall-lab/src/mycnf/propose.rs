@@ -1,7 +1,7 @@
 //! Applying recommendations to a parsed option file.
 
 use super::parse::{Line, Setting, truth};
-use super::{Change, MyCnf, Proposal};
+use super::{MyCnf, Proposal};
 use crate::cell::Level;
 use crate::settings::{Confidence, Recommendation, Server, Settings};
 use crate::text;
@@ -11,10 +11,8 @@ impl MyCnf {
     pub fn propose(&self, server: Server, recommendations: &[Recommendation]) -> Proposal {
         let mut lines: Vec<String> = self.text.split_inclusive('\n').map(str::to_owned).collect();
         let eol = if self.text.contains("\r\n") { "\r\n" } else { "\n" };
-        let mut changes = Vec::new();
         let mut added = String::new();
         for r in recommendations {
-            let mut change = Change { key: r.key.clone(), from: None, to: r.value.clone(), line: None };
             let kept = r.confidence == Confidence::DefaultKept;
             if let Some((at, setting)) = self.effective(server, &r.key) {
                 let danger = risk(&r.key, &setting.value);
@@ -28,13 +26,9 @@ impl MyCnf {
                 }
                 let indent: String = lines[at].chars().take_while(|c| *c == ' ' || *c == '\t').collect();
                 lines[at] = comment(&said, &indent, eol) + &replace(&lines[at], r, setting);
-                (change.from, change.line) = (Some(setting.value.clone()), Some(at + 1));
             } else if r.changes_default() && !kept {
                 added += &format!("{}{} = {}{eol}", comment(r, "", eol), r.option_name(), r.value);
-            } else {
-                continue;
             }
-            changes.push(change);
         }
         if !added.is_empty() {
             let place = self.place_for_additions(server);
@@ -54,7 +48,7 @@ impl MyCnf {
             .create_patch(&self.text, &text)
             .to_string();
         let diff = if text == self.text { String::new() } else { diff };
-        Proposal { text, diff, changes, notes: self.notes(server) }
+        Proposal { text, diff, notes: self.notes(server) }
     }
 
     /// The setting that takes effect: the last one in any group that the server reads.
