@@ -7,7 +7,7 @@
 //!   otherwise.
 
 use crate::cell::{CellSpec, Experiment, Pattern};
-use crate::stats::{Comparison, Estimate, ROUNDS_MIN};
+use crate::stats::{Estimate, ROUNDS_MIN};
 use histogram::SparseHistogram;
 use seawall_io::probe::Probe;
 use serde::{Deserialize, Serialize};
@@ -422,19 +422,19 @@ impl Results {
     }
 
     /// `a`'s rate over `b`'s, round by round: round n of both ran in the same pass over the cells. Pairs with
-    /// a disturbed round are left out while enough others remain.
+    /// a disturbed round are left out while enough others remain. `None` if one of the two was not measured.
     ///
     /// ```
-    /// use seawall_lab::{cell::{Access, Preparation, Sync}, plan, sample, stats::Comparison};
+    /// use seawall_lab::{cell::{Access, Preparation, Sync}, plan, sample};
     /// let results = sample::of_plan(&plan::decisive());
     /// let write = |preparation| plan::extend(preparation, Access::Buffered, Sync::Fdatasync);
     /// let against = results.compare(&write(Preparation::Append), &write(Preparation::Written));
-    /// assert!(matches!(against, Comparison::Lower(ratio) if ratio.high < 0.5));
+    /// assert!(against.is_some_and(|ratio| ratio.is_difference() && ratio.high < 0.5));
     /// let never = results.compare(&write(Preparation::Recycled), &write(Preparation::Written));
-    /// assert_eq!(never, Comparison::NotMeasured);
+    /// assert_eq!(never, None);
     /// ```
-    pub fn compare(&self, a: &CellSpec, b: &CellSpec) -> Comparison {
-        let (Some(a), Some(b)) = (self.cell(a), self.cell(b)) else { return Comparison::NotMeasured };
+    pub fn compare(&self, a: &CellSpec, b: &CellSpec) -> Option<Estimate> {
+        let (a, b) = (self.cell(a)?, self.cell(b)?);
         let pairs = a.rounds.iter().zip(&b.rounds);
         let pairs = pairs.filter_map(|(a, b)| {
             let rates = (a.rate()?, b.rate().filter(|rate| *rate > 0.0)?);
@@ -444,7 +444,7 @@ impl Results {
         let few = pairs.iter().filter(|(_, disturbed)| !disturbed).count() < ROUNDS_MIN;
         let (a, b): (Vec<f64>, Vec<f64>) =
             pairs.into_iter().filter(|(_, disturbed)| few || !disturbed).map(|(rates, _)| rates).unzip();
-        Comparison::paired(&a, &b)
+        Estimate::of_ratio(&a, &b)
     }
 
     /// Reads a results file; for a directory, the [`RESULTS`] file in it.

@@ -3,7 +3,7 @@
 //! - An [`Estimate`] is never a bare number: it has the interval that contains the true median with at least
 //!   the stated confidence, by order statistics (no assumption about the distribution).
 //! - A comparison is made pair by pair over interleaved rounds, so that drift of the machine cancels.
-//! - [`Comparison::CannotTell`] is an answer.
+//! - A ratio inside the noise is no difference ([`Estimate::is_difference`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +82,37 @@ impl Estimate {
         Some(Self { median, low, high, samples: n, confidence: coverage(n, drop) })
     }
 
+    /// The ratio of `a` to `b`, pair by pair (round i of one against round i of the other, which ran next to each
+    /// other). `None` for no pairs.
+    ///
+    /// ```
+    /// use seawall_lab::stats::Estimate;
+    /// // The machine slows down meanwhile: that affects both, and the ratio stays.
+    /// let a = [220.0, 200.0, 180.0, 160.0, 140.0, 120.0];
+    /// let b = a.map(|rate| rate / 2.0);
+    /// let ratio = Estimate::of_ratio(&a, &b).unwrap();
+    /// assert_eq!((ratio.low, ratio.high, ratio.is_difference()), (2.0, 2.0, true));
+    /// assert_eq!(Estimate::of_ratio(&a, &[]), None);
+    /// ```
+    pub fn of_ratio(a: &[f64], b: &[f64]) -> Option<Self> {
+        let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
+        Self::of(&ratios)
+    }
+
+    /// Whether this ratio is a difference: the interval lies on one side of 1, the median is more than 3% away from 1,
+    /// and there are at least [`ROUNDS_MIN`] pairs. Any other ratio is inside the noise.
+    ///
+    /// ```
+    /// use seawall_lab::stats::Estimate;
+    /// let a = [100.0, 110.0, 90.0, 105.0, 95.0, 100.0];
+    /// let b = [104.0, 99.0, 101.0, 98.0, 100.0, 102.0];
+    /// assert!(!Estimate::of_ratio(&a, &b).unwrap().is_difference());
+    /// ```
+    pub fn is_difference(&self) -> bool {
+        let apart = (self.low > 1.0 && self.median > 1.03) || (self.high < 1.0 && self.median < 0.97);
+        self.samples >= ROUNDS_MIN && apart
+    }
+
     /// Half the interval's width relative to the median, as the table's "spread" (0.04 is shown as ±4%).
     pub fn spread(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.high - self.low) / 2.0 / self.median.abs() }
@@ -106,60 +137,6 @@ fn coverage(n: usize, drop: usize) -> f64 {
 /// chance once in sixteen times, three once in four.
 pub const ROUNDS_MIN: usize = 5;
 
-/// The outcome of comparing two cells.
-///
-/// ```
-/// use seawall_lab::stats::Comparison;
-/// let a = [100.0, 110.0, 90.0, 105.0, 95.0, 100.0];
-/// let b = [104.0, 99.0, 101.0, 98.0, 100.0, 102.0];
-/// assert!(matches!(Comparison::paired(&a, &b), Comparison::CannotTell(_)));
-/// assert_eq!(Comparison::paired(&a, &[]).ratio(), None);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "outcome", content = "ratio")]
-pub enum Comparison {
-    /// The first is higher: the interval of the ratio lies above 1.
-    Higher(Estimate),
-    /// The first is lower: the interval of the ratio lies below 1.
-    Lower(Estimate),
-    /// The interval contains 1, the difference is under 3%, or there are fewer than [`ROUNDS_MIN`] rounds:
-    /// inside the noise.
-    CannotTell(Estimate),
-    /// One of the two was not measured.
-    NotMeasured,
-}
-
-impl Comparison {
-    /// Compares `a` to `b` pair by pair (round i of one against round i of the other, which ran next to each
-    /// other).
-    ///
-    /// ```
-    /// use seawall_lab::stats::Comparison;
-    /// // The machine slows down meanwhile: that affects both, and the ratio stays.
-    /// let a = [220.0, 200.0, 180.0, 160.0, 140.0, 120.0];
-    /// let b = a.map(|rate| rate / 2.0);
-    /// let Comparison::Higher(ratio) = Comparison::paired(&a, &b) else { panic!("a is faster") };
-    /// assert_eq!((ratio.low, ratio.high), (2.0, 2.0));
-    /// ```
-    pub fn paired(a: &[f64], b: &[f64]) -> Self {
-        let ratios: Vec<f64> = a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
-        match Estimate::of(&ratios) {
-            None => Self::NotMeasured,
-            Some(r) if r.samples >= ROUNDS_MIN && r.low > 1.0 && r.median > 1.03 => Self::Higher(r),
-            Some(r) if r.samples >= ROUNDS_MIN && r.high < 1.0 && r.median < 0.97 => Self::Lower(r),
-            Some(r) => Self::CannotTell(r),
-        }
-    }
-
-    /// The ratio's estimate, if both were measured.
-    pub fn ratio(&self) -> Option<Estimate> {
-        match self {
-            Self::Higher(r) | Self::Lower(r) | Self::CannotTell(r) => Some(*r),
-            Self::NotMeasured => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,16 +157,14 @@ mod tests {
     fn noise_is_called_noise() {
         let a = [100.0, 140.0, 90.0, 120.0, 105.0, 95.0];
         let b = [110.0, 100.0, 100.0, 115.0, 100.0, 101.0];
-        assert!(matches!(Comparison::paired(&a, &b), Comparison::CannotTell(_)));
+        let differ = |a: &[f64], b: &[f64]| Estimate::of_ratio(a, b).unwrap().is_difference();
+        assert!(!differ(&a, &b));
         let fast = a.map(|x| x * 3.0);
-        assert!(matches!(Comparison::paired(&fast, &b), Comparison::Higher(_)));
-        assert!(matches!(Comparison::paired(&b, &fast), Comparison::Lower(_)));
-        assert!(matches!(Comparison::paired(&[], &b), Comparison::NotMeasured));
+        assert!(differ(&fast, &b) && differ(&b, &fast));
+        assert_eq!(Estimate::of_ratio(&[], &b), None);
         // Three pairs that agree are no evidence yet, five are.
-        assert!(matches!(Comparison::paired(&fast[..3], &b), Comparison::CannotTell(_)));
-        assert!(matches!(Comparison::paired(&fast[..5], &b), Comparison::Higher(_)));
+        assert!(!differ(&fast[..3], &b) && differ(&fast[..5], &b));
         // A difference of 1% is not worth reporting, even with certainty.
-        let near = b.map(|x| x * 1.01);
-        assert!(matches!(Comparison::paired(&near, &b), Comparison::CannotTell(_)));
+        assert!(!differ(&b.map(|x| x * 1.01), &b));
     }
 }

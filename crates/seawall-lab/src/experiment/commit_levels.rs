@@ -188,7 +188,7 @@ fn rates(results: &Results, load: Pattern) -> Option<Panel> {
 fn gains(results: &Results) -> Option<Panel> {
     let gain = |load: Pattern, method: FlushMethod, level: Level| {
         let [weaker, flushed] = [level, Level::Flushed].map(|level| commit_levels(load, method, level));
-        let ratio = results.compare(&weaker, &flushed).ratio().filter(|r| r.median.is_finite())?;
+        let ratio = results.compare(&weaker, &flushed).filter(|r| r.median.is_finite())?;
         let [gain, low, high] =
             [ratio.median, ratio.low, ratio.high].map(|ratio| format!("{:+.0}%", (ratio - 1.0) * 100.0));
         Some(format!("{gain} ({low} to {high})"))

@@ -202,7 +202,7 @@ fn left_over(results: &Results) -> Option<Panel> {
     let rows = Published::THREADS.into_iter().enumerate().filter_map(|(i, threads)| {
         let [none, fdatasync, dsync] =
             [Sync::None, Sync::Fdatasync, Sync::RwfDsync].map(|sync| direct_sync(threads, BLOCK, sync));
-        let [fdatasync, dsync] = [fdatasync, dsync].map(|spec| results.compare(&spec, &none).ratio());
+        let [fdatasync, dsync] = [fdatasync, dsync].map(|spec| results.compare(&spec, &none));
         let rate = |figure: usize| EXPERIMENT.texts.figures[figure].rates.get(i);
         let published = rate(0).zip(rate(1)).map(|(each, none)| each / none);
         fdatasync.or(dsync)?;

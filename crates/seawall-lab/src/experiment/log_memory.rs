@@ -155,7 +155,7 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
     );
     let relative = cells().filter_map(|cell| {
         let base = log(cell.spec.threads, Access::Buffered, 512, true);
-        let ratio = results.compare(&cell.spec, &base).ratio().filter(|_| cell.spec != base)?;
+        let ratio = results.compare(&cell.spec, &base).filter(|_| cell.spec != base)?;
         let [commits, low, high] = [ratio.median, ratio.low, ratio.high].map(text::percent);
         let name = format!("{}, {}", mode(&cell.spec), text::many(cell.spec.threads, "thread", "threads"));
         Some(vec![name, commits, format!("{low} to {high}")])

@@ -2,7 +2,7 @@
 
 use super::{COMMIT_THREADS, Engine, Load, RANGE_THREADS, SqlResults, What};
 use crate::cell::Level;
-use crate::stats::{Comparison, Estimate, median};
+use crate::stats::{Estimate, median};
 use crate::text::{bytes, count, or_missing, ratio};
 
 /// A cell's name.
@@ -36,11 +36,9 @@ fn connections(threads: u32) -> String {
 
 /// The ratio of two cells of one run, marked when it is inside the noise.
 fn compared(a: &[f64], b: &[f64]) -> String {
-    match Comparison::paired(a, b) {
-        Comparison::Higher(r) | Comparison::Lower(r) => ratio(r.median),
-        Comparison::CannotTell(r) => format!("{} ?", ratio(r.median)),
-        Comparison::NotMeasured => crate::text::MISSING.into(),
-    }
+    or_missing(Estimate::of_ratio(a, b), |r| {
+        format!("{}{}", ratio(r.median), if r.is_difference() { "" } else { " ?" })
+    })
 }
 
 fn rate(rates: &[f64]) -> String {

@@ -16,7 +16,7 @@ mod says;
 
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results, operation_word};
-use crate::stats::{Comparison, Estimate, ROUNDS_MIN};
+use crate::stats::{Estimate, ROUNDS_MIN};
 use crate::{text, words};
 use serde::{Deserialize, Serialize};
 
@@ -99,15 +99,14 @@ pub(crate) struct Pair<'a> {
 
 /// Compares two cells; `None` unless both were measured.
 pub(crate) fn pair(results: &Results, [a, b]: [CellSpec; 2]) -> Option<Pair<'_>> {
-    let comparison = results.compare(&a, &b);
-    let ratio = comparison.ratio()?;
+    let ratio = results.compare(&a, &b)?;
     let limited = results.run.rate.is_some();
     let close = ratio.samples >= ROUNDS_MIN && ratio.low >= 0.9 && ratio.high <= 1.1;
-    let answer = match comparison {
+    let answer = match ratio.is_difference() {
         // First: a real difference under 10% needs no action either.
         _ if close && !limited => Answer::Same,
-        Comparison::Higher(_) if !close => Answer::More,
-        Comparison::Lower(_) if !close => Answer::Less,
+        true if !close && ratio.median > 1.0 => Answer::More,
+        true if !close => Answer::Less,
         _ => Answer::Unclear,
     };
     Some(Pair { a: results.cell(&a)?, b: results.cell(&b)?, answer, ratio, limited })
