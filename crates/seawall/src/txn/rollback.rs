@@ -87,7 +87,9 @@ impl Txn {
 
     fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
         let engine = self.engine.clone();
-        let Some(Writing { id, undo_log, inserts, undoing, .. }) = self.writing.as_deref_mut() else { return Ok(false) };
+        let Some(Writing { id, undo_log, inserts, undoing, .. }) = self.writing.as_deref_mut() else {
+            return Ok(false);
+        };
         inserts.end();
         // Rows that it had deleted come back.
         for tree in self.dead_in.get_mut().drain(..) {
