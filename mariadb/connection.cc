@@ -170,6 +170,7 @@ int Connection::use(THD *thd) {
 }
 
 seawall_status Connection::before_change(const seawall_savepoint_t **before, bool *first) {
+  m_changes++;
   *first = !m_before;
   seawall_status status = m_before ? SEAWALL_STATUS_OK : seawall_savepoint(m_tx.get(), m_before.out());
   *before = m_before.get();
@@ -288,6 +289,7 @@ int Connection::commit(bool all) {
 int Connection::rollback(bool all) {
   m_incomplete = 0;
   if (!m_active) return 0;
+  m_changes++;
   clear_interrupt();
   seawall_status status;
   if (!ends(m_thd, all)) {
@@ -363,6 +365,7 @@ int Connection::set_savepoint(uint64_t *number) {
 
 int Connection::rollback_to(uint64_t number) {
   /* If there is none, the transaction had not begun when the savepoint was set. */
+  m_changes++;
   auto found = m_savepoints.find(number);
   if (found == m_savepoints.end()) return 0;
   seawall_status status = seawall_rollback_to(m_tx.get(), found->second.get());

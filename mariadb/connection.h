@@ -71,6 +71,8 @@ public:
   /* Called before a change of a row. `*before`: the savepoint to which the statement is rolled back. `*first`: this is
      the statement's first change. */
   seawall_status before_change(const seawall_savepoint_t **before, bool *first);
+  /* Grows with each change and each rollback of this connection. */
+  uint64_t changes() const { return m_changes; }
   /* Notes that a table lacks rows or index entries that the statement must still make (1), or has them (-1): until then
      a commit fails. */
   void note_incomplete(int tables) { m_incomplete += tables; }
@@ -140,6 +142,7 @@ private:
   ulong m_wait_seconds = 0;
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;
+  uint64_t m_changes = 0;
   int m_incomplete = 0;      /* note_incomplete */
   query_id_t m_copying = 0;  /* the statement that m_copied belongs to */
   std::vector<uint64_t> m_copied;

@@ -329,6 +329,35 @@ int ha_seawall::damaged_entry() {
   return HA_ERR_CRASHED;
 }
 
+/* Moves the cursor, like seawall_cursor_seek. */
+seawall_status ha_seawall::step(seawall_seek to, const Bytes &key, seawall_slice *found, seawall_slice *value) {
+  Next &next = m_next;
+  bool goes_on = to == SEAWALL_SEEK_NEXT || to == SEAWALL_SEEK_PREV;
+  bool changed = next.at < next.count && next.changes != m_connection->changes();
+  if (next.at < next.count && (to != next.to || changed)) {
+    /* The cursor is ahead of the scan, which goes on from its own last row. */
+    Bytes last((const char *)next.keys[next.at - 1].data, next.keys[next.at - 1].len);
+    next.start(next.may && !changed);
+    if (goes_on)
+      return seawall_cursor_seek(m_cursor.get(), tx(), to == SEAWALL_SEEK_NEXT ? SEAWALL_SEEK_AFTER : SEAWALL_SEEK_BEFORE, slice(last),
+                                 found, value);
+  }
+  if (next.at == next.count) {
+    if (to != next.to) next.steps = 0;
+    next.to = to;
+    if (!goes_on || !next.may || next.steps++ < Next::STEPS) return seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), found, value);
+    next.at = next.count = 0;
+    next.changes = m_connection->changes();
+    seawall_status status = seawall_cursor_next_rows(m_cursor.get(), tx(), to == SEAWALL_SEEK_PREV, next.most, next.keys, next.values, &next.count);
+    if (status != SEAWALL_STATUS_OK) return status;
+    next.most = std::min(2 * next.most, Next::ROWS_MAX);
+  }
+  *found = next.keys[next.at];
+  if (value) *value = next.values[next.at];
+  next.at++;
+  return SEAWALL_STATUS_OK;
+}
+
 /* Moves the cursor, and reads its row, or only its index entry. */
 int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   bool primary = active_index == MAX_KEY || is_primary(active_index);
@@ -351,8 +380,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   }
   for (;;) {
     seawall_slice found, value = NOTHING;
-    seawall_status status = seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), &found,
-                                                primary || covered || completed || filter || cut ? &value : nullptr);
+    seawall_status status = step(to, key, &found, primary || covered || completed || filter || cut ? &value : nullptr);
     if (status == SEAWALL_STATUS_NOT_FOUND) return HA_ERR_END_OF_FILE;
     if (status != SEAWALL_STATUS_OK) return failed(status);
     Bytes &place = primary ? m_primary : m_entry;
@@ -398,6 +426,9 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
 void ha_seawall::reset_cursor(const seawall_tree *tree) {
   m_point = false;
   m_look = Look();
+  /* A HANDLER goes on in other statements, and at SERIALIZABLE all rows are locked that are read. */
+  THD *thd = ha_thd();
+  m_next.start(m_lock == SEAWALL_LOCK_NONE && thd_tx_isolation(thd) != ISO_SERIALIZABLE && thd_sql_command(thd) != SQLCOM_HA_READ);
   seawall_bound lower = UNBOUNDED, upper = UNBOUNDED;
   if (m_exact) lower = {slice(m_search), SEAWALL_BOUND_KIND_INCLUDED};
   if (m_has_upper) upper = {slice(m_upper), SEAWALL_BOUND_KIND_EXCLUDED};

@@ -461,7 +461,7 @@ void seawall_cursor_free(seawall_cursor *cursor);
 // hint; 0: unknown). The cursor keeps its allocated memory.
 //
 // # Safety
-// `cursor` and `tree` are handles; the bounds are readable.
+// `cursor` and `tree` are handles; the bounds are readable, and are no bytes that the cursor has lent.
 seawall_status seawall_cursor_reset(seawall_cursor *cursor,
                                     const seawall_tree *tree,
                                     seawall_bound lower,
@@ -490,6 +490,22 @@ seawall_status seawall_cursor_seek(seawall_cursor *cursor,
                                    seawall_slice key,
                                    seawall_slice *found_key,
                                    seawall_slice *value);
+
+// Moves the cursor over the next entries, at most `most`, or with `back` over the previous ones. Stores their keys and
+// values in `keys` and `values`, and in `count` how many these are: fewer than `most` at the end of the range, or if
+// they are long. They stay valid until the next call with the cursor returns. The cursor stands on the last one.
+// Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error behind the first entry is returned by the next
+// step. A cursor that locks locks all these entries.
+//
+// # Safety
+// `cursor` and `tx` are handles; `keys` and `values` have room for `most` slices; `count` is writable.
+seawall_status seawall_cursor_next_rows(seawall_cursor *cursor,
+                                        seawall_tx *tx,
+                                        bool back,
+                                        size_t most,
+                                        seawall_slice *keys,
+                                        seawall_slice *values,
+                                        size_t *count);
 
 // Stores whether the cursor stands on a row that it has newly locked, so that `seawall_unlock_row` may release the
 // lock.

@@ -5,7 +5,7 @@ use crate::slice::{Enumeration, Slice, exclusive, free, hand_out, shared, store,
 use crate::status::{Status, call};
 use crate::transaction::Transaction;
 use crate::tree::Tree;
-use seawall::{CursorOptions, OwnedCursor, Result, Seek};
+use seawall::{CursorOptions, Error, OwnedCursor, Result, Seek};
 
 /// A cursor over a range of a tree. Each call that moves it takes the transaction as an argument.
 #[derive(Debug, Default)]
@@ -13,7 +13,15 @@ pub struct Cursor {
     cursor: OwnedCursor,
     /// A copy of the key of a seek: the caller's key may be bytes that the cursor lent last.
     sought: Vec<u8>,
+    /// The keys and values of `seawall_cursor_next_rows`, one after the other, and the ends of each key and value.
+    rows: Vec<u8>,
+    ends: Vec<(usize, usize)>,
+    /// The error that the next step reports: of a row after the rows that were read.
+    failed: Option<Error>,
 }
+
+/// `seawall_cursor_next_rows` reads no further row when it has so many bytes.
+const ROWS_BYTES: usize = 64 << 10;
 
 /// One end of a range.
 #[repr(C)]
@@ -111,7 +119,7 @@ pub unsafe extern "C" fn seawall_cursor_free(cursor: *mut Cursor) {
 /// hint; 0: unknown). The cursor keeps its allocated memory.
 ///
 /// # Safety
-/// `cursor` and `tree` are handles; the bounds are readable.
+/// `cursor` and `tree` are handles; the bounds are readable, and are no bytes that the cursor has lent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_cursor_reset(
     cursor: *mut Cursor,
@@ -132,6 +140,9 @@ pub unsafe extern "C" fn seawall_cursor_reset(
         let options =
             CursorOptions { lock: Lock::of(lock)?.mode(), wait: WaitMode::of(wait)?.wait(wait_ms), limit, long: false };
         cursor.cursor.reset(&tree.0, options, range);
+        cursor.failed = None;
+        cursor.rows.clear();
+        cursor.rows.shrink_to(2 * ROWS_BYTES);
         Ok(Status::Ok)
     })
 }
@@ -167,7 +178,8 @@ pub unsafe extern "C" fn seawall_cursor_seek(
 ) -> Status {
     call(|| {
         // SAFETY: as the function requires.
-        let (Cursor { cursor, sought }, tx) = unsafe { (exclusive(cursor)?, &exclusive(tx)?.tx) };
+        let (Cursor { cursor, sought, failed, .. }, tx) = unsafe { (exclusive(cursor)?, &exclusive(tx)?.tx) };
+        let failed = failed.take();
         let key = || {
             let sought = sought;
             sought.clear();
@@ -182,6 +194,7 @@ pub unsafe extern "C" fn seawall_cursor_seek(
             SeekTo::After => cursor.seek(tx, Seek::After(key()?)),
             SeekTo::AtMost => cursor.seek(tx, Seek::AtMost(key()?)),
             SeekTo::Before => cursor.seek(tx, Seek::Before(key()?)),
+            SeekTo::Next | SeekTo::Prev if failed.is_some() => failed.map_or(Ok(false), Err),
             SeekTo::Next => cursor.next(tx),
             SeekTo::Prev => cursor.prev(tx),
         };
@@ -198,6 +211,64 @@ pub unsafe extern "C" fn seawall_cursor_seek(
             // SAFETY: as the function requires.
             unsafe { store(value, Slice::of(bytes)) };
         }
+        Ok(Status::Ok)
+    })
+}
+
+/// Moves the cursor over the next entries, at most `most`, or with `back` over the previous ones. Stores their keys and
+/// values in `keys` and `values`, and in `count` how many these are: fewer than `most` at the end of the range, or if
+/// they are long. They stay valid until the next call with the cursor returns. The cursor stands on the last one.
+/// Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error behind the first entry is returned by the next
+/// step. A cursor that locks locks all these entries.
+///
+/// # Safety
+/// `cursor` and `tx` are handles; `keys` and `values` have room for `most` slices; `count` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_cursor_next_rows(
+    cursor: *mut Cursor,
+    tx: *mut Transaction,
+    back: bool,
+    most: usize,
+    keys: *mut Slice,
+    values: *mut Slice,
+    count: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (Cursor { cursor, rows, ends, failed, .. }, tx) = unsafe { (exclusive(cursor)?, &exclusive(tx)?.tx) };
+        if most == 0 || keys.is_null() || values.is_null() {
+            return Err(usage("no room for the rows"));
+        }
+        if let Some(error) = failed.take() {
+            return Err(error);
+        }
+        rows.clear();
+        ends.clear();
+        let visit = |key: &[u8], value: &[u8]| {
+            rows.extend_from_slice(key);
+            let key_end = rows.len();
+            rows.extend_from_slice(value);
+            ends.push((key_end, rows.len()));
+            ends.len() < most && rows.len() < ROWS_BYTES
+        };
+        let moved = if back { cursor.prev_while(tx, visit) } else { cursor.next_while(tx, visit) };
+        match moved {
+            Err(error) if ends.is_empty() => return Err(error),
+            Err(error) => *failed = Some(error),
+            Ok(0) => return Ok(Status::NotFound),
+            Ok(_) => {}
+        }
+        let mut begin = 0;
+        for (at, &(key_end, end)) in ends.iter().enumerate() {
+            // SAFETY: the arrays have room for `most` slices, and there are no more ends.
+            unsafe {
+                store(keys.add(at), Slice::of(&rows[begin..key_end]));
+                store(values.add(at), Slice::of(&rows[key_end..end]));
+            }
+            begin = end;
+        }
+        // SAFETY: as the function requires.
+        unsafe { store(count, ends.len()) };
         Ok(Status::Ok)
     })
 }

@@ -28,7 +28,8 @@ int main(int argc, char **argv) {
   seawall_cursor *cursor;
   seawall_tx_options how;
   seawall_bound all = {{NULL, 0}, SEAWALL_BOUND_KIND_UNBOUNDED};
-  seawall_slice at, value;
+  seawall_slice at, value, keys[7], values[7];
+  size_t count, i;
   char key[ROWS + 8], next[ROWS + 8];
   int row;
 
@@ -58,6 +59,20 @@ int main(int argc, char **argv) {
                   : seawall_cursor_seek(cursor, tx, SEAWALL_SEEK_AT_LEAST, value, &at, &value), "seek");
     if (at.len != name(row, key).len || memcmp(at.data, key, at.len) != 0) return fprintf(stderr, "seek: row %d\n", row), 1;
   }
+
+  /* Back from the last row, several rows a call. */
+  for (row = ROWS - 1; row > 0;) {
+    check(seawall_cursor_next_rows(cursor, tx, true, 7, keys, values, &count), "rows");
+    if (count == 0 || count > 7) return fprintf(stderr, "%zu rows\n", count), 1;
+    for (i = 0; i < count; i++) {
+      seawall_slice want = name(--row, key), behind = name(row + 1, next);
+      if (keys[i].len != want.len || memcmp(keys[i].data, key, want.len) != 0 || values[i].len != behind.len ||
+          memcmp(values[i].data, next, behind.len) != 0)
+        return fprintf(stderr, "rows: row %d\n", row), 1;
+    }
+  }
+  if (seawall_cursor_next_rows(cursor, tx, true, 7, keys, values, &count) != SEAWALL_STATUS_NOT_FOUND)
+    return fprintf(stderr, "rows before the first\n"), 1;
 
   seawall_cursor_free(cursor);
   seawall_tree_free(tree);

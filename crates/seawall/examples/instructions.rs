@@ -79,11 +79,14 @@ fn ranges(db: &Database, tree: &Tree, ops: u64) -> Result<()> {
     for i in 0..ops {
         let options = CursorOptions { limit: Some(RANGE), ..CursorOptions::default() };
         cursor.reset(tree, options, &scattered(i)[..]..);
-        let (mut rows, mut there) = (0, cursor.seek(&tx, Seek::First)?);
-        while there {
+        if cursor.seek(&tx, Seek::First)? {
             std::hint::black_box(cursor.entry(&tx)?);
-            rows += 1;
-            there = rows < RANGE && cursor.next(&tx)?;
+            let mut rows = 1;
+            cursor.next_while(&tx, |key, value| {
+                std::hint::black_box((key, value));
+                rows += 1;
+                rows < RANGE
+            })?;
         }
         tx.commit_in_place()?;
     }

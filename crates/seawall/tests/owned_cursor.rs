@@ -22,9 +22,12 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 fn open(seed: u64) -> Database {
-    let disk = SimDisk::new(SimOptions { seed, trace_entries_max: 0, ..SimOptions::default() });
+    open_on(&SimDisk::new(SimOptions { seed, trace_entries_max: 0, ..SimOptions::default() }), seed)
+}
+
+fn open_on(disk: &Arc<SimDisk>, seed: u64) -> Database {
     let clock = Arc::new(seawall_io::SystemClock::default());
-    let env = Env { disk: Arc::new(Process::new(&disk)), clock, seed, background: Background::Steps };
+    let env = Env { disk: Arc::new(Process::new(disk)), clock, seed, background: Background::Steps };
     let options = Options::default()
         .with_page_size(4096)
         .with_pool_size(2 << 20)
@@ -242,12 +245,20 @@ impl World {
             let on = step > 0 || self.dice.random_range(0..3) > 0;
             self.step(n, by, &key, if on { which.max(4) } else { which });
         }
+        if self.dice.random_range(0..3) == 0 {
+            let forward = self.dice.random_range(0..3) > 0;
+            self.walk(n, by, forward);
+        }
     }
 
-    /// A seek when `which` is below 6, else a step.
-    fn step(&mut self, n: usize, by: usize, key: &[u8], which: u32) {
+    fn locks(&self, n: usize, by: usize) -> bool {
+        self.cursors[n].lock.is_some() || self.clients[by].isolation == Isolation::Serializable
+    }
+
+    /// The state in which a cursor moves, and the rows of its tree that its transaction sees there.
+    fn base(&mut self, n: usize, by: usize, seeks: bool) -> (Arc<Vec<Rows>>, Rows) {
         let (isolation, life) = (self.clients[by].isolation, self.clients[by].life);
-        let locks = self.cursors[n].lock.is_some() || isolation == Isolation::Serializable;
+        let locks = self.locks(n, by);
         if isolation == Isolation::RepeatableRead && !locks && self.clients[by].snapshot.is_none() {
             self.clients[by].snapshot = Some(self.committed.clone());
         }
@@ -256,10 +267,64 @@ impl World {
         let base = match isolation {
             _ if locks => self.committed.clone(),
             Isolation::RepeatableRead => self.clients[by].snapshot.clone().unwrap(),
-            _ if which >= 6 && goes_on && kept.seen.is_some() => kept.seen.clone().unwrap(),
+            _ if !seeks && goes_on && kept.seen.is_some() => kept.seen.clone().unwrap(),
             _ => self.committed.clone(),
         };
         let rows = self.seen(&base, by, kept.tree);
+        (base, rows)
+    }
+
+    /// Another transaction's lock is in the way, for which these do not wait.
+    fn start_over(&mut self, n: usize) {
+        let kept = &mut self.cursors[n];
+        let options = CursorOptions { lock: kept.lock, ..CursorOptions::default() };
+        kept.cursor.reset(&self.trees[kept.tree], options, &kept.bounds);
+        (kept.at, kept.seen) = (None, None);
+    }
+
+    /// Several steps in one call.
+    fn walk(&mut self, n: usize, by: usize, forward: bool) {
+        let most = self.dice.random_range(1..40);
+        let locks = self.locks(n, by);
+        let (base, rows) = self.base(n, by, false);
+        let kept = &mut self.cursors[n];
+        let mut at = kept.at.as_ref().map(|(key, _)| key.clone());
+        let mut want = Vec::new();
+        while let Some(from) = at.take().filter(|_| want.len() < most) {
+            let next = expected(&rows, &kept.bounds, if forward { Seek::After(&from) } else { Seek::Before(&from) });
+            at = next.as_ref().map(|(key, _)| key.clone());
+            want.extend(next);
+        }
+        let mut found = Vec::new();
+        let visit = |key: &[u8], value: &[u8]| {
+            found.push((key.to_vec(), value.to_vec()));
+            found.len() < most
+        };
+        let tx = &self.clients[by].tx;
+        let visited = if forward { kept.cursor.next_while(tx, visit) } else { kept.cursor.prev_while(tx, visit) };
+        kept.by = by;
+        match visited {
+            Ok(visited) => assert_eq!(visited, found.len()),
+            Err(Error::LockTimeout { .. } | Error::WriteConflict { .. }) if locks => {
+                assert!(want.starts_with(&found));
+                return self.start_over(n);
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(found == want, "{} entries, and not {}", found.len(), want.len());
+        let on = (found.len() == most).then(|| found.pop().expect("it has visited some"));
+        assert_eq!(kept.cursor.is_on_entry(), on.is_some());
+        kept.seen = Some(base);
+        kept.value = on.as_ref().map_or_else(Vec::new, |(_, value)| value.clone());
+        kept.at = on.map(|(key, _)| (key, self.clients[by].life));
+    }
+
+    /// A seek when `which` is below 6, else a step.
+    fn step(&mut self, n: usize, by: usize, key: &[u8], which: u32) {
+        let (isolation, life) = (self.clients[by].isolation, self.clients[by].life);
+        let locks = self.locks(n, by);
+        let (base, rows) = self.base(n, by, which < 6);
+        let kept = &self.cursors[n];
         let from = kept.at.as_ref().map(|(key, _)| key.clone());
         let forward = which < 9;
         let want = match (&from, which) {
@@ -278,13 +343,8 @@ impl World {
         kept.by = by;
         let there = match moved {
             Ok(there) => there,
-            // Another transaction's lock: these transactions do not wait. The position it continues from is
-            // unchanged.
             Err(Error::LockTimeout { .. } | Error::WriteConflict { .. }) if locks => {
-                let tree = &self.trees[kept.tree];
-                kept.cursor.reset(tree, CursorOptions { lock: kept.lock, ..CursorOptions::default() }, &kept.bounds);
-                (kept.at, kept.seen) = (None, None);
-                return;
+                return self.start_over(n);
             }
             Err(error) => panic!("{error}"),
         };
@@ -566,6 +626,64 @@ fn an_idle_cursor_holds_back_nothing() {
         drop(tx);
         drop(cursors);
     }
+}
+
+/// What is called for each entry may read with the same transaction, and other cursors with it.
+#[test]
+fn a_visit_may_read() {
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
+        let db = open(7);
+        let tree = db.create_tree("t").unwrap();
+        db.transact(|tx| (0..90u8).try_for_each(|n| tx.put(&tree, &[n], &[n]))).unwrap();
+        let tx = db.begin_with(options(isolation)).unwrap();
+        let (mut cursor, mut other) = (OwnedCursor::new(), OwnedCursor::new());
+        cursor.reset(&tree, CursorOptions::default(), ..);
+        other.reset(&tree, CursorOptions::default(), ..);
+        assert!(cursor.seek(&tx, Seek::First).unwrap());
+        let visited = cursor.next_while(&tx, |key, value| {
+            assert_eq!(tx.get(&tree, key).unwrap().as_deref(), Some(value));
+            assert!(other.seek(&tx, Seek::AtLeast(key)).unwrap() && other.key() == key);
+            other.next_while(&tx, |_, _| false).unwrap() == 1
+        });
+        assert_eq!((visited.unwrap(), cursor.key()), (89, &[89][..]), "{isolation:?}");
+    }
+}
+
+/// Several steps at once do not pass over a row that cannot be read.
+#[test]
+fn an_unreadable_value_is_come_to_again() {
+    let disk = SimDisk::new(SimOptions::default());
+    let db = open_on(&disk, 1);
+    let tree = db.create_tree("t").unwrap();
+    db.transact(|tx| {
+        tx.put(&tree, b"a", b"1")?;
+        tx.put(&tree, b"b", &[0xB7; 20_000])?;
+        tx.put(&tree, b"c", b"3")
+    })
+    .unwrap();
+    drop(tree);
+    db.close().unwrap();
+    let data = disk.seen("/db/data").unwrap();
+    let page = data.chunks(4096).rposition(|page| page.iter().filter(|&&byte| byte == 0xB7).count() > 100).unwrap();
+    disk.flip_bit("/db/data", page as u64 * 4096 + 100, 5).unwrap();
+    let db = open_on(&disk, 2);
+    let tree = db.open_tree("t").unwrap();
+    let (tx, mut cursor) = (db.begin().unwrap(), OwnedCursor::new());
+    cursor.reset(&tree, CursorOptions::default(), ..);
+    let mut keys = Vec::new();
+    assert!(cursor.seek(&tx, Seek::First).unwrap());
+    for _ in 0..3 {
+        let walked = cursor.next_while(&tx, |key, _| {
+            keys.push(key.to_vec());
+            true
+        });
+        assert!(matches!(walked, Err(Error::Corrupt(_))), "{walked:?}");
+        assert!(keys.is_empty());
+    }
+    assert!(cursor.next(&tx).unwrap());
+    assert_eq!(cursor.key(), b"b");
+    assert_eq!(cursor.next_while(&tx, |key, value| (key, value) != (b"c", b"3")).unwrap(), 1);
+    assert!(cursor.is_on_entry());
 }
 
 #[test]

@@ -172,12 +172,17 @@ impl Session for Work<'_> {
         let options = CursorOptions { limit: Some(rows), ..CursorOptions::default() };
         self.cursor.reset(&self.store.trees[0], options, from..);
         let (tx, mut seen) = (&self.tx, 0);
-        let mut there = rows > 0 && self.cursor.seek(tx, Seek::First)?;
-        while there {
+        if rows > 0 && self.cursor.seek(tx, Seek::First)? {
             let (key, value) = self.cursor.entry(tx)?;
             visit(key, value);
-            seen += 1;
-            there = seen < rows && self.cursor.next(tx)?;
+            seen = 1;
+        }
+        if seen > 0 && seen < rows {
+            self.cursor.next_while(tx, |key, value| {
+                visit(key, value);
+                seen += 1;
+                seen < rows
+            })?;
         }
         self.tx.commit_in_place()?;
         Ok(seen)

@@ -5,9 +5,9 @@
 //!    reached twice is a finding.
 //! 3. The tree must not change meanwhile: a split between parent and child would look like damage.
 
-use super::Tree;
-use super::entry::OverflowRef;
+use super::entry::{Entry, OverflowRef};
 use super::overflow;
+use super::{Node, Tree};
 use crate::buffer::{Pool, Prefetcher};
 use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, PageKind};
@@ -41,10 +41,11 @@ struct Todo {
     upper: Option<Vec<u8>>,
 }
 
-struct Walk<'a, F> {
+struct Walk<'a, F, G> {
     tree: Tree,
     pool: &'a Pool,
     reached: F,
+    each: G,
     seen: HashSet<PageId>,
     findings: Vec<TreeDefect>,
     page: Vec<u8>,
@@ -53,11 +54,16 @@ struct Walk<'a, F> {
 }
 
 /// Checks every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls
-/// `reached` for each page. The tree must not change meanwhile; no latch may be held. Returns no findings if
-/// the tree is whole.
-pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> Vec<TreeDefect> {
+/// `reached` for each page, and `each` for each entry, with its leaf and its slot. The tree must not change meanwhile;
+/// no latch may be held. Returns no findings if the tree is whole.
+pub fn check(
+    tree: Tree,
+    pool: &Pool,
+    reached: impl FnMut(PageId, PageKind),
+    each: impl FnMut(&Node<'_>, usize, &Entry<'_>) -> Result<()>,
+) -> Vec<TreeDefect> {
     let (seen, findings, page, prefetcher) = (HashSet::new(), Vec::new(), Vec::new(), Prefetcher::default().sure());
-    let mut walk = Walk { tree, pool, reached, seen, findings, page, prefetcher };
+    let mut walk = Walk { tree, pool, reached, each, seen, findings, page, prefetcher };
     let mut todo = vec![Todo { id: tree.root, level: None, lower: Vec::new(), upper: None }];
     while let Some(next) = todo.pop() {
         if let Err(why) = walk.node(&next, &mut todo) {
@@ -67,7 +73,7 @@ pub fn check(tree: Tree, pool: &Pool, reached: impl FnMut(PageId, PageKind)) -> 
     walk.findings
 }
 
-impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
+impl<F: FnMut(PageId, PageKind), G: FnMut(&Node<'_>, usize, &Entry<'_>) -> Result<()>> Walk<'_, F, G> {
     fn found(&mut self, page: PageId, why: &Error) {
         // The finding names the page already.
         let why = match why {
@@ -130,6 +136,7 @@ impl<F: FnMut(PageId, PageKind)> Walk<'_, F> {
                 if let Some(reference) = reference {
                     self.long_value(reference);
                 }
+                (self.each)(&node, slot, &entry)?;
             }
             return Ok(());
         }

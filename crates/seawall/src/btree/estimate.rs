@@ -90,8 +90,8 @@ impl Tree {
             return Ok(Level1::default());
         }
         let toward = if from_high { toward_high(high) } else { Toward::Key(low) };
-        let Some(page) = self.descend(pool, toward, 1, |_, _| ())? else { return Ok(Level1::default()) };
-        let node = Node::open(&page)?;
+        let Some((page, opened)) = self.descend(pool, toward, 1, |_, _| ())? else { return Ok(Level1::default()) };
+        let node = Node::again(&page, opened);
         let first = node.child_slot(low)?;
         let last = toward_high(high).child_slot(&node)?;
         let children = (first..=last).map(|slot| node.child(slot)).collect::<Result<_, _>>()?;
@@ -223,8 +223,8 @@ impl Tree {
             let page = self.descend(pool, toward, 1, |node, slot| {
                 passed.push(Passed { page: node.id(), slot, count: node.count() });
             })?;
-            if let Some(page) = page {
-                let node = Node::open(&page)?;
+            if let Some((page, opened)) = page {
+                let node = Node::again(&page, opened);
                 passed.push(Passed { page: node.id(), slot: toward.child_slot(&node)?, count: node.count() });
             }
             Ok(())

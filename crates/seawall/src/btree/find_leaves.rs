@@ -48,12 +48,12 @@ impl Tree {
                 continue;
             }
             let named = pool.attempt(|| {
-                let Some(page) = self.descend(pool, Toward::Key(keys[at]), 1, |_, _| ())? else {
+                let Some((page, opened)) = self.descend(pool, Toward::Key(keys[at]), 1, |_, _| ())? else {
                     // The root is the only leaf.
                     leaves[at..].fill(self.root);
                     return Ok(keys.len());
                 };
-                let node = Node::open(&page)?;
+                let node = Node::again(&page, opened);
                 let mut end = at;
                 while end < keys.len() && (end == at || node.covers(keys[end])) {
                     leaves[end] = node.child(node.child_slot(keys[end])?)?;

@@ -75,10 +75,10 @@ impl Tree {
     fn try_merge(&self, space: &Space, key: &[u8], level: u8) -> Result<Outcome, Stop> {
         let pool: &Pool = space.pool();
         {
-            let Some(page) = self.descend(pool, Toward::Key(key), level, |_, _| ())? else {
+            let Some((page, opened)) = self.descend(pool, Toward::Key(key), level, |_, _| ())? else {
                 return Ok(Outcome::Nothing);
             };
-            if !Node::open(&page)?.is_underfull() {
+            if !Node::again(&page, opened).is_underfull() {
                 return Ok(Outcome::Nothing);
             }
         }

@@ -51,7 +51,7 @@ pub use entry::{DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, OVERFLOW, OverflowRe
 pub use estimate::Estimate;
 pub use fragmentation::Fragmentation;
 pub use hint::LeafHints;
-pub use node::{Node, common_prefix, key_bytes_max};
+pub use node::{Node, Opened, common_prefix, key_bytes_max};
 pub use overflow::{
     OverflowWriter, free_overflow_body, one_page_value_max, read_overflow_into, read_overflow_many, write_one_page,
 };

@@ -32,10 +32,11 @@ impl Tree {
     /// Those of reading.
     pub fn children_at(&self, space: &Space, key: &[u8], level: u8) -> Result<Option<Children>> {
         space.pool().retry(|| {
-            let Some(page) = self.descend(space.pool(), super::search::Toward::Key(key), level + 1, |_, _| ())? else {
+            let toward = super::search::Toward::Key(key);
+            let Some((page, opened)) = self.descend(space.pool(), toward, level + 1, |_, _| ())? else {
                 return Ok(None);
             };
-            let node = Node::open(&page)?;
+            let node = Node::again(&page, opened);
             let mut children = Children::default();
             for slot in 0..node.count() {
                 children.nodes.push((node.child_lower(slot)?, node.child(slot)?));

@@ -6,7 +6,7 @@
 //!    fences that do not hold the key, means damage, never a race.
 //! 3. A mini-transaction must not hold a page of the tree when it descends: it would wait for itself.
 
-use super::node::Node;
+use super::node::{Node, Opened};
 use super::redo::{Build, Retire};
 use super::{Damaged, Tree};
 use crate::buffer::{LatchedPage, Mtr, PageRead, Pool};
@@ -100,14 +100,14 @@ impl Tree {
     }
 
     /// Takes a shared latch on the node of `level` on the path to the target. Calls `visit` for each branch
-    /// above it with the slot taken. Returns `None` if the tree is not that high.
+    /// above it with the slot taken. Returns the node's page, opened; `None` if the tree is not that high.
     pub(super) fn descend<'p>(
         &self,
         pool: &'p Pool,
         toward: Toward<'_>,
         level: u8,
         mut visit: impl FnMut(&Node<'_>, usize),
-    ) -> Result<Option<PageRead<'p>>, Stop> {
+    ) -> Result<Option<(PageRead<'p>, Opened)>, Stop> {
         let mut page = pool.shared(self.root)?;
         let mut node = self.open_root(&page)?;
         if node.level() < level {
@@ -121,12 +121,13 @@ impl Tree {
             page = below;
             node = self.open_child(&page, child, child_level)?;
         }
-        Ok(Some(page))
+        let opened = node.opened();
+        Ok(Some((page, opened)))
     }
 
     pub(super) fn leaf<'p>(&self, pool: &'p Pool, toward: Toward<'_>) -> Result<PageRead<'p>, Stop> {
         let leaf = self.descend(pool, toward, 0, |_, _| ())?;
-        Ok(leaf.expect("every tree is at least one level high"))
+        Ok(leaf.expect("every tree is at least one level high").0)
     }
 
     /// Takes a shared latch on the leaf whose range contains `key`.
@@ -157,8 +158,8 @@ impl Tree {
         level: u8,
     ) -> Result<Option<LatchedPage>, Stop> {
         loop {
-            if let Some(parent) = self.descend(pool, Toward::Key(key), level + 1, |_, _| ())? {
-                let node = Node::open(&parent)?;
+            if let Some((parent, opened)) = self.descend(pool, Toward::Key(key), level + 1, |_, _| ())? {
+                let node = Node::again(&parent, opened);
                 let child = node.child(node.child_slot_inside(key)?)?;
                 let held = mtr.latch(child)?;
                 self.open_child(mtr.page(held), child, level)?;

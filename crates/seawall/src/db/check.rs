@@ -1,7 +1,7 @@
 //! Verifies the whole database.
 //!
-//! 1. It verifies pages on the disk (checksums), trees (order, fences, long values), undo logs, and the
-//!    owner of each page against the references to it. It continues after a finding.
+//! 1. It verifies pages on the disk (checksums), trees (order, fences, long values), undo logs, each older version
+//!    that a view may need, and the owner of each page against the references to it. It continues after a finding.
 //! 2. It writes dirty pages to the data file and changes nothing else. Purge, rollback and compactions are
 //!    blocked meanwhile. User transactions may run, but a concurrent change may look like damage; then the
 //!    check starts over, and fails if it finds no quiet moment.
@@ -10,13 +10,14 @@
 
 use super::background::Work;
 use super::database::Database;
-use crate::btree::{self, Cursor, DELETED, OVERFLOW, OverflowRef, Seek, Tree};
+use crate::btree::{self, Cursor, DELETED, Entry, HEADER, Node, OVERFLOW, OverflowRef, Seek, Tree};
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE};
 use crate::error::{Corruption, Error, Result};
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
 use crate::space::Check;
 use crate::txn::undo::{OldValue, UndoRecord};
+use crate::txn::views::OldestView;
 use crate::txn::{CatalogRow, Engine};
 use seawall_io::{AlignedBuf, Cause, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, OsDisk};
 use std::collections::{BTreeMap, HashSet};
@@ -204,8 +205,14 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     // The next opening restores it. One unreadable page does not prevent the others from being written.
     let written = engine.health().is_read_only() || engine.pool().flush_all().map_or_else(|e| e.is_damage(), |_| true);
     engine.health().check_for_reads()?;
-    let mut look =
-        Look { engine, names: BTreeMap::new(), found: Vec::new(), values: HashSet::new(), unclear: HashSet::new() };
+    let mut look = Look {
+        engine,
+        names: BTreeMap::new(),
+        found: Vec::new(),
+        oldest: engine.active.oldest_view(),
+        values: HashSet::new(),
+        unclear: HashSet::new(),
+    };
     let mut check = engine.space.check()?;
     look.trees(&mut check);
     look.undo(&mut check)?;
@@ -232,6 +239,8 @@ struct Look<'e> {
     engine: &'e Engine,
     names: BTreeMap<TreeId, String>,
     found: Vec<Damage>,
+    /// What every view sees.
+    oldest: OldestView,
     /// Pages of long values that were reached.
     values: HashSet<PageId>,
     /// Trees whose pages may be unreferenced: dropped and not yet purged, or damaged so that the path to them
@@ -303,15 +312,30 @@ impl Look<'_> {
     }
 
     fn tree(&mut self, tree: Tree, check: &mut Check) {
-        let values = &mut self.values;
-        let found = btree::check(tree, self.engine.pool(), |page, kind| {
+        let (engine, oldest, values) = (self.engine, &self.oldest, &mut self.values);
+        let reached = |page, kind| {
             check.reach(page, tree.id);
             if kind == PageKind::Overflow {
                 values.insert(page);
             }
-        });
-        for finding in found {
+        };
+        // The first finding of each page.
+        let mut versions = BTreeMap::new();
+        let each = |leaf: &Node<'_>, slot, entry: &Entry<'_>| {
+            if entry.flags & HEADER != 0 && !oldest.sees(entry.writer) {
+                let key = leaf.key(slot)?;
+                if let Err((at, error)) = engine.check_versions((tree.id, &key), entry, oldest) {
+                    let what = || format!("an older version of key \"{}\" is lost: {error}", key.escape_ascii());
+                    versions.entry(at.page()).or_insert_with(what);
+                }
+            }
+            Ok(())
+        };
+        for finding in btree::check(tree, engine.pool(), reached, each) {
             self.find(Part::Tree, finding.page, Some(tree.id), finding.why);
+        }
+        for (page, what) in versions {
+            self.find(Part::Undo, page, Some(tree.id), what);
         }
     }
 
@@ -438,7 +462,9 @@ impl Look<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Background, Database, Env, Options, Part};
+    use crate::btree::{Entry, Node, Replace};
+    use crate::buffer::{Mtr, MtrSize};
+    use crate::{Background, Database, Env, Error, Options, Part};
     use seawall_io::SystemClock;
     use seawall_sim::{Process, SimDisk, SimOptions};
     use std::sync::Arc;
@@ -560,6 +586,40 @@ mod tests {
             assert_eq!(db.stats().purge.history, 0);
             assert_eq!(db.check().unwrap(), [], "every {every}");
         }
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_made_is_found() {
+        let db = open(&SimDisk::new(SimOptions { seed: 7, ..SimOptions::default() }));
+        let tree = db.create_tree("t").unwrap();
+        let put = |last| db.transact(|tx| tx.put(&tree, b"row", &[&[7; 200][..], &[last]].concat())).unwrap();
+        put(1);
+        let snapshot = db.begin().unwrap();
+        assert!(snapshot.get(&tree, b"row").unwrap().is_some());
+        put(2);
+        assert_eq!(db.check().unwrap(), []);
+        // The undo record has only the byte that is different, behind the end of this value.
+        let engine = db.inner.engine();
+        let state = engine.trees.known(tree.id()).unwrap();
+        let shortened = engine.pool().retry(|| {
+            let mut mtr = Mtr::begin(engine.pool(), MtrSize::Small)?;
+            let leaf = state.at.leaf_for_change(engine.pool(), &mut mtr, b"row")?;
+            let entry = Node::open(mtr.page(leaf))?.entry(0)?;
+            let header = Entry::header_bytes(entry.flags, entry.writer, entry.undo);
+            let payload = [&header[..], &entry.value[..20]].concat();
+            mtr.run(leaf, &Replace::new(0, &payload));
+            mtr.commit();
+            Ok(())
+        });
+        shortened.unwrap();
+        assert!(matches!(snapshot.get(&tree, b"row"), Err(Error::Corrupt(_))));
+        let found = db.check().unwrap();
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!((found[0].part, found[0].tree.as_deref()), (Part::Undo, Some("t")));
+        assert!(found[0].what.contains("key \"row\""), "{}", found[0].what);
+        drop(snapshot);
+        while db.step().unwrap() {}
+        assert_eq!(db.check().unwrap(), [], "no view needs that version now");
     }
 
     #[test]

@@ -105,6 +105,44 @@ impl OwnedCursor {
         self.scan.step(&tx.txn, false)
     }
 
+    /// Moves to the next entries of the range, one after the other, and calls `visit` with the key and the value of
+    /// each, until it returns false or there are no more. Returns how many entries it visited. The last one is then
+    /// the current entry; there is none if the range has ended. Faster than [`OwnedCursor::next`] and
+    /// [`OwnedCursor::entry`] for each.
+    ///
+    /// # Errors
+    /// Those of [`OwnedCursor::seek`] and [`OwnedCursor::value`]. The entries before have been visited; the next move
+    /// comes to the one that could not be.
+    ///
+    /// ```
+    /// # use seawall::{CursorOptions, OwnedCursor, Seek};
+    /// # let db = seawall::Database::in_memory()?;
+    /// # let tree = db.create_tree("t")?;
+    /// # db.transact(|tx| (1..=9u8).try_for_each(|n| tx.put(&tree, &[n], &[n])))?;
+    /// let (tx, mut cursor, mut sum) = (db.begin()?, OwnedCursor::new(), 0);
+    /// cursor.reset(&tree, CursorOptions::default(), ..);
+    /// if cursor.seek(&tx, Seek::First)? {
+    ///     sum = cursor.value(&tx)?[0];
+    ///     let visited = cursor.next_while(&tx, |_, value| {
+    ///         sum += value[0];
+    ///         sum < 10
+    ///     })?;
+    ///     assert_eq!((sum, visited, cursor.key()), (10, 3, &[4][..]));
+    /// }
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn next_while(&mut self, tx: &Transaction, visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<usize> {
+        self.scan.step_while(&tx.txn, true, visit)
+    }
+
+    /// Like [`OwnedCursor::next_while`], backward.
+    ///
+    /// # Errors
+    /// Those of [`OwnedCursor::next_while`].
+    pub fn prev_while(&mut self, tx: &Transaction, visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<usize> {
+        self.scan.step_while(&tx.txn, false, visit)
+    }
+
     /// Returns whether the cursor has a current entry.
     #[must_use]
     pub fn is_on_entry(&self) -> bool {

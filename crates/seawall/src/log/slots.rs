@@ -7,17 +7,18 @@
 //! ```text
 //!   claim:    lower := head.load            publish:  (bytes are in the buffer)
 //!             slot  := lower   (was free)             slot := FREE
+//!             used  |= slot
 //!             start := head.fetch_add(bytes)
 //!             slot  := start
 //!
-//!   oldest_unpublished:   h := head.load;   min(h, every slot)       -- head first, then the slots
+//!   oldest_unpublished:   h := head.load;   min(h, every used slot)       -- head first, then `used` and the slots
 //! ```
 //!
 //! 1. No unpublished place begins before `oldest_unpublished()`, under any interleaving. A place with `start >= h` does
 //!    not matter. A place with `start < h` made its `fetch_add` before `h` was read, so its slot's first store is
 //!    visible to the scan (`fetch_add` releases, the load of `head` acquires, and an unbroken sequence of `fetch_add`s
-//!    keeps every earlier release visible). The scan reads a bound of the place, or a value stored later in that slot;
-//!    in the second case the place was published.
+//!    keeps every earlier release visible), and so is its bit of `used`, which its thread has set or seen. The scan reads
+//!    a bound of the place, or a value stored later in that slot; in the second case the place was published.
 //! 2. A thread that reads that a place is published sees its bytes: publishing releases, the scan acquires,
 //!    and a thread that takes the slot again acquires before it releases.
 //! 3. Every bound is a value that `head` had, so it is the boundary of two entries.
@@ -35,10 +36,14 @@ use std::sync::atomic::AtomicU64 as Counter;
 /// The slot tracks no unpublished place.
 const FREE: u64 = u64::MAX;
 
+const _: () = assert!(SLOTS <= u64::BITS as usize, "`used` has a bit for each slot");
+
 #[derive(Debug)]
 pub(super) struct Slots {
     head: Padded<AtomicU64>,
     slots: [Padded<Slot>; SLOTS],
+    /// A bit for each slot that was ever taken: few threads use few slots.
+    used: AtomicU64,
     /// The lowest start of an abandoned place; `u64::MAX` without one.
     abandoned: AtomicU64,
 }
@@ -65,6 +70,7 @@ impl Slots {
         Self {
             head: Padded(AtomicU64::new(head)),
             slots: std::array::from_fn(|_| Padded(Slot { start: AtomicU64::new(FREE), published: Counter::new(0) })),
+            used: AtomicU64::new(0),
             abandoned: AtomicU64::new(u64::MAX),
         }
     }
@@ -77,6 +83,9 @@ impl Slots {
     /// Claims the next `bytes` of the stream.
     pub(super) fn claim(&self, bytes: u64) -> Claim {
         let (slot, lower) = self.take_slot();
+        if self.used.load(Ordering::Relaxed) & (1 << slot) == 0 {
+            self.used.fetch_or(1 << slot, Ordering::Relaxed);
+        }
         let start = self.head.0.fetch_add(bytes, Ordering::AcqRel);
         debug_assert!(start >= lower, "head never goes back");
         self.slots[slot].0.start.store(start, Ordering::Release);
@@ -122,8 +131,13 @@ impl Slots {
 
     /// Returns a position before which no unpublished place begins.
     pub(super) fn oldest_unpublished(&self) -> u64 {
-        let head = self.head();
-        let oldest = self.slots.iter().fold(head, |oldest, slot| oldest.min(slot.0.start.load(Ordering::Acquire)));
+        let mut oldest = self.head();
+        let mut used = self.used.load(Ordering::Relaxed);
+        while used != 0 {
+            let slot = &self.slots[used.trailing_zeros() as usize % SLOTS].0.start;
+            oldest = oldest.min(slot.load(Ordering::Acquire));
+            used &= used - 1;
+        }
         oldest.min(self.abandoned.load(Ordering::Acquire))
     }
 }

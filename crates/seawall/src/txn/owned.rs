@@ -159,10 +159,15 @@ impl OwnedScan {
         self.state.as_ref().map_or(&[], ScanState::key)
     }
 
-    /// Calls `f` with the scan and its view in the transaction. `anew`: the call is a seek, which sets the
+    /// Calls `f` with the scan, its view in the transaction, and its bounds. `anew`: the call is a seek, which sets the
     /// kind of lock and, at read committed, takes a new view.
-    fn with<T>(&mut self, txn: &Txn, anew: bool, f: impl FnOnce(&mut ScanState, By<'_>) -> Result<T>) -> Result<T> {
-        let state = self.state.as_mut().ok_or_else(no_tree)?;
+    fn with<T>(
+        &mut self,
+        txn: &Txn,
+        anew: bool,
+        f: impl FnOnce(&mut ScanState, By<'_>, &(KeyBound, KeyBound)) -> Result<T>,
+    ) -> Result<T> {
+        let (state, bounds) = (self.state.as_mut().ok_or_else(no_tree)?, &self.bounds);
         txn.admit(state.tree_state())?;
         let mut anew = anew;
         if std::mem::replace(&mut self.life, txn.life()) != txn.life() {
@@ -182,7 +187,7 @@ impl OwnedScan {
                     view = txn.view.borrow();
                 }
                 let view = view.as_ref().expect("it was taken just now");
-                f(state, By { txn, view })
+                f(state, By { txn, view }, bounds)
             }
             (ScanLock::None, _) => {
                 let mut lent = txn.lend(&mut self.view).lock();
@@ -193,11 +198,11 @@ impl OwnedScan {
                     lent.view = Some(txn.pin());
                 }
                 let view = lent.view.as_ref().expect("it was put there just now");
-                f(state, By { txn, view })
+                f(state, By { txn, view }, bounds)
             }
             (ScanLock::Rows(_), _) => {
                 let view = txn.pin();
-                f(state, By { txn, view: &view })
+                f(state, By { txn, view: &view }, bounds)
             }
         }
     }
@@ -208,15 +213,12 @@ impl OwnedScan {
     /// [`Error::Usage`] before the first reset, and for a tree of another database; otherwise as
     /// [`super::Scan::seek`].
     pub fn seek(&mut self, txn: &Txn, to: Seek<'_>) -> Result<bool> {
-        // Taken out, because the scan is borrowed mutably.
-        let bounds = std::mem::take(&mut self.bounds);
-        let (to, forward) = (inside(to, bounds.0.get(), bounds.1.get()), to.is_forward());
-        let sought = self.with(txn, true, |state, by| {
+        let sought = self.with(txn, true, |state, by, (start, end)| {
             state.leave();
-            Ok(!is_past(to, bounds.0.get(), bounds.1.get()) && state.seek(by, to)?)
-        });
-        self.bounds = bounds;
-        Ok(sought? && self.is_inside(forward))
+            let to = inside(to, start.get(), end.get());
+            Ok(!is_past(to, start.get(), end.get()) && state.seek(by, to)?)
+        })?;
+        Ok(sought && self.is_inside(to.is_forward()))
     }
 
     /// Moves to the next entry of the range, or backward to the previous one; returns whether there is one.
@@ -225,7 +227,20 @@ impl OwnedScan {
     /// # Errors
     /// As [`OwnedScan::seek`].
     pub fn step(&mut self, txn: &Txn, forward: bool) -> Result<bool> {
-        Ok(self.with(txn, false, |state, by| state.step(by, forward))? && self.is_inside(forward))
+        Ok(self.with(txn, false, |state, by, _| state.step(by, forward))? && self.is_inside(forward))
+    }
+
+    /// Steps, and calls `visit` with the key and the value of each entry, until it returns `false` or the range ends.
+    /// Returns how many entries it visited.
+    ///
+    /// # Errors
+    /// As [`OwnedScan::step`] and [`OwnedScan::entry`]. The entries before have been visited; the next step comes to
+    /// the one that could not be.
+    pub fn step_while(&mut self, txn: &Txn, forward: bool, visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<usize> {
+        self.with(txn, false, |state, by, (start, end)| {
+            let limit = if forward { end } else { start };
+            state.step_while(by, forward, limit.get(), visit)
+        })
     }
 
     /// Returns whether it stands inside its range. If not, it leaves its entry.

@@ -526,20 +526,70 @@ impl ScanState {
             }
             moved
         } else {
-            self.on_entry = false;
             self.undone = by.txn.undone;
             if let Some(deleted) = &mut self.deleted {
                 (deleted.here, deleted.forward) = (false, Some(forward));
             }
-            let (cursor, pool) = (&mut self.cursor, by.txn.engine.pool());
-            let there = if forward { cursor.next(pool) } else { cursor.prev(pool) };
-            there.and_then(|there| self.settle(by, there, forward))
+            self.step_in_copy(by, forward)
         };
+        self.keeps_position(moved)
+    }
+
+    /// Goes on in the copy of the leaf, which is valid.
+    fn step_in_copy(&mut self, by: By<'_>, forward: bool) -> Result<bool> {
+        self.on_entry = false;
+        let (cursor, pool) = (&mut self.cursor, by.txn.engine.pool());
+        let there = if forward { cursor.next(pool) } else { cursor.prev(pool) };
+        there.and_then(|there| self.settle(by, there, forward))
+    }
+
+    /// After an error the next step tries again: a scan that ended there would leave entries out.
+    fn keeps_position<T>(&mut self, moved: Result<T>) -> Result<T> {
         if moved.is_err() {
-            // The next step tries again: a scan that ended here without an error would leave entries out.
             self.lost = self.lost.or(Some(Lost::Beyond));
         }
         moved
+    }
+
+    /// Steps, and calls `visit` with the key and the value of each entry, until it returns `false` or no entry is left
+    /// up to `limit`. Returns how many entries it visited. After an error the next step comes to the entry that could
+    /// not be visited.
+    pub(super) fn step_while(
+        &mut self,
+        by: By<'_>,
+        forward: bool,
+        limit: Bound<&[u8]>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<usize> {
+        let mut visited = 0;
+        let mut there = self.step(by, forward)?;
+        while there {
+            if is_beyond(self.key(), limit, forward) {
+                self.leave();
+                break;
+            }
+            match self.entry(by) {
+                Ok((key, value)) => {
+                    visited += 1;
+                    if !visit(key, value) {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    (self.on_entry, self.lost) = (false, Some(Lost::At));
+                    return Err(error);
+                }
+            }
+            there = if self.lock == ScanLock::None {
+                by.txn.go_on(SCAN)?;
+                // The transaction cannot have changed anything since the last step.
+                let moved = self.step_in_copy(by, forward);
+                self.keeps_position(moved)?
+            } else {
+                self.step(by, forward)?
+            };
+        }
+        Ok(visited)
     }
 
     // --- by snapshot ---------------------------------------------------------------------------------------

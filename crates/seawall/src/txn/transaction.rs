@@ -281,7 +281,10 @@ impl Txn {
     }
 
     fn keep_view(&self) {
-        self.view.borrow_mut().get_or_insert_with(|| Arc::new(self.engine.active.view()));
+        // While a cursor visits entries, it borrows the view.
+        if self.view.borrow().is_none() {
+            *self.view.borrow_mut() = Some(Arc::new(self.engine.active.view()));
+        }
     }
 
     /// Whether a version that the snapshot does not see is a conflict.

@@ -11,11 +11,12 @@
 
 use super::engine::Engine;
 use super::undo::UndoRecord;
-use super::views::View;
+use super::views::{OldestView, View};
 use crate::btree::{DELETED, Entry, HEADER, OVERFLOW, OverflowRef};
 use crate::buffer::PageRead;
 use crate::error::{Error, Stop};
-use crate::format::{Malformed, TxnId, UndoPtr};
+use crate::format::{Malformed, TreeId, TxnId, UndoPtr};
+use std::collections::HashSet;
 
 /// A reader: its transaction and its view.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +103,51 @@ impl Engine {
                 Ok(Ok(true)) => return Ok(Some(Stored::of(image.flags, &image.value)?)),
             }
         }
+    }
+
+    /// Checks that each version of an entry can be made that a view may need. No rollback and no purge may run
+    /// meanwhile; no latch may be held.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`]; with the position of the undo record.
+    pub fn check_versions(
+        &self,
+        (tree, key): (TreeId, &[u8]),
+        entry: &Entry<'_>,
+        oldest: &OldestView,
+    ) -> Result<(), (UndoPtr, Error)> {
+        let (mut image, mut passed) = (Image::of(entry), HashSet::new());
+        while image.flags & HEADER != 0 && image.writer != TxnId::NONE && !oldest.sees(image.writer) {
+            let at = image.undo;
+            let bad = |why: &str| (at, Error::bad_page(at.page(), why));
+            if !passed.insert(at) {
+                return Err(bad("an entry's versions run in a circle"));
+            }
+            let record = match self.undo.record_of(at) {
+                Ok(Some((record, _))) => record,
+                Ok(None) => return Err(bad("an entry's undo pointer leads to no change")),
+                Err(error) => return Err((at, error)),
+            };
+            let of_this_row = match record.get() {
+                UndoRecord::InsertRange { tree: of, low, high, .. } => {
+                    of == tree && low <= key && high.is_none_or(|high| key < high)
+                }
+                UndoRecord::Insert { tree: of, key: row, .. }
+                | UndoRecord::Update { tree: of, key: row, .. }
+                | UndoRecord::Delete { tree: of, key: row, .. } => of == tree && row == key,
+                // `take_back` refuses it.
+                _ => true,
+            };
+            if !of_this_row {
+                return Err(bad("an entry's undo pointer leads to a record of another row"));
+            }
+            match take_back(&mut image, record.get()) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => return Err(bad(why)),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,8 +20,8 @@ use super::trees::TreeState;
 use super::undo::{OldValue, Previous, UndoRecord};
 use super::writing::Writing;
 use crate::btree::{
-    self, DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Insert, Node, OVERFLOW, OverflowRef, OverflowWriter, Patch,
-    Replace, Rewrite, inline_value_max, one_page_value_max, write_one_page,
+    self, DELETED, ENTRY_HEADER_BYTES, Entry, HEADER, Insert, Node, OVERFLOW, Opened, OverflowRef, OverflowWriter,
+    Patch, Replace, Rewrite, inline_value_max, one_page_value_max, write_one_page,
 };
 use crate::buffer::{LatchedPage, Mtr, MtrSize};
 use crate::error::{Error, LockedOn, Result, Stop};
@@ -85,6 +85,7 @@ struct RowChange<'c> {
 struct LeafEdit<'e, 'p> {
     mtr: &'e mut Mtr<'p>,
     leaf: LatchedPage,
+    opened: Opened,
     slot: usize,
 }
 
@@ -307,6 +308,7 @@ impl Txn {
     fn attempt_at(&mut self, row: &RowChange<'_>, mtr: &mut Mtr<'_>, leaf: LatchedPage) -> Result<Attempt, Stop> {
         let &RowChange { engine, tree, key, ref new, change, row_bytes } = row;
         let node = Node::open(mtr.page(leaf))?;
+        let opened = node.opened();
         let at = node.search_inside(key)?;
         let slot = at.slot;
         if matches!(change, Change::Insert | Change::Put) {
@@ -323,8 +325,7 @@ impl Txn {
             if !node.fits_insert(key.len(), new.payload_bytes())? {
                 return Ok(Attempt::NoRoom(new.payload_bytes()));
             }
-            let prefix_len = node.prefix_len();
-            return self.insert(row, LeafEdit { mtr, leaf, slot }, prefix_len, has_point);
+            return self.insert(row, LeafEdit { mtr, leaf, slot, opened }, has_point);
         }
         let entry = node.entry(slot)?;
         let may = match self.writer_of(tree, key, &entry, self.options.wait) {
@@ -353,14 +354,14 @@ impl Txn {
             }
             Change::Delete => {
                 tree.rows.changed(self.id(), key, true);
-                self.mark_deleted(row, LeafEdit { mtr, leaf, slot })
+                self.mark_deleted(row, LeafEdit { mtr, leaf, slot, opened })
             }
             Change::Insert | Change::Put | Change::Update { .. } => {
                 if !node.fits_replace(slot, new.payload_bytes())? {
                     return Ok(Attempt::NoRoom(new.payload_bytes()));
                 }
                 tree.rows.changed(self.id(), key, change != Change::Update { indexed: false });
-                self.overwrite(row, LeafEdit { mtr, leaf, slot }, there)
+                self.overwrite(row, LeafEdit { mtr, leaf, slot, opened }, there)
             }
         }?;
         if has_point && self.bears_its_id(mtr, leaf, slot)? {
@@ -369,15 +370,9 @@ impl Txn {
         Ok(done)
     }
 
-    fn insert(
-        &mut self,
-        row: &RowChange<'_>,
-        edit: LeafEdit<'_, '_>,
-        prefix_len: usize,
-        has_point: bool,
-    ) -> Result<Attempt, Stop> {
+    fn insert(&mut self, row: &RowChange<'_>, edit: LeafEdit<'_, '_>, has_point: bool) -> Result<Attempt, Stop> {
         let &RowChange { engine, tree, key, ref new, .. } = row;
-        let LeafEdit { mtr, leaf, slot } = edit;
+        let LeafEdit { mtr, leaf, slot, opened } = edit;
         tree.rows.changed(self.id(), key, true);
         let Writing { id, undo_log, inserts, payload, .. } = Writing::of(&mut self.writing);
         let at = tree.at;
@@ -386,13 +381,14 @@ impl Txn {
             undo
         } else {
             let room = UndoRecord::room_for_row(key.len(), row.row_bytes);
-            let record = inserts.record(last, (at.id, at.root), &Node::open(mtr.page(leaf))?, key, room);
+            let record = inserts.record(last, (at.id, at.root), &Node::again(mtr.page(leaf), opened), key, room);
             let is_range = matches!(record, UndoRecord::InsertRange { .. });
             let undo = engine.undo.append(undo_log, mtr, &record)?;
             inserts.inserted(undo, (at.id, mtr.id(leaf)), key, is_range);
             undo
         };
         new.encode(*id, undo, payload);
+        let prefix_len = Node::again(mtr.page(leaf), opened).prefix_len();
         mtr.run(leaf, &Insert::new(slot, prefix_len, key, payload));
         if has_point {
             engine.locks.written(&self.owner, tree.at.id, key);
@@ -425,8 +421,8 @@ impl Txn {
 
     fn mark_deleted(&mut self, row: &RowChange<'_>, edit: LeafEdit<'_, '_>) -> Result<Attempt, Stop> {
         let &RowChange { engine, tree, key, .. } = row;
-        let LeafEdit { mtr, leaf, slot } = edit;
-        let node = Node::open(mtr.page(leaf))?;
+        let LeafEdit { mtr, leaf, slot, opened } = edit;
+        let node = Node::again(mtr.page(leaf), opened);
         let entry = node.entry(slot)?;
         let headed = entry.flags & HEADER != 0;
         if !headed && !node.fits_replace(slot, ENTRY_HEADER_BYTES + entry.value.len())? {
@@ -455,8 +451,8 @@ impl Txn {
 
     fn overwrite(&mut self, row: &RowChange<'_>, edit: LeafEdit<'_, '_>, there: bool) -> Result<Attempt, Stop> {
         let &RowChange { engine, tree, key, ref new, .. } = row;
-        let LeafEdit { mtr, leaf, slot } = edit;
-        let node = Node::open(mtr.page(leaf))?;
+        let LeafEdit { mtr, leaf, slot, opened } = edit;
+        let node = Node::again(mtr.page(leaf), opened);
         let entry = node.entry(slot)?;
         let previous = Previous { flags: entry.flags, writer: entry.writer, undo: entry.undo };
         let Writing { id, undo_log, payload, old, .. } = Writing::of(&mut self.writing);

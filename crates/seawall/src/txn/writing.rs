@@ -55,13 +55,14 @@ impl Writing {
 
     /// Returns its undo log. The thread keeps the buffers for its next transaction, unless they have become
     /// large.
-    pub(super) fn into_undo_log(mut self) -> UndoLog {
-        if self.payload.capacity().max(self.old.capacity()) <= SPARE_BYTES_MAX {
-            self.payload.clear();
-            self.old.clear();
-            SPARE.set((self.payload, self.old));
+    pub(super) fn into_undo_log(self: Box<Self>) -> UndoLog {
+        let Self { undo_log, mut payload, mut old, .. } = *self;
+        if payload.capacity().max(old.capacity()) <= SPARE_BYTES_MAX {
+            payload.clear();
+            old.clear();
+            SPARE.set((payload, old));
         }
-        self.undo_log
+        undo_log
     }
 }
 

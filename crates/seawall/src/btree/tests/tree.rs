@@ -403,7 +403,7 @@ fn a_walk_down_that_an_old_branch_leads_back_ends_with_an_error() {
     let down = || rig.tree.level1_children(&rig.pool, &[], Bound::Excluded(&second), true);
     assert_eq!(down().unwrap().beyond, None, "the first branch");
     let branch = |key: &[u8]| {
-        rig.pool.retry(|| Ok(rig.tree.descend(&rig.pool, Toward::Key(key), 1, |_, _| ())?.unwrap().to_vec()))
+        rig.pool.retry(|| Ok(rig.tree.descend(&rig.pool, Toward::Key(key), 1, |_, _| ())?.unwrap().0.to_vec()))
     };
     let (mut first, now) = (branch(&[]).unwrap(), branch(&second).unwrap());
     let id = page::number(&first);
@@ -422,7 +422,7 @@ fn a_dropped_tree_with_an_old_branch_that_leads_upward_is_freed() {
         rig.put(&i.to_be_bytes(), &plain(&[0; 900]));
     }
     let free = rig.space.free_pages();
-    let branch = rig.pool.retry(|| Ok(rig.tree.descend(&rig.pool, Toward::Last, 1, |_, _| ())?.unwrap().to_vec()));
+    let branch = rig.pool.retry(|| Ok(rig.tree.descend(&rig.pool, Toward::Last, 1, |_, _| ())?.unwrap().0.to_vec()));
     let id = page::number(&branch.unwrap());
     let mut old = rig.pool.retry(|| Ok(rig.pool.shared(rig.tree.root)?.to_vec())).unwrap();
     page::set_u32(&mut old, page::NUMBER, id.0);
@@ -465,7 +465,7 @@ fn a_check_names_every_damaged_page_and_goes_on() {
     for i in 0..2000u32 {
         rig.put(&i.to_be_bytes(), &plain(&[0; 20]));
     }
-    assert_eq!(check(rig.tree, &rig.pool, |_, _| ()), []);
+    assert_eq!(check(rig.tree, &rig.pool, |_, _| (), |_, _, _| Ok(())), []);
     // One child is removed from its branch; another is damaged itself.
     let level1 = rig.tree.level1_children(&rig.pool, &[], Bound::Unbounded, false).unwrap();
     let (before, damaged) = (level1.children[2], level1.children[7]);
@@ -483,7 +483,8 @@ fn a_check_names_every_damaged_page_and_goes_on() {
             Ok(())
         })
         .unwrap();
-    let named: Vec<_> = check(rig.tree, &rig.pool, |_, _| ()).into_iter().map(|finding| finding.page).collect();
+    let named: Vec<_> =
+        check(rig.tree, &rig.pool, |_, _| (), |_, _, _| Ok(())).into_iter().map(|finding| finding.page).collect();
     assert_eq!(named, [before, damaged]);
 }
 
