@@ -18,7 +18,6 @@ use super::Damaged;
 use super::entry::Entry;
 use crate::format::page::{self, HEADER_BYTES, PageKind, u16_at, u32_at};
 use crate::format::{PageId, TreeId};
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Offset of the number of slots, `u16`.
@@ -91,12 +90,9 @@ pub struct Position {
     pub found: bool,
 }
 
-/// Bytes of a suffix that its slot repeats.
-const HEAD_BYTES: usize = 4;
-
 /// The first four bytes of `suffix` as a number with the same order.
 pub(super) fn head_of(suffix: &[u8]) -> u32 {
-    match suffix.first_chunk::<HEAD_BYTES>() {
+    match suffix.first_chunk::<4>() {
         Some(first) => u32::from_be_bytes(*first),
         None => {
             let mut bytes = [0; 4];
@@ -104,15 +100,6 @@ pub(super) fn head_of(suffix: &[u8]) -> u32 {
             u32::from_be_bytes(bytes)
         }
     }
-}
-
-/// The eight bytes of `suffix` after its head as a number with the same order.
-fn word_of(suffix: &[u8]) -> u64 {
-    let behind = suffix.get(HEAD_BYTES..).unwrap_or_default();
-    let mut bytes = [0; 8];
-    let len = behind.len().min(8);
-    bytes[..len].copy_from_slice(&behind[..len]);
-    u64::from_be_bytes(bytes)
 }
 
 /// Length of the common prefix of two keys.
@@ -503,38 +490,21 @@ impl<'a> Node<'a> {
 
     fn bound_of_suffix(&self, suffix: &[u8], first: usize) -> Result<Position, Damaged> {
         let head = head_of(suffix);
-        let mut word = None;
         let (low, high) = self.narrow(head);
         let (mut low, mut high) = (low.max(first), high);
         while low < high {
             let middle = low.midpoint(high);
             let order = match self.head(middle).cmp(&head) {
-                Ordering::Equal => self.cmp_after_head(middle, suffix, *word.get_or_insert_with(|| word_of(suffix)))?,
+                std::cmp::Ordering::Equal => self.suffix(middle)?.cmp(suffix),
                 unequal => unequal,
             };
             match order {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Ok(Position { slot: middle, found: true }),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Ok(Position { slot: middle, found: true }),
             }
         }
         Ok(Position { slot: low, found: false })
-    }
-
-    /// Compares the suffix of a slot with another one that has the same head. The next eight bytes of the other are
-    /// `word`; they decide nearly always.
-    fn cmp_after_head(&self, slot: usize, other: &[u8], word: u64) -> Result<Ordering, Damaged> {
-        let suffix = self.suffix(slot)?;
-        let at = self.slot(slot)?.at + HEAD_BYTES;
-        if let Some(bytes) = self.page.get(at..at + 8) {
-            // What follows a shorter suffix in the page counts as zeroes.
-            let beyond = u64::MAX.checked_shr(8 * suffix.len().saturating_sub(HEAD_BYTES) as u32).unwrap_or(0);
-            let its = u64::from_be_bytes(bytes.try_into().expect("eight bytes")) & !beyond;
-            if its != word {
-                return Ok(its.cmp(&word));
-            }
-        }
-        Ok(suffix.cmp(other))
     }
 
     /// Finds `key`, or where it would be inserted.
