@@ -4,11 +4,11 @@ insert into t select seq * 3, seq % 40, repeat(char(97 + seq % 26), seq % 300), 
 select count(*), sum(id), sum(crc32(v)), sum(length(b)) from t;
 select group_concat(id order by null) from (select id from t order by id limit 70) s;
 select group_concat(id order by null) from (select id from t order by id desc limit 70) s;
-select group_concat(id) from (select id from t where id between 100 and 400 order by id) s;
-select group_concat(id) from (select id from t where id between 100 and 400 order by id desc) s;
-select group_concat(id) from (select id from t where id > 1400 order by id) s;
-select group_concat(k) from (select k from t force index (k) where k between 5 and 9 order by k) s;
-select group_concat(k) from (select k from t force index (k) where k < 6 order by k desc) s;
+select group_concat(id) from (select id from t where id between 100 and 400 order by id limit 1000) s;
+select group_concat(id) from (select id from t where id between 100 and 400 order by id desc limit 1000) s;
+select group_concat(id) from (select id from t where id > 1400 order by id limit 1000) s;
+select group_concat(k) from (select k from t force index (k) where k between 5 and 9 order by k limit 1000) s;
+select group_concat(k) from (select k from t force index (k) where k < 6 order by k desc limit 1000) s;
 select sum(id), sum(crc32(v)) from t force index (k) where k in (1, 5, 7, 39);
 select k, min(id), max(id), count(*) from t group by k order by k limit 12;
 select distinct k from t where id > 900 order by k desc limit 15;
