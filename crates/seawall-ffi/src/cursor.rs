@@ -155,7 +155,9 @@ pub unsafe extern "C" fn seawall_cursor_reset(
 pub unsafe extern "C" fn seawall_cursor_release(cursor: *mut Cursor) -> Status {
     call(|| {
         // SAFETY: as the function requires.
-        unsafe { exclusive(cursor) }?.cursor.release();
+        let cursor = unsafe { exclusive(cursor) }?;
+        cursor.cursor.release();
+        cursor.failed = None;
         Ok(Status::Ok)
     })
 }

@@ -1,5 +1,5 @@
-"""The server is killed under a load that writes, and started again: seconds until a statement is answered, for each GB of log behind the
-checkpoint. Background writing is slow, so that the checkpoint stays behind."""
+"""The server is killed under a load that writes, and started again: seconds until a statement is answered, beyond those of a start that
+has nothing to recover, for each GB of log behind the checkpoint. Background writing is slow, so that the checkpoint stays behind."""
 
 import time
 
@@ -37,4 +37,6 @@ class Stage(oltp.Stage):
             load.wait()
         seconds = self.server.start()
         self.server.sql("select count(*) from sbtest1 where id between 1 and 100", ENGINES[engine].database)
-        return {"restart_s": seconds, "log_gb": age / 1e9, "s_per_gb": seconds / max(age / 1e9, 0.001)}
+        self.server.stop()
+        plain = self.server.start()
+        return {"restart_s": seconds, "start_s": plain, "log_gb": age / 1e9, "s_per_gb": max(seconds - plain, 0) / max(age / 1e9, 0.001)}
