@@ -220,8 +220,8 @@ pub unsafe extern "C" fn seawall_cursor_seek(
 /// Moves the cursor over the next entries, at most `most`, or with `back` over the previous ones. Stores their keys and
 /// values in `keys` and `values`, and in `count` how many these are: fewer than `most` at the end of the range, or if
 /// they are long. They stay valid until the next call with the cursor returns. The cursor stands on the last one.
-/// Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error behind the first entry is returned by the next
-/// step. A cursor that locks locks all these entries.
+/// Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error behind the first entry is returned by the
+/// next step. A cursor that locks locks all these entries.
 ///
 /// # Safety
 /// `cursor` and `tx` are handles; `keys` and `values` have room for `most` slices; `count` is writable.

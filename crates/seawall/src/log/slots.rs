@@ -17,8 +17,8 @@
 //! 1. No unpublished place begins before `oldest_unpublished()`, under any interleaving. A place with `start >= h` does
 //!    not matter. A place with `start < h` made its `fetch_add` before `h` was read, so its slot's first store is
 //!    visible to the scan (`fetch_add` releases, the load of `head` acquires, and an unbroken sequence of `fetch_add`s
-//!    keeps every earlier release visible), and so is its bit of `used`, which its thread has set or seen. The scan reads
-//!    a bound of the place, or a value stored later in that slot; in the second case the place was published.
+//!    keeps every earlier release visible), and so is its bit of `used`, which its thread has set or seen. The scan
+//!    reads a bound of the place, or a value stored later in that slot; in the second case the place was published.
 //! 2. A thread that reads that a place is published sees its bytes: publishing releases, the scan acquires,
 //!    and a thread that takes the slot again acquires before it releases.
 //! 3. Every bound is a value that `head` had, so it is the boundary of two entries.
