@@ -364,8 +364,8 @@ int Connection::set_savepoint(uint64_t *number) {
 }
 
 int Connection::rollback_to(uint64_t number) {
-  /* If there is none, the transaction had not begun when the savepoint was set. */
   m_changes++;
+  /* If there is none, the transaction had not begun when the savepoint was set. */
   auto found = m_savepoints.find(number);
   if (found == m_savepoints.end()) return 0;
   seawall_status status = seawall_rollback_to(m_tx.get(), found->second.get());

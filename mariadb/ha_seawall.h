@@ -97,20 +97,20 @@ struct Look {
   bool ended = false; /* no more entries */
 };
 
-/* The next rows of a scan without locks: they are read together. */
-struct Next {
+/* The next rows of a scan without locks, which are prefetched from the cursor in one call. */
+struct Prefetched {
   static const size_t ROWS_MIN = 8, ROWS_MAX = 32;
-  static const uint STEPS = 3; /* that the scan makes before */
-  bool may = false;
+  static const uint STEPS = 3; /* single steps before the first call */
+  bool stopped = false;        /* no more calls in this scan */
   seawall_seek to = SEAWALL_SEEK_NEXT;
-  uint steps = 0;              /* in that direction */
+  uint steps = 0;              /* single steps in that direction */
   size_t most = ROWS_MIN;
-  size_t at = 0, count = 0;    /* the rows from `at` to `count` are ahead; the cursor stands on the last one */
+  size_t at = 0, count = 0;    /* the scan has still to return the rows from `at` on; the cursor stands on the last one */
   uint64_t changes = 0;        /* Connection::changes() when they were read */
   seawall_slice keys[ROWS_MAX], values[ROWS_MAX];
 
-  void start(bool may_read) {
-    may = may_read;
+  void clear() {
+    stopped = false;
     steps = 0;
     most = ROWS_MIN;
     at = count = 0;
@@ -298,6 +298,7 @@ private:
   void note_built_columns(const TABLE *altered, const Alter_inplace_info *info);
   int read_row(seawall_tx *tx, uchar *record, seawall_slice value);
   int fetch(uchar *record);
+  bool may_prefetch() const;
   seawall_status step(seawall_seek to, const Bytes &key, seawall_slice *found, seawall_slice *value);
   int move(uchar *record, seawall_seek to, const Bytes &key);
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
@@ -371,7 +372,7 @@ private:
   std::vector<Bytes> m_long_keys;    /* the keys of the values that were read, and locked */
   seawall::Ahead m_ahead;
   seawall::Look m_look;
-  seawall::Next m_next;
+  seawall::Prefetched m_prefetched;
   seawall::Pace m_change_pace;       /* kept over statements, because each may change only one row */
   seawall::Copy m_copy;
   seawall::Batch m_batch;

@@ -329,32 +329,43 @@ int ha_seawall::damaged_entry() {
   return HA_ERR_CRASHED;
 }
 
-/* Moves the cursor, like seawall_cursor_seek. */
+/* Whether the scan may read rows before the server asks for them. A HANDLER goes on in other statements, and a locking
+   scan, such as each one at SERIALIZABLE, would lock rows that the statement may never reach. */
+bool ha_seawall::may_prefetch() const {
+  THD *thd = ha_thd();
+  return m_lock == SEAWALL_LOCK_NONE && !m_prefetched.stopped && thd_tx_isolation(thd) != ISO_SERIALIZABLE && thd_sql_command(thd) != SQLCOM_HA_READ;
+}
+
+/* Moves the cursor as seawall_cursor_seek does. After a few steps in one direction, the next rows are prefetched. */
 seawall_status ha_seawall::step(seawall_seek to, const Bytes &key, seawall_slice *found, seawall_slice *value) {
-  Next &next = m_next;
+  Prefetched &rows = m_prefetched;
   bool goes_on = to == SEAWALL_SEEK_NEXT || to == SEAWALL_SEEK_PREV;
-  bool changed = next.at < next.count && next.changes != m_connection->changes();
-  if (next.at < next.count && (to != next.to || changed)) {
-    /* The cursor is ahead of the scan, which goes on from its own last row. */
-    Bytes last((const char *)next.keys[next.at - 1].data, next.keys[next.at - 1].len);
-    next.start(next.may && !changed);
-    if (goes_on)
-      return seawall_cursor_seek(m_cursor.get(), tx(), to == SEAWALL_SEEK_NEXT ? SEAWALL_SEEK_AFTER : SEAWALL_SEEK_BEFORE, slice(last),
-                                 found, value);
-  }
-  if (next.at == next.count) {
-    if (to != next.to) next.steps = 0;
-    next.to = to;
-    if (!goes_on || !next.may || next.steps++ < Next::STEPS) return seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), found, value);
-    next.at = next.count = 0;
-    next.changes = m_connection->changes();
-    seawall_status status = seawall_cursor_next_rows(m_cursor.get(), tx(), to == SEAWALL_SEEK_PREV, next.most, next.keys, next.values, &next.count);
+  if (rows.at < rows.count) {
+    bool changed = rows.changes != m_connection->changes();
+    if (to != rows.to || changed) {
+      /* The cursor is ahead of the scan, which goes on from its own last row. */
+      const seawall_slice last = rows.keys[rows.at - 1];
+      rows.clear();
+      rows.stopped = changed;
+      if (!goes_on) return seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), found, value);
+      return seawall_cursor_seek(m_cursor.get(), tx(), to == SEAWALL_SEEK_NEXT ? SEAWALL_SEEK_AFTER : SEAWALL_SEEK_BEFORE, last, found, value);
+    }
+  } else {
+    if (to != rows.to) rows.steps = 0;
+    rows.to = to;
+    if (!goes_on || rows.steps < Prefetched::STEPS || !may_prefetch()) {
+      rows.steps++;
+      return seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), found, value);
+    }
+    rows.at = rows.count = 0;
+    rows.changes = m_connection->changes();
+    seawall_status status = seawall_cursor_next_rows(m_cursor.get(), tx(), to == SEAWALL_SEEK_PREV, rows.most, rows.keys, rows.values, &rows.count);
     if (status != SEAWALL_STATUS_OK) return status;
-    next.most = std::min(2 * next.most, Next::ROWS_MAX);
+    rows.most = std::min(2 * rows.most, Prefetched::ROWS_MAX);
   }
-  *found = next.keys[next.at];
-  if (value) *value = next.values[next.at];
-  next.at++;
+  *found = rows.keys[rows.at];
+  if (value) *value = rows.values[rows.at];
+  rows.at++;
   return SEAWALL_STATUS_OK;
 }
 
@@ -426,9 +437,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
 void ha_seawall::reset_cursor(const seawall_tree *tree) {
   m_point = false;
   m_look = Look();
-  /* A HANDLER goes on in other statements, and at SERIALIZABLE all rows are locked that are read. */
-  THD *thd = ha_thd();
-  m_next.start(m_lock == SEAWALL_LOCK_NONE && thd_tx_isolation(thd) != ISO_SERIALIZABLE && thd_sql_command(thd) != SQLCOM_HA_READ);
+  m_prefetched.clear();
   seawall_bound lower = UNBOUNDED, upper = UNBOUNDED;
   if (m_exact) lower = {slice(m_search), SEAWALL_BOUND_KIND_INCLUDED};
   if (m_has_upper) upper = {slice(m_upper), SEAWALL_BOUND_KIND_EXCLUDED};

@@ -265,7 +265,7 @@ private:
       (*field)->move_field_offset(offset);
       (*field)->set_notnull();
       if ((*field)->result_type() == INT_RESULT) (*field)->store((longlong)number, true);
-      else if ((*field)->type() == MYSQL_TYPE_STRING && (*field)->field_length >= 12)
+      else if ((*field)->type() == MYSQL_TYPE_STRING && (*field)->char_length() >= 12)
         put_text(*field, number * 2654435761 % 10000000000);
       (*field)->move_field_offset(-offset);
     }

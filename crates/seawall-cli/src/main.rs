@@ -68,7 +68,7 @@ enum Command {
     Backup(db::backup::BackupArgs),
     /// Create a database from a full backup and its increments.
     Restore(db::backup::RestoreArgs),
-    /// Verify every page, tree, space map and undo record of a database.
+    /// Verify every page, tree, space map, undo record and older version of a row.
     Check(db::maintenance::CheckArgs),
     /// List the options of a database; each is a flag of the commands that open one.
     Options(db::options::OptionsArgs),

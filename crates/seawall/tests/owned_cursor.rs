@@ -649,9 +649,9 @@ fn a_visit_may_read() {
     }
 }
 
-/// Several steps at once do not pass over a row that cannot be read.
+/// Each further walk fails at it. A single step does not read the value, and passes.
 #[test]
-fn an_unreadable_value_is_come_to_again() {
+fn an_unreadable_value_is_not_passed_over() {
     let disk = SimDisk::new(SimOptions::default());
     let db = open_on(&disk, 1);
     let tree = db.create_tree("t").unwrap();

@@ -105,8 +105,8 @@ pub(super) fn advice(part: Part) -> &'static str {
 }
 
 impl Database {
-    /// Verifies every page, tree, space map and undo record. Returns an empty list if it finds no damage.
-    /// Reads the whole data file: minutes for many gigabytes.
+    /// Verifies every page, tree, space map and undo record, and each older version of a row that a view may need.
+    /// Returns an empty list if it finds no damage. Reads the whole data file: minutes for many gigabytes.
     ///
     /// # Errors
     /// [`Error::Usage`] if every attempt met concurrent changes; [`Error::Poisoned`] if a failed write has

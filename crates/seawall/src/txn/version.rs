@@ -105,8 +105,8 @@ impl Engine {
         }
     }
 
-    /// Checks that each version of an entry can be made that a view may need. No rollback and no purge may run
-    /// meanwhile; no latch may be held.
+    /// Checks that each version of an entry that a view may need can be made. Purge must not run meanwhile; a rollback
+    /// of the entry's writer may look like damage. No latch may be held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]; with the position of the undo record.
@@ -128,18 +128,8 @@ impl Engine {
                 Ok(None) => return Err(bad("an entry's undo pointer leads to no change")),
                 Err(error) => return Err((at, error)),
             };
-            let of_this_row = match record.get() {
-                UndoRecord::InsertRange { tree: of, low, high, .. } => {
-                    of == tree && low <= key && high.is_none_or(|high| key < high)
-                }
-                UndoRecord::Insert { tree: of, key: row, .. }
-                | UndoRecord::Update { tree: of, key: row, .. }
-                | UndoRecord::Delete { tree: of, key: row, .. } => of == tree && row == key,
-                // `take_back` refuses it.
-                _ => true,
-            };
-            if !of_this_row {
-                return Err(bad("an entry's undo pointer leads to a record of another row"));
+            if !record.get().is_of(tree, key) {
+                return Err(bad("an entry's undo pointer leads to a record that is not of its row"));
             }
             match take_back(&mut image, record.get()) {
                 Ok(true) => {}

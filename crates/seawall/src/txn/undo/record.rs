@@ -177,6 +177,18 @@ impl<'a> UndoRecord<'a> {
         }
     }
 
+    /// Returns whether it is the record of a change of this row.
+    pub fn is_of(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.tree() == Some(tree)
+            && match *self {
+                Self::InsertRange { low, high, .. } => low <= key && high.is_none_or(|high| key < high),
+                Self::Insert { key: row, .. } | Self::Update { key: row, .. } | Self::Delete { key: row, .. } => {
+                    row == key
+                }
+                _ => false,
+            }
+    }
+
     pub(super) fn kind(&self) -> u8 {
         match self {
             Self::Begin { .. } => kind::BEGIN,
