@@ -228,11 +228,16 @@ impl Restart {
     fn apply_time(&self) -> Result<f64, ProcessError> {
         let copy = self.dir.with_extension("copy");
         let told = failed(format!("copying to {}", copy.display()));
-        for from in files_below(&self.dir) {
-            let to = copy.join(from.strip_prefix(&self.dir).unwrap_or(&from));
-            std::fs::create_dir_all(to.parent().unwrap_or(&copy)).map_err(&told)?;
-            std::fs::copy(&from, &to).map_err(&told)?;
+        if copy.exists() {
+            std::fs::remove_dir_all(&copy).map_err(&told)?;
         }
+        let copied = files_below(&self.dir).into_iter().try_for_each(|from| {
+            let to = copy.join(from.strip_prefix(&self.dir).unwrap_or(&from));
+            std::fs::create_dir_all(to.parent().unwrap_or(&copy))?;
+            std::fs::copy(&from, &to)?;
+            // Some file systems copy by sharing extents, which leaves nothing in the page cache.
+            std::io::copy(&mut std::fs::File::open(&to)?, &mut std::io::sink()).map(drop)
+        });
         let opened = || -> seawall::Result<f64> {
             let mut options = self.options()?;
             for name in ["data_flush_method", "log_flush_method"] {
@@ -245,7 +250,7 @@ impl Restart {
             db.close()?;
             Ok(took)
         };
-        let took = opened().map_err(failed("opening the copy"));
+        let took = copied.map_err(&told).and_then(|()| opened().map_err(failed("opening the copy")));
         std::fs::remove_dir_all(&copy).map_err(&told)?;
         took
     }

@@ -66,7 +66,9 @@ pub struct Figures {
     pub values: Vec<f64>,
     /// Whether a round was disturbed.
     pub disturbed: bool,
-    /// Why there are no values.
+    /// Whether a round has no result.
+    pub failed: bool,
+    /// Why a round has no result.
     pub why: Option<String>,
 }
 
@@ -90,11 +92,17 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
     };
     let other = goal.or.as_ref().is_some_and(|other| {
         let of = Source { cell: goal.ours.cell.clone(), figure: other.figure.clone() };
-        taken(goal.take, &figures(&of).values).is_some_and(|value| value >= other.at_least)
+        // A round without this figure does not count for it.
+        let mut values = figures(&of).values;
+        values.resize(values.len().max(ours.values.len()), 0.0);
+        taken(goal.take, &values).is_some_and(|value| value >= other.at_least)
     });
+    // The rounds that are left would be a selection.
+    let failed = ours.failed || theirs.as_ref().is_some_and(|theirs| theirs.failed);
     let held = if goal.theirs.is_some() { ratio } else { figure };
+    let held = held.filter(|_| !failed);
     let mut verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
-        (_, Threshold::Reported, _) if figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {
+        (_, Threshold::Reported, _) if !failed && figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {
             Verdict::Reported
         }
         (None, ..) => Verdict::NotMeasured,
@@ -103,7 +111,7 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
         _ => Verdict::Short,
     };
     let why = (verdict == Verdict::NotMeasured).then(|| {
-        let missing = [Some(&ours), theirs.as_ref()].into_iter().flatten().find(|f| f.values.is_empty());
+        let missing = [Some(&ours), theirs.as_ref()].into_iter().flatten().find(|f| f.failed || f.values.is_empty());
         let reason = missing.and_then(|f| f.why.clone());
         reason.unwrap_or_else(|| "the result does not have the figure".into())
     });

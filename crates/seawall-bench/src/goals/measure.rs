@@ -137,7 +137,7 @@ impl Bench<'_> {
         let mut counting = Command::new(instructions_beside(&self.exe));
         counting.args(&cell.command);
         let said = process::run(counting, CELL_TIME, self.stop)?;
-        let not_one = failed(format!("{:?} is no count of instructions", said.out));
+        let not_one = failed(format!("{:?} is not a count of instructions", said.out));
         let count: f64 = said.out.trim().parse().map_err(not_one)?;
         Ok(json!({ "store": cell.store, "version": env!("CARGO_PKG_VERSION"), "instructions_per_op": count }))
     }
@@ -169,7 +169,7 @@ pub fn instructions_beside(exe: &Path) -> PathBuf {
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, ProcessError> {
-    serde_json::from_str(text).map_err(failed("its result is no JSON object"))
+    serde_json::from_str(text).map_err(failed("its result is not a JSON object"))
 }
 
 /// Checks that a requested delay took effect; otherwise a slow disk would be compared with a fast one.

@@ -81,8 +81,9 @@ impl Records {
                 continue;
             }
             let text = fs::read_to_string(&path).map_err(told(&path))?;
-            let record: Record = serde_json::from_str(&text)
-                .map_err(|e| format!("{} is no measured cell: {e}; remove it or leave --resume out", path.display()))?;
+            let record: Record = serde_json::from_str(&text).map_err(|e| {
+                format!("{} is not a measured cell: {e}; remove it or leave --resume out", path.display())
+            })?;
             if record.binary != records.binary {
                 return Err(format!(
                     "{} was measured by another binary: figures of two versions make no comparison; leave --resume out",
@@ -120,7 +121,8 @@ impl Records {
         for record in self.all.iter().filter(|record| record.group == group && record.cell == source.cell) {
             figures.values.extend(record.figure(&source.figure));
             figures.disturbed |= record.is_disturbed();
-            if record.error.is_some() {
+            if record.result.is_none() {
+                figures.failed = true;
                 figures.why.clone_from(&record.error);
             }
         }

@@ -176,6 +176,7 @@ impl Work<'_> {
             match self.bench.measure(&record.cell) {
                 Ok(result) => record.result = Some(result),
                 Err(error) => {
+                    record.result = None;
                     let why = words(error)?;
                     // The kernel does not report a kill for lack of memory to the process.
                     let limited = record.cell.command.iter().any(|word| word == "--memory-limit");

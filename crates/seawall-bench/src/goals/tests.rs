@@ -25,7 +25,7 @@ fn outcome(id: &str, ours: &[f64], theirs: &[f64]) -> Outcome {
     let goal = goal_named(id);
     evaluate(&goal, |source| {
         let values = if *source == goal.ours { ours } else { theirs };
-        Figures { values: values.to_vec(), disturbed: false, why: values.is_empty().then(|| "it broke".into()) }
+        Figures { values: values.to_vec(), why: values.is_empty().then(|| "it broke".into()), ..Figures::default() }
     })
 }
 
@@ -82,11 +82,26 @@ fn what_is_not_measured_is_not_met_and_what_is_not_offered_does_not_count() {
     let missing = outcome("update-cold/fjall", &[], &[1.0]);
     assert_eq!(missing.verdict, Verdict::NotMeasured, "also what is only reported");
     assert_eq!(outcome("commit-16/rocksdb", &[1.0], &[0.0]).verdict, Verdict::NotMeasured, "no ratio to nothing");
+    let goal = goal_named("commit-16/rocksdb");
+    for failing in [true, false] {
+        let some = evaluate(&goal, |source| Figures {
+            values: vec![if *source == goal.ours { 200.0 } else { 100.0 }],
+            failed: (*source == goal.ours) == failing,
+            why: Some("a round broke".into()),
+            ..Figures::default()
+        });
+        assert_eq!((some.verdict, some.why.as_deref()), (Verdict::NotMeasured, Some("a round broke")));
+    }
     let goal = goal_named("commit-16/redb");
     let lacks = crate::Error::Unsupported { store: "redb", what: "such commits" }.to_string();
     let lacks = evaluate(&goal, |source| {
         let ours = *source == goal.ours;
-        Figures { values: if ours { vec![1.0] } else { vec![] }, disturbed: false, why: Some(lacks.clone()) }
+        Figures {
+            values: if ours { vec![1.0] } else { vec![] },
+            failed: !ours,
+            why: Some(lacks.clone()),
+            ..Figures::default()
+        }
     });
     assert_eq!(lacks.verdict, Verdict::NotOffered);
     assert_eq!((tally(std::slice::from_ref(&lacks)), all_well(&[lacks])), ((0, 0), true));
@@ -110,15 +125,17 @@ fn another_figure_can_meet_a_goal() {
         evaluate(&goal, |source| {
             let values = match source.figure.as_str() {
                 "cpu_bound_rows_per_s" => rows.to_vec(),
-                _ if *source == goal.ours => vec![ours],
+                _ if *source == goal.ours => vec![ours; 3],
                 _ => vec![1000.0],
             };
-            Figures { values, disturbed: false, why: None }
+            Figures { values, ..Figures::default() }
         })
         .verdict
     };
     assert_eq!((held(850.0, &[]), held(849.0, &[])), (Verdict::Met, Verdict::Short));
-    assert_eq!((held(500.0, &[4e6]), held(500.0, &[3.9e6])), (Verdict::Met, Verdict::Short));
+    assert_eq!((held(500.0, &[4e6; 3]), held(500.0, &[3.9e6; 3])), (Verdict::Met, Verdict::Short));
+    // Only one of three rounds was at the processor's limit.
+    assert_eq!((held(500.0, &[4e6; 2]), held(500.0, &[4e6])), (Verdict::Met, Verdict::Short));
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub struct Reads {
 /// When it contains no reads.
 pub fn parse(text: &str) -> Result<(Reads, String), String> {
     let json = text.find('{').map_or("", |at| &text[at..]);
-    let value: Value = serde_json::from_str(json).map_err(|e| format!("fio's result is no JSON: {e}"))?;
+    let value: Value = serde_json::from_str(json).map_err(|e| format!("fio's result is not JSON: {e}"))?;
     let read = &value["jobs"][0]["read"];
     let reads_per_s = read["iops"].as_f64().filter(|iops| *iops > 0.0).ok_or("fio's result has no reads")?;
     let mb_per_s = read["bw_bytes"].as_f64().unwrap_or(0.0) / 1e6;

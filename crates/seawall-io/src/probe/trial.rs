@@ -119,6 +119,10 @@ fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<D
     let Some(align) = tried else {
         return (Finding::Known(DirectIo::Refused), Finding::unknown("no alignment up to 4096 bytes was accepted"));
     };
+    let is_shown = disk
+        .write_at(&scratch.file, 0, &[IoSlice::new(data)], WriteHow::default())
+        .and_then(|_| disk.cached(&scratch.file, TRIAL_BYTES as u64))
+        .is_ok_and(|cached| cached.resident > 0);
     let bypassed = disk
         .sync(&file, SyncHow::Data)
         .and_then(|()| disk.drop_cache(&file, 0, 0))
@@ -129,6 +133,10 @@ fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<D
             Ok((before.resident, after.resident))
         });
     let direct_io = match bypassed {
+        // ZFS, for one, keeps files in a cache of its own, and some versions of it ignore O_DIRECT.
+        Ok((_, 0)) if !is_shown => {
+            Finding::unknown("buffered writes do not appear in the page cache: the file system has a cache of its own")
+        }
         Ok((_, 0)) => Finding::Known(DirectIo::Yes),
         Ok((before, after)) if after > before || before == 0 => Finding::Known(DirectIo::SilentlyBuffered),
         Ok(_) if matches!(direct_support(&file), DirectSupport::Ignored(_)) => {

@@ -27,7 +27,7 @@ pub enum LabError {
         path: PathBuf,
     },
     /// The path is on a file system without a disk.
-    #[error("{} is on {kind}, which shows state of the kernel and stores nothing: give a directory on the disk to \
+    #[error("{} is on {kind}, which shows kernel state and stores nothing: give a directory on the disk to \
              measure", path.display())]
     NoStorage {
         /// The path.

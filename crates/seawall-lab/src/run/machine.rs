@@ -110,7 +110,7 @@ impl ForeignReading {
         });
         let (at, busy_ticks) = (Instant::now(), busy_ticks.unwrap_or(0));
         let mut reading = Self { at, busy_ticks, own_ticks: 0, kernel_ticks: 0, io_bytes: None };
-        let (mut seen, mut unseen) = (BTreeMap::new(), 0);
+        let (mut seen, mut unseen, mut kernel_seen) = (BTreeMap::new(), 0, false);
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in entries.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok()) {
             let Some((kernel, ticks)) = parsed(&format!("/proc/{pid}/stat"), parse_stat) else { continue };
@@ -118,13 +118,15 @@ impl ForeignReading {
                 reading.own_ticks = ticks;
             } else if kernel {
                 reading.kernel_ticks += ticks;
+                kernel_seen = true;
             } else if let Some(bytes) = parsed(&format!("/proc/{pid}/io"), parse_io) {
                 seen.insert(pid, bytes);
             } else {
                 unseen += 1;
             }
         }
-        reading.io_bytes = (unseen <= seen.len()).then_some(seen);
+        // In a container other containers are not visible either.
+        reading.io_bytes = (kernel_seen && unseen <= seen.len()).then_some(seen);
         reading
     }
 

@@ -185,6 +185,11 @@ impl Preparer<'_> {
         self.filled_ahead().contains_key(&self.waiting_path(spec))
     }
 
+    /// The bytes of the files that are waiting to be measured.
+    pub(super) fn filled_ahead_bytes(&self) -> u64 {
+        self.filled_ahead().len() as u64 * FRESH_BYTES.min(self.base_bytes)
+    }
+
     /// Zero-fills the files of all these cells, so that they wait at the same time and not one after the
     /// other.
     pub(super) fn fill_ahead(&self, specs: &[CellSpec]) -> Result<(), LabError> {

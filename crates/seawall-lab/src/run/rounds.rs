@@ -96,6 +96,7 @@ impl Lab {
         loop {
             // Other processes may have filled the disk since the run began.
             let free = preparer.disk.free_bytes(&preparer.dir)?;
+            let needed = needed.saturating_sub(preparer.filled_ahead_bytes());
             check_space(&self.probe.path, free, needed, self.options.reserve_bytes)?;
             let mut round = one(spec, seed ^ (u64::from(repeats) << 56))?;
             if preparer.stop.load(Ordering::Relaxed) {

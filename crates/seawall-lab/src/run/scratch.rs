@@ -72,9 +72,13 @@ fn sweep(disk: &OsDisk, parent: &Path) {
     for path in disk.list(parent).unwrap_or_default() {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let Some(number) = name.strip_prefix(PREFIX).filter(|_| !path.is_symlink()) else { continue };
+        // Other names are not the lab's.
+        if !number.bytes().all(|b| b.is_ascii_digit()) {
+            continue;
+        }
         // A run killed between creating its directory and its lock left an empty directory, so removing it loses
         // nothing.
-        if number.bytes().all(|b| b.is_ascii_digit()) && std::fs::remove_dir(&path).is_ok() {
+        if std::fs::remove_dir(&path).is_ok() {
             continue;
         }
         // Only a directory whose lock file exists and is not locked belongs to a dead run.

@@ -23,6 +23,7 @@ impl Lab {
         let file = preparer.prepare(&spec)?;
         progress.begin("sustained load", duration.as_secs().max(1));
         let mut per_second: Vec<u32> = Vec::new();
+        let mut measured = 0.0;
         let start = Instant::now();
         let limits = Limits { round: Duration::from_secs(1), operations_min: 1, rate: self.options.rate };
         let stopped = || preparer.stop.load(Ordering::Relaxed);
@@ -33,11 +34,12 @@ impl Lab {
                 // A second cut short by Ctrl-C would look like a drop of the rate.
                 Ok(_) if stopped() => {}
                 Ok(round) => {
-                    // A second that took five (a stalled disk) counts as five seconds with a fifth of its
-                    // operations each.
-                    let whole = (round.seconds.round() as u32).max(1);
-                    let rate = (round.operations as f64 / f64::from(whole)).round() as u32;
-                    per_second.extend(std::iter::repeat_n(rate, whole as usize));
+                    // A round that took five seconds (a stalled disk) counts as five seconds with a fifth of its
+                    // operations each. A fraction is carried over.
+                    measured += round.seconds;
+                    let whole = (measured.round() as usize).saturating_sub(per_second.len());
+                    let rate = (round.operations as f64 / round.seconds.max(1e-3)).round() as u32;
+                    per_second.extend(std::iter::repeat_n(rate, whole));
                     progress.at(per_second.len() as u64, &format!("{rate} writes/s"));
                 }
                 Err(e) => ended = Err(e),

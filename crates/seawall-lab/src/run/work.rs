@@ -211,6 +211,11 @@ impl Worker<'_> {
         let depth = self.spec.queue_depth;
         let arena = Arena::new(self.spec.block_bytes as usize, depth);
         let disk = OsDisk::for_one_thread(backend, Some(arena.clone())).map_err(LabError::Backend)?;
+        let mut bufs: Vec<_> = std::iter::from_fn(|| arena.claim()).collect();
+        for (buf, n) in bufs.iter_mut().zip(0..) {
+            noise(buf, self.seed.wrapping_add(n));
+        }
+        drop(bufs);
         let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
         let mut record = Recorder::new(self.turns.start);
         let mut flying: Vec<(Ticket, Instant)> = Vec::with_capacity(depth as usize);
@@ -232,11 +237,17 @@ impl Worker<'_> {
                     }
                     due = None;
                 }
-                let (Some(at), Some(buf)) = (self.offset(&mut rng), arena.claim()) else {
+                let (Some(at), Some(mut buf)) = (self.offset(&mut rng), arena.claim()) else {
                     over = true;
                     break;
                 };
-                record.writes += u64::from(kind != RequestKind::Read);
+                if kind != RequestKind::Read {
+                    // As in `Preparer::write_file`: a disk that finds equal or empty blocks would not write them.
+                    for block in buf.chunks_mut(4096).filter(|block| block.len() >= 8) {
+                        block[..8].copy_from_slice(&rng.random::<u64>().to_le_bytes());
+                    }
+                    record.writes += 1;
+                }
                 let request = Request { file: self.file.file.clone(), kind, offset: at, bufs: vec![buf], done: 0 };
                 let started = Instant::now();
                 // One by one, as a database's readers and fio submit: the device stays at `queue_depth`.
