@@ -21,7 +21,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     // Less than a byte means a forgotten unit. It is not 0, which can mean "no limit".
     let is_size = |bytes: &f64| *bytes == 0.0 || (1.0..1e18).contains(bytes);
     let bytes = scaled(lower, &UNITS).filter(is_size).map(|bytes| bytes as u64);
-    bytes.ok_or_else(|| format!("{text:?} is no size: write a number with K, M, G or T, such as 512M"))
+    bytes.ok_or_else(|| format!("{text:?} is not a size: write a number with K, M, G or T, such as 512M"))
 }
 
 /// Parses a time such as `500ms`, `5s`, `30m` or `2h`; a bare number is seconds.
@@ -29,7 +29,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 6] = [("ms", 1e-3), ("", 1.0), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
     let time = scaled(text.trim(), &UNITS).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero())
-        .ok_or_else(|| format!("{text:?} is no duration: write a number with ms, s, m or h, such as 30m"))
+        .ok_or_else(|| format!("{text:?} is not a duration: write a number with ms, s, m or h, such as 30m"))
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ fn bad_input_is_refused_with_a_reason() {
     seawall(dir, ["put", "db", "never", &"k".repeat(5000), "v", "--create"]).exits(2).says("too long");
     seawall(dir, ["scan", "db", "never"]).exits(2).says("no tree");
     seawall(dir, ["dump", "db", "none"]).exits(2).says("no tree named");
-    seawall(dir, ["grow", "db", "much"]).exits(2).says("no size");
+    seawall(dir, ["grow", "db", "much"]).exits(2).says("not a size");
     std::fs::write(dir.join("db/seawall.toml"), "pool_sise = 1\n").unwrap();
     seawall(dir, ["trees", "db"]).exits(2).says("did you mean pool_size?");
     std::fs::remove_file(dir.join("db/seawall.toml")).unwrap();

@@ -10,8 +10,8 @@
 //! | `o_direct_dsync` | `O_DIRECT` | write with `RWF_DSYNC` | fdatasync |
 //!
 //! A *durable write* is durable when it returns, under every method. A *barrier* follows a batch of ordinary writes and
-//! makes them durable. `o_dsync` needs none. `o_direct_no_fsync` skips it, but at a checkpoint only if the cache is
-//! proven non-volatile.
+//! makes them durable. `o_dsync` needs none. `o_direct_no_fsync` skips it except in the cases in the table, and at a
+//! checkpoint only if the cache is also proven non-volatile.
 
 use std::fmt;
 use std::str::FromStr;
@@ -83,7 +83,7 @@ impl fmt::Display for UnknownFlushMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no flush method; use fsync, o_dsync, o_direct, o_direct_no_fsync or o_direct_dsync \
+            "{:?} is not a flush method; use fsync, o_dsync, o_direct, o_direct_no_fsync or o_direct_dsync \
              (InnoDB's fdatasync, littlesync, O_DIRECT, O_DIRECT_NO_FSYNC, ALL_O_DIRECT and allsync are understood)",
             self.0
         )

@@ -223,15 +223,15 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
-    /// The process that has the database open refused a backup that was requested through its control socket, could not
-    /// finish it, or did not answer.
+    /// The process that has the database open refused a backup requested through its control socket, could not finish
+    /// it, or did not answer.
     BackupRefused {
         /// The database.
         path: PathBuf,
         /// Its answer, or why there is none.
         why: String,
     },
-    /// Writers produced log faster than the backup copied it. The writers were not stopped; the backup ended.
+    /// Writers produced log faster than the backup copied it. The backup was aborted; the writers were not stopped.
     BackupTooSlow {
         /// Log that it would have had to keep, bytes.
         held_bytes: u64,
@@ -245,7 +245,7 @@ pub enum Error {
         /// The most at one time.
         max: usize,
     },
-    /// More transactions are prepared in place than log space and pages are reserved for.
+    /// Too many transactions are prepared in place: log space and pages are reserved for no more.
     TooManyPrepared {
         /// The most at one time.
         max: usize,
@@ -277,10 +277,10 @@ messages! { Error:
     Io(inner) => "{inner}";
     Corrupt(inner) => "{inner}";
     Poisoned { first_error } =>
-        "the database stopped at its first failed write: {first_error}. Committed data is safe: close it, repair \
-         the disk, and open it again";
+        "the database stopped at its first failed write: {first_error}. Committed data is safe. Close the database, \
+         repair the disk, and open the database again";
     OutcomeUnknown { cause } =>
-        "it is unknown whether this transaction is committed: {cause}. Open the database again and look";
+        "it is unknown whether this transaction was committed: {cause}. Open the database again to find out";
     ReadOnly { why } => "read-only: {why}";
     NoSpace { path, needed_bytes, kept_free_bytes } =>
         "no space: {} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try again",
@@ -295,8 +295,8 @@ messages! { Error:
         "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
         on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
     TooManyLocks { locks, max_bytes } =>
-        "this transaction holds {locks} key locks, the most that fit into {max_bytes} bytes: commit it and continue in \
-         another, lock fewer rows at a time, or raise lock_memory_per_transaction";
+        "this transaction holds {locks} key locks, the maximum for {max_bytes} bytes of lock memory: commit it and \
+         continue in another, lock fewer rows at a time, or raise lock_memory_per_transaction";
     WriteConflict { writer, on } =>
         "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run \
          it again";
@@ -325,28 +325,28 @@ messages! { Error:
         "{} is open in this process already: use that `Database` (its clones are handles of the same database), \
          or close it first", path.display();
     Locked { path, in_this_process: false } =>
-        "{} is open in another process: one may have it open, or several that opened it read-only. Close the \
-         other first", path.display();
+        "{} is open in another process: one process may have it open, or several read-only. Close it there \
+         first", path.display();
     NeedsRecovery { path } =>
-        "{} was not closed cleanly, and a read-only opening cannot recover it: open it for writing once, then \
-         close it", path.display();
+        "{} was not closed cleanly and cannot be recovered read-only: open it for writing once and close it, then \
+         open it read-only", path.display();
     IsABackup { path } =>
-        "{} holds a backup: opening it would change it. Restore it into a directory of its own (`seawall \
+        "{} holds a backup, and opening a backup would change it. Restore it into another directory (`seawall \
          restore`, Database::restore)", path.display();
     UnfinishedBackup { path } =>
-        "{} holds an unfinished backup or restore: it was interrupted, or it is under way. Nothing in it can be \
-         used: when it is not under way, remove the directory and do it again", path.display();
+        "{} holds an unfinished backup or restore: it was interrupted or is still running. Nothing in it can be \
+         used. If none is running, remove the directory and start again", path.display();
     BadBackup { path, why } => "backup {}: {why}", path.display();
     BackupRefused { path, why } => "the process that has {} open made no backup: {why}", path.display();
     BackupTooSlow { held_bytes, max_bytes, disk_full } =>
-        "the backup ended: {}", too_slow(*held_bytes, *max_bytes, *disk_full);
+        "the backup was aborted: {}", too_slow(*held_bytes, *max_bytes, *disk_full);
     TooManyTransactions { max } => "{max} transactions are writing already: commit or roll back one of them first";
     TooManyPrepared { max } =>
-        "{max} transactions are prepared in place already, the most for which the pool keeps a page: commit or roll \
-         back one of them, prepare with `Transaction::prepare`, or raise pool_size";
+        "{max} transactions are already prepared in place, the maximum for this pool size: commit or roll back one \
+         of them, prepare with `Transaction::prepare`, or raise pool_size";
     TransactionEnded { why } => "the transaction has ended: {why}";
     Unknown { what, name } => "unknown {what}: {name:?}";
-    ShutDown => "the database was shut down and accepts no new work. Open it again";
+    ShutDown => "the database was shut down and accepts no new work. Open it again to continue";
     StillRunning { running } => "{running} transactions or calls are still running: end them, then shut down again";
     Usage(inner) => "{inner}";
 }
@@ -519,8 +519,8 @@ impl Error {
     }
 }
 
-/// How long an opening waits for a lock: the kernel releases a killed process's files only after their I/O requests
-/// complete, which can be after the process itself is gone.
+/// How long opening a database waits for a lock. The kernel releases a killed process's files only after their I/O
+/// requests complete, which can be after the process itself is gone.
 const LOCKED_PATIENCE: Duration = Duration::from_secs(3);
 /// The time between two tries.
 const LOCKED_STEP: Duration = Duration::from_millis(20);

@@ -6,8 +6,8 @@
 //!    so that they need no second build of the crate.
 //! 2. With the feature, a defect belongs to a database: a database that a thread opens inside `plant` has the defect in
 //!    all its threads until it is closed.
-//! 3. A defect is one condition where the correct action is taken. It never fails or panics by itself: the rig must
-//!    notice it.
+//! 3. A defect is a single condition at the place that takes the correct action. It never fails or panics by itself:
+//!    the rig must notice it.
 
 /// A defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,8 @@ pub enum Mutant {
     WrittenIsFlushed,
     /// The doublewrite file is not used, though the control block claims that it is.
     NoDoublewrite,
-    /// Pages that bypass the doublewrite file are not written atomically, where only atomic writes cannot tear.
+    /// Pages that bypass the doublewrite file are written without requesting an atomic write, although only an atomic
+    /// write cannot tear.
     AtomicUnasked,
     /// The copies in the doublewrite file are not flushed before their pages are written to the data file.
     DoublewriteUnflushed,
@@ -39,7 +40,7 @@ pub enum Mutant {
     DirectoryUnsynced,
     /// A commit is acknowledged when its log is written but not flushed.
     EarlyAcknowledgement,
-    /// Purge treats the oldest transaction that some view does not see as visible to all views.
+    /// Purge treats the oldest transaction that is invisible to some view as visible to all views.
     PurgeEarly,
     /// Purge removes the row of a key without checking that it is still the deleted one.
     RevivedPurged,

@@ -754,10 +754,10 @@ fn chains_and_places_that_do_not_fit_are_refused() {
     refused(restore(&["/one"], "/r").map(drop), "name the full backup");
     refused(restore(&["/full", "/two"], "/r").map(drop), "not an increment on /full");
     refused(restore(&["/full", "/full"], "/r").map(drop), "name it first");
-    refused(restore(&["/db"], "/r").map(drop), "it is no backup");
+    refused(restore(&["/db"], "/r").map(drop), "it is not a backup");
     refused(restore(&["/full"], "/db").map(drop), "new or empty");
     refused(db.backup_to("/db", &unlimited()).map(drop), "new or empty");
-    refused(db.backup_to("/three", &since("/db")).map(drop), "it is no backup");
+    refused(db.backup_to("/three", &since("/db")).map(drop), "it is not a backup");
     assert!(matches!(restore(&[], "/r"), Err(Error::Usage(_))));
     // Backups are not opened as databases: that would change them.
     for dir in ["/full", "/one"] {

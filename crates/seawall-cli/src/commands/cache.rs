@@ -71,7 +71,8 @@ impl Files {
             if any {
                 walk(Path::new(pattern), &mut found, failures)?;
             } else {
-                let matches = glob::glob(pattern).map_err(|e| format!("{pattern:?} is no path and no glob: {e}"))?;
+                let matches =
+                    glob::glob(pattern).map_err(|e| format!("{pattern:?} is neither a path nor a glob: {e}"))?;
                 for path in matches {
                     any = true;
                     let path = path.map_err(|e| format!("cannot look for {pattern:?}: {e}"))?;

@@ -96,7 +96,7 @@ enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show a run again: the summary, all results with `--table`, or the report with `--html`
+    /// Show an earlier run: the summary, all results with `--table`, or the report with `--html`
     Report {
         /// The run: its directory or results.json
         file: PathBuf,

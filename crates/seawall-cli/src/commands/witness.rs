@@ -43,7 +43,7 @@ pub(crate) enum WitnessCommand {
         /// Size of one write, bytes, with K or M
         #[arg(long, default_value = "16K", value_parser = units::size)]
         block: u64,
-        /// Leave out the control, a stream without any sync that should lose data when the power is cut
+        /// Omit the control: a stream without syncs, which should lose data when the power is cut
         #[arg(long)]
         no_control: bool,
         /// Stop after this long, such as 10m [default: never]

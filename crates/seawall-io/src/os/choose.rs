@@ -63,7 +63,7 @@ pub struct UnknownBackend(pub String);
 
 impl fmt::Display for UnknownBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no I/O backend; use auto, io_uring, threads or sync", self.0)
+        write!(f, "{:?} is not an I/O backend; use auto, io_uring, threads or sync", self.0)
     }
 }
 

@@ -5,9 +5,9 @@
 //!                                                                         └──> Completer::complete
 //! ```
 //!
-//! 1. A request in flight lives in a `Box` whose address is the entry's `user_data`; it comes back exactly
-//!    once, from the completion that carries that address. Its buffers and its iovec array are inside or
-//!    behind the box, so the kernel's pointers stay valid.
+//! 1. A request in flight lives in a `Box` whose address is the entry's `user_data`; it comes back exactly once, from
+//!    the completion that carries that address. Its buffers and its iovec array are inside the box or owned by it, so
+//!    the kernel's pointers stay valid.
 //! 2. The submission queue is accessed only under the mutex `submitting`; the completion queue only by the
 //!    one thread that `waiting` lets fetch. Nothing else accesses the ring.
 //! 3. At most [`CAPACITY`] requests are in flight, so the completion queue cannot overflow. A request in

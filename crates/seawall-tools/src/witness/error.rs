@@ -48,7 +48,7 @@ pub enum WitnessError {
         source: io::Error,
     },
     /// The address does not belong to a witness.
-    #[error("what listens at {addr} is no seawall witness ({detail}); check host and port")]
+    #[error("what listens at {addr} is not a seawall witness ({detail}); check host and port")]
     NotAWitness {
         /// The address given.
         addr: String,

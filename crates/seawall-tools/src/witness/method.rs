@@ -113,7 +113,7 @@ impl fmt::Display for WriteMethod {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no write method; use direct, direct-dsync, buffered, o-dsync, or one of the controls nosync and \
+    "{0:?} is not a write method; use direct, direct-dsync, buffered, o-dsync, or one of the controls nosync and \
      direct-nosync"
 )]
 pub struct UnknownWriteMethod(pub String);

@@ -103,7 +103,7 @@ impl fmt::Display for RunId {
 /// assert_eq!("4d2".parse::<RunId>(), Err(InvalidRunId("4d2".into())));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no run id: give the 16 hexadecimal digits that `seawall witness run` printed")]
+#[error("{0:?} is not a run id: give the 16 hexadecimal digits that `seawall witness run` printed")]
 pub struct InvalidRunId(pub String);
 
 impl FromStr for RunId {

@@ -330,7 +330,7 @@ impl Wire {
         let mut preamble = [0; PREAMBLE_BYTES];
         self.fill(&mut preamble, patience, stop)?;
         if preamble[..8] != MAGIC {
-            return Err(WireError::Malformed("something that is no witness preamble"));
+            return Err(WireError::Malformed("something that is not a witness preamble"));
         }
         Ok(u16::from_le_bytes([preamble[8], preamble[9]]))
     }

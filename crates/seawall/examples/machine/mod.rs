@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
     match std::env::var(name).map(|text| text.parse()) {
         Ok(Ok(number)) => number,
-        Ok(Err(error)) => panic!("{name} is no number: {error}"),
+        Ok(Err(error)) => panic!("{name} is not a number: {error}"),
         Err(_) => otherwise,
     }
 }

@@ -29,7 +29,7 @@ use std::ops::Range;
 
 /// Leaves that one step writes, bytes.
 const STEP_BYTES: usize = 160 << 10;
-/// One in this many of a leaf's rows may go to the next leaf for a shorter fence.
+/// A leaf may leave up to one in this many of its rows to the next leaf if that gives a shorter fence.
 const CUT_EARLIER: usize = 8;
 /// Pages that a step needs in memory besides leaves and their space maps.
 const OTHERS_LATCHED: usize = 8;

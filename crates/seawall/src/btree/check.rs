@@ -228,7 +228,7 @@ pub fn check_overflow(pool: &Pool, tree: TreeId, head: PageId, mut reached: impl
         let (pages, next) = overflow::read_list(pool, tree, id)?;
         for page in std::iter::once(id).chain(pages) {
             if !seen.insert(page) {
-                return Err(Error::bad_page(page, "a long value reaches it twice"));
+                return Err(Error::bad_page(page, "a long value refers to it twice"));
             }
             reached(page);
         }

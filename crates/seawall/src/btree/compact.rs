@@ -15,15 +15,15 @@
 //! 3. A step latches as splits and merges do: the parent exclusively, then its children from left to right,
 //!    then space pages. Every call that can stop ([`Stop`]) precedes the first change. At most
 //!    [`GROUP_BYTES`] of leaves are latched at once, so the log per step is bounded.
-//! 4. No reference to a leaf by number outlives its move: cursors continue by key, a hint is void once pages
-//!    were freed by number (`hint.rs`, 1), and a prefetch by number wastes a read (`read_ahead.rs`, 3). No
-//!    thread reaches a freed page: its parent was latched exclusively when the page was removed from it.
+//! 4. No reference to a leaf by number outlives its move: cursors continue by key, a hint becomes void when pages are
+//!    freed by number (`hint.rs`, 1), and a prefetch by number only wastes a read (`read_ahead.rs`, 3). No thread
+//!    reaches a freed page: its parent was latched exclusively when the page was removed from it.
 //! 5. The root never moves, nor do branches and long values.
 //! 6. Leaves are written one after the other into runs of pages ([`Space::reserve_run`]). Leaves that are in
 //!    order and full stay: a second compaction of a tree moves little.
-//! 7. The tree must not be dropped during a step, because that would free pages by their owner while the step
-//!    takes some: the caller holds a view that does not see a drop. Nor may the tree's creation be open to
-//!    rollback.
+//! 7. The tree must not be dropped during a step: dropping it would free pages by their owner while the step takes
+//!    some. So the caller holds a view that does not see a drop. Nor may a rollback of the tree's creation still be
+//!    possible.
 
 use super::edit::Packed;
 use super::fragmentation::{apart, follows, spread};
@@ -49,8 +49,8 @@ const OTHERS_LATCHED: usize = 8;
 const FEW: usize = 16;
 /// The fewest leaves that are judged together. A window consists of all leaves of some branches.
 const WINDOW: usize = 64;
-/// A window stays if at most one in [`APART_ONE_IN`] of its leaves, or one per [`APART_BYTES`] of leaves,
-/// does not follow the leaf before. [`APART_BYTES`] is half of the longest run.
+/// A window counts as ordered if the leaves that do not follow the leaf before them are at most one in
+/// [`APART_ONE_IN`], or one per [`APART_BYTES`] of leaves if that is more. [`APART_BYTES`] is half of the longest run.
 const APART_ONE_IN: usize = 32;
 const APART_BYTES: usize = 512 << 10;
 /// If fewer leaves than this are in order at the beginning of a window, they are moved with the others.
@@ -276,7 +276,7 @@ impl<'s> Compaction<'s> {
         let (space, pool) = (self.space, self.space.pool());
         let mut run = match self.run.take().filter(|run| !run.is_empty()) {
             Some(run) => run,
-            // A whole extent, of which unused pages are returned; or a few pages for a tree with few leaves.
+            // A whole extent, whose unused pages are returned; or a few pages for a tree with few leaves.
             None => {
                 let pages = if end.is_none() && left <= FEW { left.max(FEW / 4) } else { usize::MAX };
                 space.reserve_run(self.tree.id, self.run_end, pages)?

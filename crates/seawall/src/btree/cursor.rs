@@ -1,14 +1,13 @@
 //! Scans.
 //!
-//! 1. A cursor copies entries of a leaf under its shared latch and works on the copy: it holds no latch and
-//!    no pin between two calls. Everything in the copy is of one moment of that leaf ([`Cursor::leaf_lsn`]).
+//! 1. A cursor copies entries of a leaf under its shared latch and works on the copy: it holds no latch and no pin
+//!    between two calls. Everything in the copy shows the leaf at one moment ([`Cursor::leaf_lsn`]).
 //! 2. At first the cursor copies few entries: as many as were read after the previous seek or, on the first
 //!    seek, as many as will be read, if that is known. When more are read, it copies more, and finally the
 //!    whole leaf, if the leaf is unchanged (by its LSN) and in memory; otherwise it continues by key. A page
 //!    that was freed meanwhile but still has that LSN has the entries of that moment, too.
-//! 3. The next leaf is the one that holds the copy's upper fence, the previous one the one that ends at its
-//!    lower fence. The cursor finds them by descending, so splits and merges in between neither hide nor
-//!    repeat a key.
+//! 3. The next leaf is the leaf that holds the copy's upper fence. The previous leaf is the one that ends at the copy's
+//!    lower fence. The cursor finds them by descending, so splits and merges in between neither hide nor repeat a key.
 //! 4. Before the cursor goes to the next leaf, it prefetches ([`ReadAhead`]). That never changes what it
 //!    finds.
 //! 5. The cursor knows nothing of visibility: it treats entries marked deleted like any other.
@@ -131,7 +130,7 @@ impl Cursor {
         if to.is_forward() { self.settle_up(pool, slot) } else { self.settle_down(pool, slot) }
     }
 
-    /// Goes to the next entry; `false` at the end, and from then on. No latch may be held.
+    /// Goes to the next entry. Returns `false` at the end, and on each later call. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.
@@ -142,7 +141,7 @@ impl Cursor {
         }
     }
 
-    /// Goes to the previous entry; `false` at the beginning, and from then on. No latch may be held.
+    /// Goes to the previous entry. Returns `false` at the beginning, and on each later call. No latch may be held.
     ///
     /// # Errors
     /// Those of reading.

@@ -196,7 +196,8 @@ impl Dismantling {
     fn free_values(&self, space: &Space, values: &[OverflowRef], budget: &mut usize) -> Result<bool> {
         let tree = self.tree.id;
         for value in values {
-            // It was freed when the row's history was purged, and perhaps cut off the file since.
+            // The value was freed when the row's history was purged, and it may have been cut off with the end of the
+            // file since.
             if !space.is_owner(tree, value.head)? {
                 continue;
             }

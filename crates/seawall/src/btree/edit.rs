@@ -189,7 +189,7 @@ pub(super) fn build(page: &mut [u8], new: &NewNode<'_>) -> Result<(), Malformed>
 /// Marks the root of a dropped tree, so that no descent enters the tree. Its contents stay.
 pub(super) fn retire(page: &mut [u8]) -> Result<(), Malformed> {
     if !matches!(page::kind(page), Some(PageKind::Leaf | PageKind::Branch | PageKind::Freed)) {
-        return Err(Malformed("the root of a dropped tree is no node"));
+        return Err(Malformed("the root of a dropped tree is not a node"));
     }
     page[page::KIND] = PageKind::Freed as u8;
     Ok(())

@@ -1,11 +1,11 @@
 //! Estimates the size of a range from branch pages.
 //!
 //! 1. Branch pages name the children of a range exactly, so a scan prefetches exactly these children.
-//! 2. An estimate counts the leaves of a range in branch pages: in those at the ends of the range and in a
-//!    few spread between them, because regions of a tree differ. It counts entries in a few leaves of these
-//!    branches, spread over the range and in memory. It reads leaves, concurrently, only if the range has no
-//!    more than three, or if fewer than [`SAMPLES_MIN`] are in memory. The leaves at the ends are counted
-//!    separately: the last leaf of a growing tree is fuller or emptier than the others.
+//! 2. An estimate counts the leaves of a range in branch pages: in the branches at the ends of the range, and in a few
+//!    spread between them, because regions of a tree differ. It counts the entries of a few leaves of these branches
+//!    that are spread over the range and are in memory. It reads leaves, concurrently, only if the range has at most
+//!    three leaves, or if fewer than [`SAMPLES_MIN`] of the chosen leaves are in memory. The leaves at the ends are
+//!    counted separately: the last leaf of a growing tree is fuller or emptier than the others.
 //! 3. Two descents may see different states of the tree. That is precise enough for an estimate, and never an
 //!    error.
 

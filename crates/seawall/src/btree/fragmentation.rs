@@ -2,10 +2,10 @@
 //!
 //! 1. The branch pages just above the leaves give the order of the leaves. All of them are read, one after
 //!    the other: about one in some hundreds of the tree's pages. No leaf is read for this.
-//! 2. How full leaves are is measured in at most [`SAMPLES_MAX`] leaves spread evenly over the tree, read
+//! 2. The fill of the leaves is measured in at most [`SAMPLES_MAX`] leaves, spread evenly over the tree and read
 //!    concurrently.
-//! 3. The tree may change meanwhile. The counts are then of several moments: good enough to decide by. A
-//!    change is never an error.
+//! 3. The tree may change meanwhile. The counts are then of several moments: good enough for a decision. A change is
+//!    never an error.
 
 use super::edit::elidable_bytes;
 use super::node::{Node, capacity};
@@ -24,7 +24,7 @@ const SAMPLES_MAX: usize = 32;
 pub struct Fragmentation {
     /// Leaves.
     pub leaves: u64,
-    /// Pairs of neighbours in key order of which the second does not follow the first in the file: there an
+    /// Pairs of neighbours in key order whose second leaf does not follow the first in the file. At each of them, an
     /// upward scan begins another read.
     pub apart: u64,
     /// Branch pages just above the leaves: all were read.

@@ -38,8 +38,8 @@ pub(super) struct LeafHint {
     trust: u8,
 }
 
-/// Number of separate hints. It is small because a transaction is moved at each of its steps, and its hints
-/// with it.
+/// Number of separate hints. It is small because a transaction, with its hints, is moved in memory at each of its
+/// steps.
 const TREES: usize = 2;
 
 /// The hints of an owner. Trees with the same id modulo `TREES` share one.

@@ -3,9 +3,9 @@
 //! 1. Every key of a node lies in [lower fence, upper fence); an upper fence may be infinite. The common
 //!    prefix of the fences is the prefix of every such key: it is stored once, at the front of the lower
 //!    fence, and cut from all keys. With an infinite upper fence the prefix is empty.
-//! 2. Slots are sorted by key and grow upward behind the hints; keys, payloads and fences lie in the heap,
-//!    which grows downward from the page's end. An entry's suffix and payload are contiguous. Unused bytes of
-//!    the heap are counted as garbage.
+//! 2. Slots are sorted by key and grow upward after the hints; keys, payloads and fences lie in the heap, which grows
+//!    downward from the page's end. An entry's suffix and payload are contiguous. Unused bytes of the heap are counted
+//!    as garbage.
 //! 3. A slot's head holds the first four bytes of its suffix, big-endian, zero-filled: comparing heads as
 //!    numbers compares the bytes. If heads are equal, the suffixes must be compared.
 //! 4. Hint `i` repeats the head of slot `(i + 1) * (count / 17)`; it is in use from 34 entries on.
@@ -141,7 +141,7 @@ impl<'a> Node<'a> {
     pub fn open(page: &'a [u8]) -> Result<Self, Damaged> {
         let kind = if page::level(page) == 0 { PageKind::Leaf } else { PageKind::Branch };
         if page[page::KIND] != kind as u8 {
-            return Err(Damaged { page: page::number(page), why: "it is no node of a tree" });
+            return Err(Damaged { page: page::number(page), why: "it is not a node of a tree" });
         }
         Self::of(page)
     }

@@ -226,7 +226,7 @@ impl<'a> List<'a> {
     fn open(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let count = u32_at(bytes, COUNT) as usize;
         if page::kind(bytes) != Some(PageKind::Overflow) || page::level(bytes) != LIST_LEVEL {
-            return Err(Malformed("it is no list of a long value"));
+            return Err(Malformed("it is not a list of a long value"));
         }
         if count > list_pages(bytes.len()) {
             return Err(Malformed("a list of more pages than it holds"));
@@ -266,7 +266,10 @@ impl<'a> List<'a> {
 pub(super) fn data(bytes: &[u8], id: PageId, tree: TreeId) -> Result<&[u8], Error> {
     let is_data = page::kind(bytes) == Some(PageKind::Overflow) && page::level(bytes) == 0;
     if !is_data || page::tree(bytes) != tree || page::number(bytes) != id {
-        return Err(Error::bad_page(id, format!("a long value of tree {tree} leads to it, but it is no piece of one")));
+        return Err(Error::bad_page(
+            id,
+            format!("a long value of tree {tree} leads to it, but it is not a piece of one"),
+        ));
     }
     let len = u32_at(bytes, COUNT) as usize;
     bytes.get(BODY..BODY + len).ok_or_else(|| Error::bad_page(id, "a piece of a long value longer than its page"))

@@ -46,9 +46,9 @@ impl Tree {
         })
     }
 
-    /// Moves the node of `level` on the path to `key` to a page below the fence, close to `near`, unless it
-    /// lies below already. Returns its page, or [`PageId::NONE`] if the tree has no branch above that level
-    /// any more; `None` if there is no free page below. No latch may be held.
+    /// Moves the node of `level` on the path to `key` to a page below the fence, close to `near`, unless it already
+    /// lies below the fence. Returns the node's page, or [`PageId::NONE`] if the tree no longer has a branch above that
+    /// level. Returns `None` if no page below the fence is free. No latch may be held.
     ///
     /// # Errors
     /// [`crate::Error::TreeDropped`], those of reading, [`crate::Error::Poisoned`]. The tree is then whole.

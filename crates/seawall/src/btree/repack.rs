@@ -14,7 +14,7 @@ use crate::btree::Entry;
 use crate::format::TxnId;
 use std::ops::Range;
 
-/// One in this many of a leaf's rows may go to the next leaf for a shorter fence.
+/// A leaf may leave up to one in this many of its rows to the next leaf if that gives a shorter fence.
 const CUT_EARLIER: usize = 8;
 
 #[derive(Debug)]

@@ -88,7 +88,7 @@ impl Tree {
         let node = Node::open(bytes)?;
         if node.tree() != self.id || node.level() != level || node.id() != id {
             let why = format!(
-                "tree {} leads to it as to a node of level {level}, but it says: page {}, tree {}, level {}",
+                "tree {} leads to it as to a node of level {level}, but its header says: page {}, tree {}, level {}",
                 self.id,
                 node.id(),
                 node.tree(),

@@ -6,8 +6,9 @@
 //!    dropped.
 //! 3. A free frame is on the free list, an owned frame in one [`super::guard::Owned`], a retired frame in neither.
 //! 4. Only one thread touches a huge page for the first time: if several threads fault in it at once, the kernel
-//!    charges a huge page for each of them to the memory cgroup until one is mapped. Huge pages are used only for the
-//!    frames of the pool: beyond them, they would bring back the memory that retired frames gave back.
+//!    charges a huge page for each of them to the memory cgroup until one is mapped. Huge pages are enabled only for
+//!    the frames of the pool: beyond those, a huge page would take back memory that retired frames have returned to the
+//!    system.
 #![allow(unsafe_code)]
 
 use super::frame::{Dirt, Frame, RETIRED};
@@ -80,8 +81,8 @@ impl Mapping {
     /// Reserves `len` bytes.
     pub(super) fn reserve(len: usize, option: &'static str) -> Result<Self> {
         let refused = |why: String| Error::InvalidOption { name: option.into(), value: len.to_string(), why };
-        let base =
-            map(len.max(1)).map_err(|e| refused(format!("the system does not give as much address space: {e}")))?;
+        let base = map(len.max(1))
+            .map_err(|e| refused(format!("the system does not provide that much address space: {e}")))?;
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| refused("the system gave address zero".into()))?;
         Ok(Self { base, len: len.max(1) })
     }
@@ -99,7 +100,8 @@ impl Mapping {
         self.advise(0, self.len, Advice::LinuxNoHugepage);
     }
 
-    /// Gives the memory of a part, whose contents may be lost, back to the system: the whole system pages in it.
+    /// Returns to the system the whole system pages that lie inside a part of the mapping. The contents of that part
+    /// may be lost.
     pub(super) fn give_back(&self, offset: usize, len: usize) {
         let page = rustix::param::page_size();
         let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
@@ -233,7 +235,7 @@ impl Frames {
         self.bytes.clone()
     }
 
-    /// Grows the pool to `limit` frames, and constructs those that never existed. One caller at a time.
+    /// Grows the pool to `limit` frames, and constructs the frames that have never existed. One caller at a time.
     pub(super) fn grow(&self, limit: u32) {
         assert!(limit <= self.max, "the pool was reserved at {} frames", self.max);
         let made = self.made.load(Ordering::Acquire);
@@ -280,8 +282,8 @@ impl Frames {
         self.bytes.advise(end, self.bytes.len - end, Advice::LinuxNoHugepage);
     }
 
-    /// Touches the memory of the frames up to this one, one huge page after the other. Free frames are first handed out
-    /// in ascending order.
+    /// Touches the memory of all frames up to this one, one huge page at a time. (At first, free frames are handed out
+    /// in ascending order.)
     #[cold]
     fn touch(&self, frame: u32) {
         let _one = self.touching.lock();
@@ -301,7 +303,8 @@ impl Frames {
     }
 
     /// Touches the memory of the next free frames: four times as many as were taken since the last call. The kernel
-    /// zeroes memory at the first touch. The page cleaner calls this, so that foreground threads seldom wait for that.
+    /// zeroes memory when it is first touched. The page cleaner calls this, so foreground threads seldom wait for the
+    /// zeroing.
     pub(super) fn touch_ahead(&self) {
         let (mut touched, limit) = (self.touched.load(Ordering::Acquire), self.limit());
         let next = self.free.load(Ordering::Acquire) as u32;

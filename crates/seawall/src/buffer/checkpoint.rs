@@ -25,7 +25,8 @@ impl Pool {
     /// nothing if the position has not advanced. No latch may be held.
     ///
     /// # Errors
-    /// A failed barrier, log flush or control write, which poisons; or the first failure, if there was one.
+    /// A failed barrier, log flush or control write, which poisons the database; or the first failure, if there was
+    /// one.
     pub fn checkpoint(&self) -> Result<Lsn> {
         let _role = self.checkpointing.take();
         self.health().check()?;

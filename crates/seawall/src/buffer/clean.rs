@@ -11,12 +11,12 @@
 //! 2. Before any page of a batch is written, the log is *flushed* up to the newest of its pages (trap 10).
 //! 3. There is one batch at a time ([`super::role::Role`]), so at most one write in flight per page. No latch and no
 //!    mutex is held during its I/O.
-//! 4. A failed write or flush poisons: its pages stay in flight for ever, and no checkpoint passes them. A panic
-//!    between the begin and the end of a write poisons, too ([`Unfinished`]).
+//! 4. A failed write or flush poisons the database: its pages stay in flight for ever, and no checkpoint passes them. A
+//!    panic between the beginning and the end of a write poisons it, too ([`Unfinished`]).
 //! 5. A page needs no doublewrite if a record initialises it and no earlier record since the checkpoint changes it: if
-//!    its write tears, recovery does not read the page. Its `rec_lsn` is in flight and holds back the checkpoint until
-//!    the page is written. It is known that there is no earlier record if the checkpoint lies in this opening and the
-//!    page had not been in memory in this opening before.
+//!    its write tears, recovery does not read the page. The page's `rec_lsn` is in flight and holds back the checkpoint
+//!    until the page is written. There is certainly no earlier record if the checkpoint lies in the log of this opening
+//!    and the page was not in memory earlier in this opening.
 //! 6. The cleaner may wait for a latch, because it holds no other: threads that hold latches never wait for the
 //!    cleaner.
 //! 7. A batch is small, because the log's writes wait behind it in the disk's queue. If a flush takes long, a batch is
@@ -39,16 +39,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// While both the checkpoint age and the dirty pages are below this share of their limits, percent, cleaning rests. A
-/// page that changes all the time is written once for each stretch of log between the part of the age that a round
-/// writes and this share: the larger the share, the fewer writes.
+/// Cleaning rests while both the checkpoint age and the dirty pages are below this share of their limits, percent. The
+/// larger the share, the fewer writes: a page that changes all the time is written once for each stretch of log that
+/// lies between this share and the part of the age that a round writes.
 const CALM_PERCENT: u64 = 50;
 /// From this share on, cleaning writes at the burst rate.
 const URGENT_PERCENT: u64 = 80;
 /// A round writes the pages whose oldest change lies in this part of the age: `1 / AGE_PARTS`.
 const AGE_PARTS: u64 = 4;
 
-/// The most pages away that are listed at a time: threads that load pages wait for the `Away` mutex meanwhile.
+/// The most away pages that are listed at a time: meanwhile, threads that load pages wait for the `Away` mutex.
 const AWAY_MOST: usize = 1 << 16;
 
 /// Frames ahead of the clock hand that are searched for dirty pages before any others.
@@ -63,7 +63,7 @@ pub struct Progress {
     pub freed: usize,
     /// Whether another step would find work now.
     pub more: bool,
-    /// How long the step and the pause after it should take together, so that cleaning keeps to its capacity
+    /// How long the step and the pause after it should take together, so that cleaning stays within its capacity
     /// ([`Pool::set_io_capacity`]).
     pub pause: Duration,
 }
@@ -153,8 +153,8 @@ impl Pool {
         (aged, dirty * 100 / dirty_max.max(1))
     }
 
-    /// Writes a batch of the oldest dirty pages, in file order. If `aged`, so that the checkpoint can advance;
-    /// otherwise so that fewer frames are dirty, and pages that can be evicted with their lists are left alone.
+    /// Writes a batch of the oldest dirty pages, in file order. If `aged`, the aim is to let the checkpoint advance.
+    /// Otherwise the aim is fewer dirty frames, and pages that can be evicted with their lists are left alone.
     fn clean_oldest(&self, aged: bool) -> Result<usize> {
         let _role = self.cleaner.role.take();
         {
@@ -192,7 +192,8 @@ impl Pool {
         }
     }
 
-    /// Writes home a batch of the pages away with the oldest changes; if none is away, of pages in frames with lists.
+    /// Writes home a batch of the away pages with the oldest changes. If no page is away, writes home pages in frames
+    /// with lists.
     fn shorten_lists(&self) -> Result<usize> {
         let _role = self.cleaner.role.take();
         let most = self.batch();
@@ -223,8 +224,8 @@ impl Pool {
         done
     }
 
-    /// Returns the frames whose `rec_lsn` lies before `lsn`, by rising page number, and whether there are others, which
-    /// have not published their page yet.
+    /// Returns the frames whose `rec_lsn` lies before `lsn`, in ascending order of page number, and whether there are
+    /// other such frames that have not published their page yet.
     fn frames_older_than(&self, lsn: Lsn) -> (Vec<u32>, bool) {
         let (mut old, mut in_transit): (Vec<(u32, u32)>, bool) = (Vec::new(), false);
         let visit = |frame| {
@@ -239,8 +240,8 @@ impl Pool {
         (old.into_iter().map(|(_, frame)| frame).collect(), in_transit)
     }
 
-    /// Returns the pages away whose oldest change lies before `lsn`, by rising page number: the oldest [`AWAY_MOST`] if
-    /// there are more.
+    /// Returns the away pages whose oldest change lies before `lsn`, in ascending order of page number. If there are
+    /// more than [`AWAY_MOST`], returns those with the oldest changes.
     fn away_older_than(&self, lsn: Lsn) -> Vec<PageId> {
         let mut pages = self.deferred.away().older_than(lsn.0, AWAY_MOST);
         pages.sort_unstable();

@@ -40,12 +40,14 @@ pub struct PoolConfig {
     pub io_capacity: u32,
     /// Pages a second that cleaning may write at most.
     pub io_capacity_burst: u32,
-    /// The most of the pool that may be dirty, percent, before cleaning hurries.
+    /// The largest share of the pool that may be dirty, percent. Cleaning begins at half of it, and writes at the burst
+    /// rate from 80% of it on.
     pub max_dirty_percent: u32,
-    /// The most of the log's capacity that the checkpoint may be behind the head, percent, before cleaning hurries. The
-    /// rest is for the log written until cleaning catches up.
+    /// The largest share of the log's capacity by which the checkpoint may lag behind the head, percent. Cleaning
+    /// begins at half of it, and writes at the burst rate from 80% of it on. The rest of the log is for what is written
+    /// until cleaning catches up.
     pub max_checkpoint_age_percent: u32,
-    /// Limits of the share of the pool that is kept for deferred changes once the pool has had to evict, percent.
+    /// Limits, percent, of the share of the pool that is kept for deferred changes once the pool has had to evict.
     pub deferred_percent_min: u32,
     pub deferred_percent: u32,
     /// How a redo record changes a page, by its tag.

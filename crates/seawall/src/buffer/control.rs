@@ -208,8 +208,8 @@ impl Control {
         })
     }
 
-    /// Begins this opening: writes the next incarnation and the log buffer's size of `log_buffer` bytes durably, and
-    /// returns the incarnation. After that, the log may be appended to.
+    /// Begins this opening: durably writes the next incarnation and `log_buffer`, the size of the log buffer in bytes,
+    /// and returns the incarnation. After that, the log may be appended to.
     ///
     /// # Errors
     /// [`Error::Usage`] when the incarnation numbers are used up; an error of the disk.

@@ -105,7 +105,8 @@ impl Deferred {
     }
 
     /// Returns whether pages with lists must be written home because the share was made smaller: lists use more than
-    /// the share, or they hold more in blocks that are nearly empty, and frames wait for that memory.
+    /// the share plus an eighth, or they hold more than that in blocks that are less than half used, and frames wait
+    /// for that memory.
     pub(super) fn is_over(&self) -> bool {
         let (used, held) = (self.lists.bytes(), self.lists.held());
         let most = self.bytes_max.load(Ordering::Relaxed);

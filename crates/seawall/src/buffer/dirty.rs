@@ -1,4 +1,4 @@
-//! The dirty pages and the positions since which they are dirty, without a scan of the frames.
+//! Finds the dirty pages, and the positions since which they have been dirty, without a scan of the frames.
 //!
 //! ```text
 //!   mark (first change of a clean page) ──push──> stripe of the thread ──drain──> ordered by rec_lsn ──written home──> gone
@@ -88,7 +88,7 @@ pub(super) struct Ordered {
 
 /// State of a pair of position and frame.
 enum Stands {
-    /// The page is dirty since the position (`rec_lsn`).
+    /// The page has been dirty since the position (`rec_lsn`).
     Dirty,
     /// The page is being written (`writing`).
     InFlight,
@@ -141,8 +141,8 @@ impl Ordered {
         None
     }
 
-    /// Calls `visit` with the frames that are dirty since before `lsn`, oldest first, until it returns `false`. Returns
-    /// whether other pages are being written.
+    /// Calls `visit` with the frames that have been dirty since before `lsn`, oldest first, until `visit` returns
+    /// `false`. Returns whether other pages are being written.
     pub(super) fn dirty_before<'d>(
         &mut self,
         lsn: u64,

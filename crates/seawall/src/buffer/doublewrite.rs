@@ -32,8 +32,8 @@ pub(super) const BATCH: usize = 128;
 /// Pages of a batch if a flush is fast: commits wait for the writes before theirs in the disk's queue, and larger
 /// batches save few flushes.
 const BATCH_QUICK: usize = 32;
-/// Bytes that a fast device writes in a microsecond: times the length of a flush, they give a batch that takes as long
-/// as the flush before it.
+/// Bytes that a fast device writes in a microsecond. Multiplied by the duration of a flush, they give a batch whose
+/// write takes as long as the flush before it.
 const BYTES_A_MICROSECOND: usize = 2048;
 const AREAS: usize = 2;
 
@@ -61,7 +61,7 @@ pub(super) struct Doublewrite {
 struct Areas {
     next: usize,
     sequence: u64,
-    /// Whether home writes of the area's last batch may not have been flushed.
+    /// Whether the area's last batch may have home writes that are not flushed.
     unflushed: [bool; AREAS],
     /// How long a flush of the data file takes: a moving average.
     flush: Duration,

@@ -62,7 +62,7 @@ pub(super) struct AllocationToken {
     holder: AtomicU64,
 }
 
-/// Holds the token for as long as it exists.
+/// The token is held for as long as this value exists.
 #[derive(Debug)]
 pub(super) struct TokenGuard<'p> {
     token: &'p AllocationToken,

@@ -451,9 +451,9 @@ impl Pool {
     }
 }
 
-/// A mini-transaction that begins at 100 changes a page while a cleaner writes the page and a checkpoint is
-/// computed. `before`: the page is dirty since 50 at the start, and the cleaner copies it before or after the
-/// change (trap 17). `overtaken`: the checkpoint reads the unpublished position last instead of first.
+/// A mini-transaction that begins at 100 changes a page while a cleaner writes the page and a checkpoint is computed.
+/// `before`: at the start, the page has been dirty since 50, and the cleaner copies it before or after the change (trap
+/// 17). `overtaken`: the checkpoint reads the unpublished position last instead of first.
 fn checkpoint_model(before: bool, overtaken: bool) {
     let pool = Pool::new();
     if before {

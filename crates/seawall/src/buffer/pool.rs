@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The number of transaction ids that are noted ahead as given out.
+/// How many transaction ids are noted as given out ahead of their use.
 const IDS_NOTED: u64 = 63;
 /// Name of the data file.
 pub const DATA_FILE: &str = "data";
@@ -42,8 +42,9 @@ pub struct Pool {
     pub(super) loads: Loads,
     pub(super) token: AllocationToken,
     pub(super) counters: Counters,
-    /// The frames that became dirty, and how often a page ceased to be dirty in its frame.
+    /// The frames that became dirty.
     pub(super) dirtied: Stripes,
+    /// How often a page ceased to be dirty in its frame.
     pub(super) cleaned: AtomicU64,
     pub(super) cleaner: Cleaner,
     pub(super) deferred: Deferred,
@@ -77,8 +78,8 @@ pub struct Pool {
 }
 
 impl Drop for Pool {
-    /// Finishes the prefetches, also if an opening has failed or a poisoned database is dropped: reads in flight would
-    /// keep the data file locked.
+    /// Finishes the prefetches, even if opening the database has failed or a poisoned database is dropped: reads in
+    /// flight would keep the data file locked.
     fn drop(&mut self) {
         self.finish_prefetches(true);
     }
@@ -241,7 +242,7 @@ impl Pool {
         u32::try_from(self.data.len() / self.page_bytes as u64).unwrap_or(u32::MAX)
     }
 
-    /// Sets the pages a second that cleaning may write: `normal` while nothing is urgent, and `burst` at most.
+    /// Sets how many pages per second cleaning may write: `normal` while nothing is urgent, and at most `burst`.
     pub fn set_io_capacity(&self, normal: u32, burst: u32) {
         self.io_capacity.store(normal, Ordering::Relaxed);
         self.io_capacity_burst.store(burst, Ordering::Relaxed);
@@ -273,8 +274,8 @@ impl Pool {
     /// Notes for the checkpoint that every transaction id given out so far is below `next`. Call it before a
     /// transaction with such an id logs anything.
     ///
-    /// Notes some more ids than were given out, so that few transactions write the word that all of them read; after a
-    /// crash these ids are skipped.
+    /// Notes more ids than were given out, so that only few transactions write the word that all of them read. After a
+    /// crash the extra ids are skipped.
     pub fn note_next_txn(&self, next: u64) {
         // A transaction sees its id noted before it logs. A checkpoint that finds the transaction's log published reads
         // the note after that, so it reads this note or a newer one.

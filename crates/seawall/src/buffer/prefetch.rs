@@ -6,8 +6,8 @@
 //! ```
 //!
 //! 1. Any thread may finish a prefetch: a thread that needs one of its pages, that needs a frame, or that requests more
-//!    reads, or a background worker. The first of them does. A prefetch never depends on the thread that requested it
-//!    (trap 8).
+//!    reads, or a background worker. The first of them finishes it. A prefetch never depends on the thread that
+//!    requested it (trap 8).
 //! 2. A failed prefetch is counted and logged; no caller gets an error. A thread that needs the page reads it again,
 //!    and then gets the error.
 //! 3. Pages that are contiguous in the file, upward or downward, and consecutive in the request are one read

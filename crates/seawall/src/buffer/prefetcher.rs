@@ -8,10 +8,10 @@
 //!    what it needs, and reports the pages that it has reached.
 //! 2. *The window*, the most pages ahead, doubles whenever the reader has to wait for a page, and shrinks slowly while
 //!    pages arrive long before they are needed. Until the reader has reached some pages, the window is small.
-//! 3. *The device is shared*: a prefetcher has at most `prefetch_depth` reads in flight, and at most its even part of
-//!    `prefetch_depth_total`, or half of the unused rest if that is more. One read is always permitted. While a demand
-//!    read is in flight, a prefetcher is limited to a quarter of this, because that read would queue behind all of
-//!    them.
+//! 3. *The device is shared*: a prefetcher has at most `prefetch_depth` reads in flight, and at most its equal share of
+//!    `prefetch_depth_total`, or half of the unused remainder if that is more. One read is always permitted. While a
+//!    demand read is in flight, a prefetcher is limited to a quarter of this, because the demand read queues behind the
+//!    prefetches.
 //! 4. Pages are requested in batches of a quarter of the window, so that neighbours are read together. Contiguous pages
 //!    are requested in batches of the largest read, with a window of several of these.
 //! 5. A window fixed by [`Pool::set_prefetch_window`] does not change with shares, memory or the reader's progress.
@@ -202,7 +202,7 @@ impl Prefetcher {
             pool.finish_prefetches(false);
         }
         let flying = (in_flight.load(Ordering::Acquire) as usize).saturating_sub(pool.arrived_of(in_flight));
-        // A prefetcher that used the device alone before others came keeps more than its part until its reads have
+        // A prefetcher that had the device to itself before others came keeps more than its share until its reads have
         // completed.
         let left_over = total.saturating_sub(pool.loads.prefetches.reads()).max(usize::from(flying == 0));
         let reads = reads_max.saturating_sub(flying).min(left_over);

@@ -114,8 +114,8 @@ impl<'p> Warm<'p> {
     fn load(&mut self, page: PageId) -> Result<()> {
         let pool = self.pool;
         let most = WARM_PAGES.min(pool.frames.limit() as usize / 4);
-        // A thread that loads more pages than this needs more at once than it may keep, and would read again what it
-        // dropped. With the token it keeps all of them.
+        // A thread that loads more than `LOADED_MAX` times as many pages as it may keep needs more pages at once than
+        // it may keep, and would read again what it dropped. With the token it keeps all of them.
         self.loaded += 1;
         if self.token.is_none() && pool.token.may_take() && self.loaded <= LOADED_MAX * most {
             if self.pins.len() >= most {
@@ -252,7 +252,7 @@ impl Pool {
         Error::InvalidOption {
             name: "pool_size".into(),
             value: self.bytes().to_string(),
-            why: format!("all {} pages of the pool are in use at once: make it larger", self.frames.limit()),
+            why: format!("all {} pages of the pool are in use at once: raise pool_size", self.frames.limit()),
         }
     }
 
@@ -334,8 +334,8 @@ impl Pool {
     /// ([`PageWrite::redone`]). No latch may be held.
     ///
     /// # Errors
-    /// As [`Pool::load`]. Redo from before the page's last owner can meet a page that was never written; recovery
-    /// decides whether that is damage.
+    /// As [`Pool::load`]. Redo records from before the page got its last owner can lead to a page that was never
+    /// written. Recovery decides whether that is damage.
     pub fn redo_page(&self, page: PageId, initialises: bool) -> Result<PageWrite<'_>> {
         self.retry(|| match self.exclusive(page) {
             Err(Stop::Load(_)) if initialises => self.fresh_page(page),

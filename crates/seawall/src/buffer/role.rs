@@ -14,7 +14,7 @@ pub(crate) struct Role {
     freed: Condvar,
 }
 
-/// Holds the role for as long as it exists.
+/// The role is held for as long as this value exists.
 #[derive(Debug)]
 pub(crate) struct RoleGuard<'r>(&'r Role);
 

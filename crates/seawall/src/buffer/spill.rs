@@ -8,8 +8,9 @@
 //!    next opening removes it ([`remove_leftovers`]).
 //! 3. *Steps.* Pages leave memory only at the beginning of a step. Until the next step, a page that was read or made
 //!    stays in memory, so only the first access to a page can fail. A step loads all pages that it needs before it
-//!    changes the first of them; then nothing fails. Memory exceeds its limit by the pages of one step. On a full disk
-//!    it also exceeds it by the pages that are read or rolled back: existing data can still be read and rolled back.
+//!    changes the first of them; then nothing fails. Memory use can exceed its limit by the pages of one step. On a
+//!    full disk it can also exceed the limit by the pages that are read or rolled back: existing data can still be read
+//!    and rolled back.
 //! 4. A page that is read back must have the checksum that it had when it was written. The checksums are kept in
 //!    memory.
 //! 5. A page that has not changed since it was written is not written again. Adjacent pages that leave memory together

@@ -1,8 +1,9 @@
 //! Work that must not be left half done: a panic in the middle of it, or a forgotten step, poisons the
 //! database.
 //!
-//! 1. The guard exists from before the first step that other threads depend on until [`Unfinished::done`]. If it is
-//!    dropped without that, it poisons: otherwise other threads would wait for ever for a step that never comes.
+//! 1. The guard is created before the first step that other threads depend on, and exists until [`Unfinished::done`].
+//!    If it is dropped without that call, it poisons the database: otherwise other threads would wait for ever for a
+//!    step that never comes.
 //! 2. If a failure has already poisoned the database, that first error is kept.
 //! 3. The same holds for work that begins while its thread unwinds from another panic: it poisons only if it is not
 //!    finished.

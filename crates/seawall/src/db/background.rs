@@ -21,11 +21,11 @@ pub enum Task {
     Clean,
     /// Move the checkpoint.
     Checkpoint,
-    /// Roll back the losers of the last process.
+    /// Roll back the losers of the last process, and continue rollbacks that stopped.
     Rollback,
     /// Purge undo and deleted rows that no snapshot sees.
     Purge,
-    /// Grow the data file in advance.
+    /// Read the space maps that are still unread, then grow the data file in advance.
     Grow,
 }
 

@@ -1,7 +1,7 @@
 //! Pauses in long work, so that concurrent writers keep most of their rate.
 //!
-//! 1. The writers' rate is measured while the work runs and while it pauses. A pause is long enough for the
-//!    mean rate to reach the requested share of the rate in a pause.
+//! 1. The writers' rate is measured while the work runs and while it pauses. A pause is long enough for the mean rate
+//!    to reach the requested share of the writers' rate during pauses.
 //! 2. Pauses change only the timing: the result is the same without them. Without changes by writers there are
 //!    no pauses.
 //! 3. The work takes no latch and no lock for a pause.
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// Steps between two readings of the clock.
 const STEPS: u32 = 256;
-/// The least working time between two pauses, and the least pause when the writers' rate must be measured. In a
-/// shorter pause the disk still works on earlier prefetches, and the writers do not yet have the rate that they
-/// have alone.
+/// The least working time between two pauses, and the least pause when the writers' rate must be measured. In a shorter
+/// pause the disk is still working on earlier prefetches, and the writers have not yet reached the rate that they have
+/// alone.
 const SLICE: Duration = Duration::from_millis(10);
 /// The longest pause, as a multiple of the work before it.
 const PAUSE_FACTOR: f64 = 9.0;

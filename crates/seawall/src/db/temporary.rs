@@ -251,7 +251,7 @@ impl TemporaryTree {
 
     fn number(&mut self, savepoint: &TemporarySavepoint) -> Result<u64> {
         if self.here()?.id() != savepoint.tree {
-            return Err(Error::Usage("the savepoint is of another temporary tree".into()));
+            return Err(Error::Usage("the savepoint belongs to another temporary tree".into()));
         }
         Ok(savepoint.number)
     }

@@ -324,8 +324,8 @@ impl Transaction {
         Savepoint { of: self.number, at: self.txn.savepoint() }
     }
 
-    /// Undoes the changes made after the savepoint. The savepoint stays valid. All locks stay, except that at
-    /// read committed the lock on a row may go with the undone change.
+    /// Undoes the changes made after the savepoint. The savepoint stays valid. All locks stay, except that at read
+    /// committed the lock on a row may be released with the undone change.
     ///
     /// # Errors
     /// [`Error::Usage`] if the savepoint belongs to another transaction, or is invalid because the transaction

@@ -88,7 +88,7 @@ pub struct ControlBlock {
     pub log_end: Lsn,
     /// Every transaction that wrote before the checkpoint has a lower id.
     pub next_txn: TxnId,
-    /// No entry of the log from the checkpoint on was written by an earlier opening than this one.
+    /// No opening before this one wrote an entry of the log from the checkpoint on.
     pub log_incarnation: u32,
     /// The largest log buffer through which entries from the checkpoint on may have been written, bytes: it bounds how
     /// far beyond the end of the log recovery searches for entries.

@@ -1,7 +1,7 @@
-//! The difference of two values: the bytes in which they differ, and where.
+//! The difference between two values: the bytes in which they differ, and where.
 //!
-//! 1. Edits are a sequence of `keep varint, drop varint, length varint, bytes`: keep so many bytes of the base, leave
-//!    out so many, and put these bytes in their place. What is left of the base is kept.
+//! 1. Edits are a sequence of `keep varint, drop varint, length varint, bytes`: keep the next `keep` bytes of the base,
+//!    skip the next `drop` bytes, and insert the following `length` bytes in their place. The rest of the base is kept.
 //! 2. In values of one length, a word of eight equal bytes ends a change. In values of different lengths, everything
 //!    between the common beginning and the common end is one change.
 //! 3. [`apply`] trusts neither the edits nor the base.
@@ -10,7 +10,7 @@ use super::{Malformed, Reader, put_varint};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// The most bytes of an edit's three numbers in a value of a leaf.
+/// The most bytes that the three numbers of an edit take, for a value in a leaf.
 const NUMBERS_BYTES: usize = 9;
 /// The least number of bytes to save.
 const SAVED_MIN: usize = 16;
@@ -20,7 +20,7 @@ const SAVED_MIN: usize = 16;
 pub struct Difference(SmallVec<[(Range<usize>, Range<usize>); 4]>);
 
 impl Difference {
-    /// Compares two values. Returns `None` if edits are not so much shorter than the values that they are worth it.
+    /// Compares two values. Returns `None` unless the edits are enough shorter than the values to be worthwhile.
     pub fn find(old: &[u8], new: &[u8]) -> Option<Self> {
         let mut changes = SmallVec::new();
         let shorter = old.len().min(new.len());
@@ -49,12 +49,12 @@ impl Difference {
         (bytes <= shorter).then_some(Self(changes))
     }
 
-    /// Appends the edits that make `new` of the old value.
+    /// Appends the edits that turn the old value into `new`.
     pub fn forward(&self, new: &[u8], out: &mut Vec<u8>) {
         put(self.0.iter().map(|(from, to)| (from.clone(), &new[to.clone()])), out);
     }
 
-    /// Appends the edits that make `old` of the new value.
+    /// Appends the edits that turn the new value back into `old`.
     pub fn back(&self, old: &[u8], out: &mut Vec<u8>) {
         put(self.0.iter().map(|(to, from)| (from.clone(), &old[to.clone()])), out);
     }
@@ -71,10 +71,10 @@ fn put<'a>(changes: impl Iterator<Item = (Range<usize>, &'a [u8])>, out: &mut Ve
     }
 }
 
-/// Appends the value that `edits` make of `base`.
+/// Appends the value that results from applying `edits` to `base`.
 ///
 /// # Errors
-/// If the edits do not decode or do not fit the base; something may be appended then.
+/// If the edits do not decode or do not fit the base. `out` may then hold a part of the value.
 pub fn apply(base: &[u8], edits: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     let mut base = Reader::new(base);
     each(edits, |keep, drop, bytes| {
@@ -90,7 +90,7 @@ pub fn apply(base: &[u8], edits: &[u8], out: &mut Vec<u8>) -> Result<(), Malform
 /// Changes a value in place. Returns false, with nothing changed, if an edit changes its length.
 ///
 /// # Errors
-/// As [`apply`]; a part may be changed then.
+/// As [`apply`]. A part of the value may then be changed.
 pub fn apply_in_place(value: &mut [u8], edits: &[u8]) -> Result<bool, Malformed> {
     let mut same_length = true;
     each(edits, |_, drop, bytes| {
@@ -133,7 +133,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + WORD].try_into().expect("it has the length of a word"))
 }
 
-/// Returns where the words that differ, beginning with the word of the byte at `start`, end in values of one length.
+/// Compares two values of one length. Returns the end of the run of differing words that begins with the word of the
+/// byte at `start`.
 fn end_of_changed_words(old: &[u8], new: &[u8], start: usize) -> usize {
     let mut at = start - start % WORD;
     while at + WORD <= old.len() {

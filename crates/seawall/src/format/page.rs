@@ -1,7 +1,7 @@
 //! The first 32 bytes of every page, and its checksum.
 //!
-//! 1. The checksum covers the page number of the place in the file, and everything after the checksum itself: a page
-//!    that was written to the wrong place never passes there.
+//! 1. The checksum covers everything after the checksum itself, and the page number of the place in the file. So a page
+//!    that was written to the wrong place never passes the check there.
 //! 2. It is computed on the copy that is written ([`seal`]) and checked on every read from disk ([`verify`]).
 //! 3. A page of zeroes was never written, and does not pass the check.
 

@@ -31,7 +31,7 @@ impl Log {
         Some(LogHold { log: self.clone(), max_bytes })
     }
 
-    /// Decides the end of the held log, if the copier waits for the decision: a durable position behind everything that
+    /// Decides the end of the held log, if the copier waits for the decision: a durable position after everything that
     /// is published when this is called. Returns `None` if the copier does not wait.
     ///
     /// # Errors

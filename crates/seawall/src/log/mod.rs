@@ -3,9 +3,10 @@
 //! 1. *Admit, reserve, publish, wait.* [`Log::try_admit`] promises space before any latch is taken; [`Log::reserve`]
 //!    takes a position while all pages are latched; [`Reservation::publish`] copies the bytes and computes the CRC; a
 //!    commit waits for durability with no latch held ([`Log::wait`]).
-//! 2. `durable_whole <= durable <= written <= oldest_unpublished <= head`, and each only grows. Reads of the files see
-//!    the log up to `written`; a successful flush covers everything before `durable`; `durable_whole` is the end of the
-//!    last entry before it.
+//! 2. `durable_whole <= durable <= written <= head`, and each only grows. Everything before `written` is published
+//!    (`oldest_unpublished` may report less for a moment: `slots.rs`, 6). Reads of the files see the log up to
+//!    `written`; a successful flush covers everything before `durable`; `durable_whole` is the end of the last entry
+//!    before it.
 //! 3. The first failed write or flush poisons the database; nothing is written after it, and every waiter
 //!    gets that error.
 //! 4. Log acknowledged below `Flushed` is durable, or younger than the flush interval: no byte that is not durable is

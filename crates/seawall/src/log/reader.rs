@@ -1,4 +1,4 @@
-//! Reading the log back, at an opening.
+//! Reads the log back when a database is opened.
 //!
 //! 1. An entry is accepted if its CRC holds at its LSN and its incarnation is not below its predecessor's nor
 //!    above the control block's. The first refused entry ends the log: log that was never acknowledged may be
@@ -175,8 +175,8 @@ impl LogReader {
         })
     }
 
-    /// Also reads what the last opening had in its ring when it died, behind the end of the segments
-    /// (`log/ring_file.rs`, 2). Only for an opening that did not close.
+    /// Also reads the entries after the end of the segments that the last opening had in its ring when it died
+    /// (`log/ring_file.rs`, 2). Call this only if that opening did not close the database.
     ///
     /// # Errors
     /// [`crate::Error::Locked`]; [`crate::Error::Io`].
@@ -214,8 +214,8 @@ impl LogReader {
         }
     }
 
-    /// Notes that the database was closed cleanly with its durable log ending at `end`, and that nothing was begun
-    /// since, as the control block says. Then an earlier end is damage, and nothing beyond `end` has to be searched.
+    /// Notes what the control block says: the database was closed cleanly with its durable log ending at `end`, and no
+    /// opening has begun since. Then an earlier end is damage, and nothing beyond `end` has to be searched.
     pub fn closed_at(&mut self, end: Lsn) {
         self.closed_at = Some(end.0);
     }
@@ -282,8 +282,8 @@ impl LogReader {
         })
     }
 
-    /// Writes the ring's entries behind the end of the segments to the segments, and flushes them. Returns `false` when
-    /// the ring has none.
+    /// Writes the ring's entries that lie after the end of the segments to the segments, and flushes them. Returns
+    /// `false` when the ring has none.
     fn take_up_ring(&mut self) -> Result<bool> {
         let Some(ring) = self.ring.take() else { return Ok(false) };
         if self.planted.has(Mutant::RingForgotten) {
@@ -311,8 +311,8 @@ impl LogReader {
         let block = self.block_bytes.max(BUFFER_ALIGN);
         let (floor, blocks_end) = (start & !(block as u64 - 1), end.next_multiple_of(block as u64));
         let mut bytes = AlignedBuf::zeroed((blocks_end - floor) as usize);
-        // The bytes before the entries are log that was read, or log from before the checkpoint; the bytes behind do
-        // not count.
+        // The bytes before the entries are log that was read, or log from before the checkpoint; the bytes after them
+        // do not matter.
         for at in [floor, blocks_end - block as u64] {
             self.window.seek(at);
             self.load(at + block as u64)?;

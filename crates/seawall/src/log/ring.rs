@@ -212,10 +212,10 @@ impl Ring {
         (ring, reader)
     }
 
-    /// Records, behind a ring in a file, that the segments have everything before `written`.
+    /// Records, in the page after a ring in a file, that the segments have everything before `written`.
     fn mark(&self, written: u64) {
         if self.has_mark {
-            // SAFETY: behind the ring's bytes `MARK_BYTES` are mapped as long as `_owner` lives.
+            // SAFETY: the `MARK_BYTES` bytes after the ring's bytes are mapped as long as `_owner` lives.
             let mark = unsafe { self.memory.as_ptr().add(self.bytes as usize) };
             // SAFETY: a multiple of 8 from the beginning of a page; nothing else touches these bytes.
             let mark = unsafe { AtomicU64::from_ptr(mark.cast()) };
@@ -462,7 +462,7 @@ impl Ring {
 
     /// Returns the bytes of the entry that begins at `lsn`, which must be published and not released.
     fn entry_bytes_at(&self, lsn: u64) -> u64 {
-        debug_assert!((self.written()..self.oldest_unpublished()).contains(&lsn));
+        debug_assert!((self.written()..self.slots.head()).contains(&lsn));
         // SAFETY: the entry is published and not released, so it belongs to the reader, for which this is called; one
         // byte never wraps around the ring's end.
         let first = std::array::from_fn(|i| unsafe { self.get(lsn + i as u64, 1) }[0]);

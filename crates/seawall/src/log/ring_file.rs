@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   make ──map──> stores of mini-transactions ──clean shutdown──> removed
-//!                     └──killed──> found by the next opening ──whole entries behind the segments' end──> segments, flushed ──> made anew
+//!                     └──killed──> found by the next opening ──whole entries after the segments' end──> segments, flushed
+//!                                                                                                        └──> made anew
 //! ```
 //!
 //! 1. The byte of the stream at `lsn` is the file's byte `lsn % length`. The file has no header: an entry proves
 //!    itself.
 //! 2. *Killed.* The kernel keeps the pages. The segments hold everything before [`Log::written`](super::Log::written),
 //!    the ring everything from there on (`ring.rs`, 1); the first part of an entry across a segment's end may be in the
-//!    segment alone. Before it does anything else, the next opening copies the entries behind the segments' end to the
-//!    segments, in order, and flushes them: after a crash meanwhile they are still here or there.
+//!    segment alone. Before it does anything else, the next opening copies the entries after the segments' end to the
+//!    segments, in order, and flushes them. If a crash interrupts this, the entries are still in the ring or already in
+//!    the segments.
 //! 3. *Power cut.* The file's bytes are of any age. An entry is taken only if it is whole, at its own place, and made
 //!    by the opening that made the last entry in the segments. An opening's first entry is durable in the segments
 //!    before anything else is logged, so no entry that an earlier opening left here is ever taken.
@@ -22,9 +24,9 @@
 //!    the ring nor waits for its lock. A ring within the log's directory was copied too.
 //! 6. Each opening makes its own file under a name that no file has, then points to it, then fills it. Every byte is
 //!    written before the file is mapped, so that a store never needs disk space. The file is locked while it is mapped.
-//! 7. Behind the ring the file has a page with [`Log::written`](super::Log::written) ([`MARK_BYTES`]). Segments that
-//!    end before that position, except within an entry across it, have lost log: they were restored from an older copy,
-//!    or the power was cut. Then the ring does not belong to them, and nothing is taken from it.
+//! 7. After the ring, the file has a page with [`Log::written`](super::Log::written) ([`MARK_BYTES`]). Segments that
+//!    end before that position have lost log, unless they end inside an entry that crosses it: they were restored from
+//!    an older copy, or the power was cut. Then the ring does not belong to them, and nothing is taken from it.
 //! 8. A file that is removed while it is mapped does not outlive the process: from then on commits at `Written` wait
 //!    for a write ([`RingFile::look`]).
 
@@ -333,7 +335,7 @@ fn remove(disk: &dyn Disk, config: &LogConfig, ring: Option<&Path>) {
     for path in paths.into_iter().flatten() {
         if let Err(e) = disk.remove(&path) {
             if e.errno() != Some(ENOENT) {
-                log::warn!("{} stays where it is: {e}", path.display());
+                log::warn!("{} could not be removed: {e}", path.display());
             }
         }
     }

@@ -55,8 +55,8 @@ pub(super) fn open(disk: &Arc<dyn Disk>, path: &Path, how: &SegmentOptions, writ
     let (found, expected) = (file.len(), how.segment_bytes);
     if found != expected {
         let why = format!(
-            "this segment of the log has {found} bytes where {expected} were expected: it was cut or copied in part. \
-             Restore it from a backup"
+            "this segment of the log has {found} bytes where {expected} were expected: it was truncated or copied only \
+             in part. Restore it from a backup"
         );
         return Err(Corruption::File { path: path.into(), why }.into());
     }

@@ -56,7 +56,7 @@ const FILL_BYTES_PER_SECOND: f64 = 100e6;
 pub(super) const SEGMENTS_MIN: u64 = 3;
 /// The most segments with admitted and unwritten log: each is open.
 const WINDOW: u64 = 20;
-/// The log keeps the size that it needed within the last one to two of these periods.
+/// The log keeps the size that it needed within the last one to two such periods.
 pub(super) const RECENT: Duration = Duration::from_secs(300);
 
 /// Returns how many segments may be open, from the one being written on. Four of the largest mini-transactions always

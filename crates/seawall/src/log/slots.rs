@@ -27,6 +27,9 @@
 //!
 //! 5. An abandoned place ends the log: its start remains a bound of `oldest_unpublished`, although its slot is free
 //!    again. The bound is stored before the slot is freed, and read after the slots.
+//! 6. `oldest_unpublished` may go back for a moment: a thread that has read `lower` may store it after other threads
+//!    have claimed and published places. The position is too low then, never too high. A caller that has acted on a
+//!    position keeps it.
 //!
 //! The model tests check 1, 2 and 5 under every interleaving (`log/model.rs`).
 

@@ -10,13 +10,13 @@
 //!    leaves every earlier entry in it intact (trap 6), and the device is never read (trap 19).
 //! 4. `durable` advances only after a flush that covers everything before it: segments written without a
 //!    flush are remembered, and synced with the next one (a durable write by `RWF_DSYNC` covers itself only).
-//! 5. After at most half a buffer of unflushed log a group is flushed, even if no thread asks for it. So a reader can
-//!    tell damage from the end of the log by reading a bounded distance beyond it.
+//! 5. A group is flushed after at most half a buffer of unflushed log, even if no thread asks for a flush. So a reader
+//!    can tell damage from the end of the log after it has read a bounded distance beyond this end.
 //! 6. Before it writes a group, the leader waits for the threads of the last group that are about to commit again, at
 //!    most as long as the last write took. Otherwise the committing threads split into two halves, each of which just
 //!    misses the other's group and waits for two writes. If writes are slow, the leader waits for only a fraction of a
-//!    write's time: a thread that has not come by then waits for a lock of one that has. If threads do other work
-//!    between two commits and do not come, the leader does not wait ([`Gathering`]).
+//!    write's time: a thread that has not arrived by then is waiting for a lock that an arrived thread holds. If
+//!    threads do other work between two commits and do not arrive, the leader does not wait ([`Gathering`]).
 //! 7. The state is always put back; a leader that panics poisons the database first. If the thread was
 //!    already unwinding before it led, that panic does not count.
 
@@ -109,8 +109,8 @@ pub(super) struct LeaderState {
     file: Option<(u64, Arc<File>)>,
     /// Segments with unflushed writes.
     dirty: Vec<Arc<File>>,
-    /// A time, and the log's head at that time or later: when all before that head is durable, nothing
-    /// unflushed is older than the time.
+    /// A time, and the position of the log's head at that time or later. Once everything before that position is
+    /// durable, nothing unflushed is older than that time.
     sample: Option<(u64, u64)>,
     blank: Option<Blank>,
     /// How long the last write took, with its flush.
@@ -422,14 +422,14 @@ impl Log {
         }
     }
 
-    /// Bounds the age of the log behind `end`, before which everything is durable.
+    /// Bounds the age of the log after `end`; everything before `end` is durable.
     fn note_age(&self, state: &mut LeaderState, end: u64, sample: (u64, u64)) {
         let covered = |sample: &(u64, u64)| sample.1 <= end;
         let since = if covered(&sample) {
             state.sample = None;
             sample.0
         } else {
-            // Something was published behind an unpublished place. The older sample will be covered first.
+            // Something was published after a place that is not published yet. The older sample will be covered first.
             let before = state.sample.take_if(|before| covered(before));
             state.sample.get_or_insert(sample);
             let Some(before) = before else { return };

@@ -45,7 +45,7 @@ impl Batch {
 
     /// Fills the batch, which must be empty, from the log up to `end`. Returns whether there was anything.
     pub(super) fn fill(&mut self, reader: &mut LogReader, end: Lsn) -> Result<bool> {
-        // Behind `end`, this opening is already writing.
+        // After `end`, this opening is already writing.
         while !self.is_full() && reader.at() < end {
             let Some(entry) = reader.next()? else {
                 let why = format!("it was whole up to {end} a moment ago, when its end was looked for");

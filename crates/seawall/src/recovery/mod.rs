@@ -7,8 +7,8 @@
 //!    the code that made the change, and is idempotent: a crash during recovery is just another crash.
 //! 4. The log that is redone is made durable before a page that it changed can be written: `Log::open` makes durable
 //!    what it found.
-//! 5. Open transactions stay open: prepared ones wait for their coordinator; losers are rolled back in the background.
-//!    Until then they are active: their changes are invisible and their rows locked.
+//! 5. Open transactions stay open: prepared ones wait for their coordinator, and losers are rolled back in the
+//!    background. Until they end, they are active: their changes are invisible and their rows are locked.
 //!
 //! ```text
 //!   locked ─► incarnation ─► log's end ─► torn pages ─► redo ─► space, undo ─► open ─► losers rolled back

@@ -76,7 +76,7 @@ impl Space {
         let mut owners = Vec::with_capacity(pages.len());
         for (i, &page) in pages.iter().enumerate() {
             if i > 0 && pages[i - 1] == page {
-                return Err(Error::bad_page(page, "it is freed twice at once").into());
+                return Err(Error::bad_page(page, "it is freed twice in one call").into());
             }
             owners.push(self.owner_to_free(mtr, page, expected)?);
         }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The default for the most bytes of one step of growth.
+/// The default maximum size of one step of growth, bytes.
 pub(super) const GROW_BYTES_MAX: u64 = 64 << 20;
 
 /// Growth ahead of need is at most the file's pages divided by this, or [`GROW_BYTES_MIN`] if that is more.
@@ -35,7 +35,7 @@ const STEPS_AHEAD: u64 = 4;
 pub(super) struct Growth {
     /// Pages in use at the last step.
     used: Option<u64>,
-    /// Pages that are used up between two steps, a recent average.
+    /// Pages used up between two steps: a recent average.
     rate: u64,
 }
 

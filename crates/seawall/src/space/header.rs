@@ -46,7 +46,7 @@ impl Field {
 /// Checks a header page for consistency.
 pub(super) fn verify(page: &[u8]) -> Result<(), String> {
     if page::kind(page) != Some(PageKind::Header) {
-        return Err(format!("it is no header page but of kind {}", page[page::KIND]));
+        return Err(format!("it is not a header page: its kind is {}", page[page::KIND]));
     }
     let page_bytes = Field::PageBytes.get(page) as usize;
     if page_bytes != page.len() {
@@ -113,7 +113,7 @@ impl SetHeaderField {
         let mut body = Reader::new(body);
         let field = Field::from_u8(body.u8()?).ok_or(Malformed("no such field of the header page"))?;
         if page::kind(page) != Some(PageKind::Header) {
-            return Err(Malformed("the page is no header page"));
+            return Err(Malformed("the page is not a header page"));
         }
         Ok(Self { field, value: body.u32()? })
     }

@@ -239,10 +239,10 @@ impl Index {
     }
 
     /// Claims up to `pages` pages for a run, all in one extent, if `keep` pages stay free afterwards. A small tree gets
-    /// the pages in a shared extent that has as many free pages and is not in `tried`, if there is one; with `tried` =
-    /// `None`, shared extents are not considered. Otherwise the run is in the wholly free extent nearest at or after
-    /// `after`, or else nearest before it, and no longer than the extent's longest run. Returns the extent and the
-    /// number of pages.
+    /// them in a shared extent that has as many free pages and is not in `tried`, if there is one; with `tried` =
+    /// `None`, shared extents are not considered. Otherwise the run lies in the wholly free extent nearest at or after
+    /// `after`, or else in the nearest one before it, and is no longer than the longest run of that extent. Returns the
+    /// extent and the number of pages.
     pub(super) fn claim_run(
         &mut self,
         tree: TreeId,

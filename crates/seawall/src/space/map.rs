@@ -96,7 +96,7 @@ pub(super) fn verify(page: &[u8]) -> Result<(), String> {
     if page::kind(page) == Some(PageKind::SpaceMap) {
         return Ok(());
     }
-    Err(format!("it is no space map but of kind {}", page[page::KIND]))
+    Err(format!("it is not a space map: its kind is {}", page[page::KIND]))
 }
 
 /// Initializes the map of a group. Only the map itself, and the header page in group 0, have an owner.
@@ -159,7 +159,7 @@ impl SetOwner {
         let mut body = Reader::new(body);
         let new = Self { index: body.u16()?, count: body.u16()?, owner: TreeId(body.u32()?) };
         if page::kind(page) != Some(PageKind::SpaceMap) {
-            return Err(Malformed("the page is no space map"));
+            return Err(Malformed("the page is not a space map"));
         }
         if u32::from(new.index) + u32::from(new.count) > Shape::of(page.len()).group_pages {
             return Err(Malformed("an owner beyond the group"));

@@ -5,9 +5,9 @@
 //!    others by `Space::learn_some`, when space is needed or background work has time.
 //! 2. Pages are reserved before latches are taken, and taken inside the mini-transaction. A page set aside has no owner
 //!    in its map, so a crash frees it.
-//! 3. A mini-transaction takes the latches of space after all its other latches: the header page first, then maps, then
-//!    fresh frames. The header orders mini-transactions that change several maps, so these can latch the maps in any
-//!    order.
+//! 3. A mini-transaction takes the latches of this layer after all its other latches: the header page first, then maps,
+//!    then fresh frames. The header orders mini-transactions that change several maps, so these can latch the maps in
+//!    any order.
 //! 4. Each call here does everything that can stop (latches, frames) before its first change. A caller that changes
 //!    several things in one mini-transaction makes them ready first ([`Space::ready_to_free`], or `take` before
 //!    anything else is changed).
@@ -273,8 +273,8 @@ impl Space {
 
     // --- the header page -----------------------------------------------------------------------------------
 
-    /// Allocates the next tree id. Latches the header page, after all other latches except maps. No two trees
-    /// ever have the same id: if the mini-transaction is lost, its id is allocated again, but no tree has it.
+    /// Allocates the next tree id. Latches the header page, after all other latches except maps. No two trees ever have
+    /// the same id: if a crash loses the mini-transaction, its id is allocated again, but then no tree has that id.
     ///
     /// # Errors
     /// [`Stop::Load`]; nothing is changed then.

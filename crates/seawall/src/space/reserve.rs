@@ -4,7 +4,7 @@
 //!    aside a page that is free in the map and not yet set aside.
 //! 2. Pages that are not taken are freed when the reservation is dropped.
 //! 3. Allocations for new data leave a reserve of free pages for rollback (trap 14), and deletions leave half of it: a
-//!    deletion can split a full leaf, and it needs undo. Rollback may use any free page of the file.
+//!    deletion can split a full leaf, and it needs space for undo. Rollback may use any free page of the file.
 
 use super::index::{Claims, Reach};
 use super::map::{self, SetOwner};

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The number of shared extents that are searched for a run.
 const TRIED_MAX: usize = 8;
-/// Fewer free pages than this directly after `after` are not used, unless fewer are wanted.
+/// Free pages directly after `after` are used only if there are at least this many, or as many as are wanted.
 const BEHIND_MIN: u16 = 8;
 /// The number of extents in which other threads may take the pages first. If more fail, the index and the maps
 /// contradict each other.

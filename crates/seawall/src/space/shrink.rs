@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   fence set ──pages above it are moved down by others──> tail free ──cut: header says fewer pages──> known as shorter
-//!     ──checkpoint behind the cut──> file made shorter, durably
+//!     ──checkpoint after the cut──> file made shorter, durably
 //! ```
 //!
 //! 1. While there is a *fence*, no page of an extent at or above it is allocated. It is policy: it is lifted if the
@@ -13,8 +13,8 @@
 //!    (trap 5). Then no page of the tail is dirty or being written, recovery meets no older record of one,
 //!    and copies in the doublewrite file are older than the checkpoint and not used. Until then the file is
 //!    longer than the header says, which is always allowed.
-//! 4. If the file has grown in between, it is not shortened: that is done under the role of growing, and only if the
-//!    header still has the value that the cut wrote. A later cut may have written the same value again, so the
+//! 4. If the file has grown in between, it is not shortened: the file is shortened under the role of growing, and only
+//!    if the header still has the value that the cut wrote. A later cut may have written the same value again, so the
 //!    checkpoint must lie after the last cut.
 //! 5. While a backup holds the file's length ([`FileHold`]), nothing is cut: the log that the backup replays may name a
 //!    page of the tail.

@@ -1,10 +1,10 @@
 //! A new tree from sorted rows.
 //!
-//! 1. The tree is created like any other: one undo record, whose rollback frees all pages that the tree owns,
-//!    and its name in the catalog, which others see once the transaction has committed. Its rows get no undo
-//!    records. A crash before the commit rolls the creation back.
-//! 2. The creator has the whole tree locked until it has ended, and a view that does not see the creator must
-//!    not use the tree (`trees`, 4).
+//! 1. The tree is created like any other: it gets one undo record, whose rollback frees all pages that the tree owns,
+//!    and a name in the catalog, which others see once the transaction has committed. Its rows get no undo records. A
+//!    crash before the commit rolls the creation back.
+//! 2. The creator keeps the whole tree locked until it ends, and a view that does not see the creator must not use the
+//!    tree (`trees`, 4).
 //! 3. From the creation to the last row the transaction is half done: a tree with only a part of its rows is
 //!    never committed, whatever happens to the [`Building`].
 
@@ -65,7 +65,9 @@ impl Txn {
     pub fn build_push(&mut self, building: &mut Building, key: &[u8], value: &[u8]) -> Result<()> {
         self.here()?;
         if building.failed {
-            return Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()));
+            return Err(Error::Usage(
+                "a row was refused: the tree that was being built can only be rolled back".into(),
+            ));
         }
         let pushed = self.build_row(building, key, value);
         building.failed = pushed.is_err();
@@ -94,7 +96,7 @@ impl Txn {
     pub fn build_finish(&mut self, mut building: Building) -> Result<Arc<TreeState>> {
         self.here()?;
         let finished = if building.failed {
-            Err(Error::Usage("a row was refused: the tree that was being built can only be taken back".into()))
+            Err(Error::Usage("a row was refused: the tree that was being built can only be rolled back".into()))
         } else {
             building.builder.finish(&self.engine.space)
         };

@@ -1,8 +1,8 @@
 //! Creating, dropping, renaming and finding trees: rows of the catalog tree, written like any others.
 //!
-//! 1. A new tree's undo record is logged before its root is allocated; rolling it back frees whatever the id
-//!    owns by then. The creator locks the whole tree until it has ended: no undo record of another
-//!    transaction names a tree whose creation may be rolled back.
+//! 1. A new tree's undo record is logged before its root is allocated; rolling it back frees every page that the tree
+//!    id owns by then. The creator locks the whole tree until it has ended: no undo record of another transaction names
+//!    a tree whose creation may be rolled back.
 //! 2. A dropped tree's pages are freed when its undo record is purged: every view sees the drop, and no live
 //!    transaction has a record of the tree (see `trees`). Rolling a drop back only reopens the tree (trap
 //!    15).
@@ -134,9 +134,9 @@ impl Txn {
         Ok(())
     }
 
-    /// Waits until it is known which trees the transactions of an earlier opening have written to, and requests that
-    /// lookup. Called before a whole tree is locked. The lock then waits for those that wrote to the tree, as for any
-    /// other user of it.
+    /// Requests a lookup of the trees that the transactions of an earlier opening have written to, and waits until
+    /// these are known. Called before a whole tree is locked: the lock then waits for the transactions that wrote to
+    /// the tree, as for any other user of it.
     pub(super) fn wait_for_resumed(&self, tree: &TreeState) -> Result<()> {
         let (engine, begun) = (&self.engine, self.engine.clock.now());
         // A read-only database rolls nothing back: the rows that losers have changed stay locked one by one.

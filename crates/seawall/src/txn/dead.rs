@@ -2,12 +2,11 @@
 //!
 //! 1. A run is an interval of keys of one tree, `lo <= key < hi`. Every entry in it is marked deleted, and
 //!    every reader that the run serves ([`For`]) sees its deletion. So these readers find no row in it.
-//! 2. A run is added for keys of one leaf, with that leaf latched. A transaction that puts a row where none
-//!    was cuts its key out of all runs, with the leaf latched exclusively, before it requests locks. So a
-//!    scan that has locked an interval and then finds it in a run has missed no row: an insertion that
-//!    requested its lock earlier has already cut the run, and a later one is refused. Apart from insertions
-//!    only the rollback of a deletion brings a row back: a transaction removes its own runs before it undoes
-//!    anything.
+//! 2. A run is added for keys of one leaf, with that leaf latched. Before a transaction puts a row where there was
+//!    none, it cuts the row's key out of all runs, with the leaf latched exclusively; only then does it request locks.
+//!    So a scan that has locked an interval and then finds it in a run has missed no row: an insertion that requested
+//!    its lock earlier has already cut the run, and a later one is refused. Apart from insertions, only the rollback of
+//!    a deletion brings a row back: a transaction removes its own runs before it undoes anything.
 //! 3. Purge, splits, merges and compaction do not affect runs: a run is keys, not positions.
 //! 4. Runs are hints in memory: removing one costs time, never rows. A tree has at most [`RUNS_MAX`] runs,
 //!    and removes those that are no longer used.

@@ -122,7 +122,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Makes a later drop leave it unchanged: prepared, or to be rolled back by the next opening.
+    /// Makes a later drop leave the transaction unchanged: it stays prepared, or the next opening rolls it back.
     pub fn keep(&mut self) {
         if matches!(self.state, State::Open | State::HalfDone) {
             self.state = State::Kept;
@@ -209,9 +209,9 @@ impl Drop for Txn {
         if self.rollback_all().is_ok() {
             return;
         }
-        // The log has no room, or a page cannot be read now, for example: the transaction stays active and
-        // invisible, keeps its locks, and background work tries again. If the database is poisoned, the next
-        // opening rolls it back.
+        // The rollback stopped, for example because the log has no room or a page cannot be read now. The transaction
+        // stays active and invisible, keeps its locks, and background work tries again. If the database is poisoned,
+        // the next opening rolls it back.
         if let Some(writing) = self.writing.take() {
             self.engine.unfinished.lock().push(Unfinished { owner: self.owner.clone(), writing });
         }

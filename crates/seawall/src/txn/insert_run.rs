@@ -7,8 +7,8 @@
 //! 1. A run begins with the second insertion into one leaf. Scattered insertions have short records of their own.
 //! 2. The range is the part of that leaf's range whose keys have a common prefix: that of the first two keys, without
 //!    its last byte. In a load in key order one record stands for 65,536 integers. The range never grows.
-//! 3. A run goes on only while its record is the transaction's last one, and no savepoint was made since it began. So
-//!    undoing the record undoes nothing from before a savepoint, and never leaves out a change that came later.
+//! 3. A run goes on only while its record is the transaction's last one, and no savepoint has been made since the run
+//!    began. So undoing the record undoes nothing from before a savepoint, and never skips a later change.
 //! 4. Rollback walks through the range leaf by leaf (`rollback.rs`, 4), past all rows that others have inserted there
 //!    meanwhile. The prefix bounds this walk: the last leaf's range is the rest of the tree.
 
@@ -59,9 +59,10 @@ impl InsertRun {
         last != UndoPtr::NONE && self.undo.get() == last && self.tree == tree
     }
 
-    /// The record for the insertion of `key` into `leaf`, which no record covers: of the leaf's range, if the last
-    /// insertion was there too, and if that record has at most `room` bytes. The run is over until the record is
-    /// written ([`Self::inserted`]).
+    /// Returns the record for the insertion of `key` into `leaf`, which no record covers. It is a record of a range of
+    /// the leaf if the last insertion was into this leaf too, the two keys have a common prefix, and that record has at
+    /// most `room` bytes; otherwise a record of the key alone. The run is over until the record is written
+    /// ([`Self::inserted`]).
     pub(super) fn record<'r>(
         &'r mut self,
         last: UndoPtr,

@@ -20,7 +20,7 @@ pub(super) const SCAN: &str = "a scan";
 /// As [`LOG_ROOM`].
 pub(super) const MANY_ROWS: &str = "an operation on many rows";
 
-/// The writer of a row's latest version, as far as locks go.
+/// The writer of a row's latest version, as it matters for locks.
 pub(super) enum Writer {
     /// This transaction: it has the row.
     Me,

@@ -57,7 +57,7 @@ impl Txn {
                 at -= 1;
             }
         }
-        // At the end of a leaf fewer are recorded, too: otherwise gaps would separate the runs of adjacent
+        // At the end of a leaf a shorter run is recorded, too: otherwise gaps would separate the runs of adjacent
         // leaves.
         let at_end = if forward { at == node.count() } else { at == 0 };
         if at.abs_diff(slot) >= DEAD_MIN || (at_end && at != slot) {

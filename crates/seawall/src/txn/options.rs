@@ -26,8 +26,9 @@ pub enum Access {
     ReadOnly,
 }
 
-/// What a transaction does when it writes, or reads for update, a row that another changed after its snapshot,
-/// which it has at repeatable read, and at serializable if it has called [`crate::Transaction::take_snapshot`].
+/// What a transaction does when it writes, or reads for update, a row that another transaction changed after its
+/// snapshot. It has a snapshot at repeatable read, and at serializable if it has called
+/// [`crate::Transaction::take_snapshot`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnConflict {
     /// Fail with [`crate::Error::WriteConflict`]: no update is lost (snapshot isolation).

@@ -51,7 +51,7 @@ fn gone() -> Error {
     )
 }
 
-/// Replaces a seek beyond an end of the range by one to that end.
+/// Replaces a seek that lies beyond an end of the range by a seek to that end.
 fn inside<'k>(to: Seek<'k>, start: Bound<&'k [u8]>, end: Bound<&'k [u8]>) -> Seek<'k> {
     let (start, end) = (
         match start {

@@ -4,10 +4,10 @@
 //!    or rolls it back. If it is dropped, it stays prepared, and is ended by its name.
 //! 2. What its commit needs is kept from the preparation on ([`KeptCommit`]): [`Txn::commit_ordered`] does no
 //!    I/O and cannot run out of room.
-//! 3. *Visible before durable.* [`Txn::commit_ordered`] leaves the active set and releases the locks when the
-//!    commit is in the log's buffer. A crash can take such a commit back to "prepared", never further, if the
-//!    preparation is durable; the outside log, which decided it, then commits it again. Transactions that saw
-//!    it come after it in the log: a crash that loses the commit loses theirs too (trap 28).
+//! 3. *Visible before durable.* [`Txn::commit_ordered`] leaves the active set and releases the locks when the commit is
+//!    in the log's buffer. If the preparation is durable, a crash can take such a commit back to "prepared", but never
+//!    further; the outside log, which decided it, then commits it again. The commits of transactions that saw it follow
+//!    it in the log: a crash that loses the commit loses theirs, too (trap 28).
 //! 4. If two are committed one after the other, no view sees the later one without the earlier one: the first
 //!    has left the active set before the second is logged.
 

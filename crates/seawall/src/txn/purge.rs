@@ -1,13 +1,13 @@
 //! Removing what no view can see any more.
 //!
-//! 1. A transaction's records are purged when every view, now and in future, sees it.
+//! 1. A transaction's records are purged when every view, now and in the future, sees the transaction.
 //! 2. A delete-marked entry is removed only if its writer and undo pointer are still those of the record
 //!    (trap 12).
 //! 3. The purge position moves past records, several at a time, after all their work is done; work of many steps is
 //!    resumable. So after a crash purge may do a record's work again, and finds it done. The last page of a long value
 //!    is freed by the mini-transaction that moves the position, because the page may be reallocated at once.
-//! 4. The long value of a version is freed with the undo record of the change that superseded it: an update
-//!    or a deletion. The record of a revival frees nothing: the record of the deletion before it does.
+//! 4. The long value of a version is freed with the undo record of the change that superseded it: an update or a
+//!    deletion. The record of a revival frees nothing: the value is freed with the record of the deletion before it.
 //! 5. A record may belong to a tree that was dropped and freed since. Tree ids are never reused, so the root
 //!    page shows whether the tree is gone. A long value that only such a record refers to is freed with the
 //!    record, unless it was freed with the tree: the owner of its head page shows that.
@@ -102,8 +102,8 @@ impl Engine {
         purged
     }
 
-    /// Purges records as [`Engine::purge_records`] does. Counts in `unreadable` those that it skips, beside the first
-    /// error.
+    /// Purges records as [`Engine::purge_records`] does. Counts the records that it skips in `unreadable`, which also
+    /// keeps the first error.
     fn purge_each(
         &self,
         records: &[Unpurged],
@@ -142,9 +142,9 @@ impl Engine {
         self.move_past(&rest[..done], None)
     }
 
-    /// Does the work of the last of `records`; the others have none left. Moves past all of them if a page is to be
-    /// freed with that, and returns whether it did. A read that fails is tried again: what is passed without its work
-    /// keeps its space for ever.
+    /// Does the work of the last of `records`; the others have no work left. If a page must be freed together with the
+    /// move, moves past all of them; returns whether it did. Repeats a read that fails: the space of a record that is
+    /// passed without its work stays taken for ever.
     fn purge_last(&self, records: &[Unpurged]) -> Result<bool> {
         let last = &records[records.len() - 1];
         let purge = || match self.purge_record(last)? {

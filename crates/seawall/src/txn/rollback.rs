@@ -29,9 +29,9 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Txn {
-    /// Undoes the changes after `savepoint`; the transaction continues. The rows stay locked: what it learned
-    /// by changing them has to stay true. At read committed nothing that was learned has to stay true, and
-    /// locks may be released.
+    /// Undoes the changes after `savepoint`; the transaction continues. The rows stay locked, because what the
+    /// transaction learned by changing them has to stay true. At read committed this need not stay true, and locks may
+    /// be released.
     ///
     /// # Errors
     /// [`Error::Usage`] if the transaction was rolled back to an earlier savepoint since: `savepoint` no
@@ -41,7 +41,7 @@ impl Txn {
             self.check_takes_changes()?;
         }
         if savepoint.changes > self.changes || self.gone.contains(savepoint.changes) {
-            let why = "the savepoint is gone: the transaction was rolled back to an earlier one since";
+            let why = "the savepoint is invalid: the transaction has since been rolled back to an earlier one";
             return Err(Error::Usage(why.into()));
         }
         let before = self.changes;
@@ -239,7 +239,8 @@ impl Engine {
             }
             UndoRecord::Prepared { .. } => self.cut(undo_log),
             UndoRecord::Begin { .. } | UndoRecord::Commit { .. } | UndoRecord::InsertRange { .. } => {
-                let why = format!("offset {}: a rollback met a record that is not undone at once", at.offset());
+                let why =
+                    format!("offset {}: a rollback found a record that cannot be undone in one step", at.offset());
                 Err(Error::bad_page(at.page(), why))
             }
         }

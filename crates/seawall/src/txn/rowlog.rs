@@ -1,8 +1,8 @@
 //! Logs of the changed rows of a tree, for a concurrent build of an index over it.
 //!
-//! 1. Every change of a row is logged, as key and transaction, under the leaf's latch before it can be
-//!    committed. It may be logged more than once, but is never missed. A change that leaves the row's entries
-//!    in the index as they are is only counted.
+//! 1. Every change of a row is logged, as key and transaction, under the leaf's latch before it can be committed. It
+//!    may be logged more than once, but is never missed. A change that does not alter the row's entries in the index is
+//!    only counted.
 //! 2. A new log misses the earlier changes of transactions that are active when it begins. So its creator
 //!    locks the whole tree for a moment, or waits until these transactions have ended.
 //! 3. A change in a tree without a log costs one load. The mutexes are taken under a latch; no other lock is
@@ -64,8 +64,8 @@ pub(super) struct RowLogs {
 }
 
 impl RowLogs {
-    /// Called before a change of a row is visible to others, under the leaf's exclusive latch. `indexed` is false if it
-    /// leaves the row's index entries as they are.
+    /// Called before a change of a row is visible to others, under the leaf's exclusive latch. `indexed` is false if
+    /// the change does not alter the row's index entries.
     #[inline]
     pub(super) fn changed(&self, writer: TxnId, key: &[u8], indexed: bool) {
         if self.on.load(Ordering::SeqCst) {

@@ -16,12 +16,12 @@ impl SavepointAt {
     pub const BEGIN: Self = Self { last: UndoPtr::NONE, changes: 0 };
 }
 
-/// The savepoints of a transaction that no longer exist, because it was rolled back to an earlier one.
+/// Records which savepoints of a transaction no longer exist because it was rolled back to an earlier one.
 ///
 /// 1. A savepoint has a label: the count of changes and undone changes when it was made. A rollback at count
 ///    `after` to label `to` removes those whose labels lie between the two.
-/// 2. Right after a rollback the transaction is where it was at the savepoint, so a savepoint made then gets
-///    that one's label.
+/// 2. Right after a rollback the transaction is where it was at the savepoint, so a savepoint made at that moment gets
+///    the same label.
 /// 3. An interval is kept only if a savepoint in it was given out, and only until a rollback goes back beyond
 ///    it. So statements that set a savepoint, fail and are rolled back leave nothing behind, however many
 ///    there are.

@@ -84,7 +84,7 @@ const DEAD_ROWS: usize = 16;
 /// Entries that it skips in one step between two checks for an interrupt.
 const PASSED_ROWS: usize = 64;
 
-/// A scan, in a transaction that it borrows: for reading, or for deleting the entry it stands on.
+/// A scan that borrows its transaction: shared, to read; or exclusively, also to delete the entry it stands on.
 #[derive(Debug)]
 pub struct Scan<T> {
     /// The lock that the caller requested, without what the isolation level adds.
@@ -453,8 +453,8 @@ impl ScanState {
                 Ok(())
             }
             _ => {
-                let why = "the transaction was rolled back to a savepoint or has given up its snapshot, and what the \
-                    cursor stands on may be gone with it: seek again";
+                let why = "the transaction was rolled back to a savepoint or has released its snapshot, and the \
+                    cursor's entry may no longer exist: seek again";
                 Err(Error::Usage(why.into()))
             }
         }

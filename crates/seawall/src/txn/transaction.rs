@@ -44,7 +44,7 @@ pub(super) enum State {
     /// It is prepared in place: it can only be committed or rolled back. If dropped, it stays prepared and is
     /// ended by its name.
     Prepared(Box<InPlace>),
-    /// It stays as it is when dropped: prepared, or to be rolled back by the next opening.
+    /// A drop leaves it as it is: prepared, or to be rolled back by the next opening.
     Kept,
     /// It has ended, or the next opening determines its outcome.
     Ended,
@@ -263,8 +263,7 @@ impl Txn {
         self.writing.as_ref().map_or(TxnId::NONE, |w| w.id)
     }
 
-    /// Takes the snapshot if there is none: at repeatable read, and at serializable if a version that it does
-    /// not see is a conflict.
+    /// Takes the snapshot if there is none: at repeatable read, and with [`OnConflict::Fail`] at serializable, too.
     pub fn take_snapshot(&self) {
         if self.is_strict() {
             self.keep_view();

@@ -1,7 +1,7 @@
 //! The version of an entry that a view sees.
 //!
-//! 1. An entry is seen when it has no header, when its writer is the reader itself, or when the view sees its
-//!    writer. Its undo pointer is then never followed: the record behind it may be gone.
+//! 1. An entry is seen when it has no header, when its writer is the reader itself, or when the view sees its writer.
+//!    Its undo pointer is then never followed: the record that it points to may be gone.
 //! 2. An entry that is not seen is undone in a copy, record by record, until a version is seen. A view pins
 //!    every record it can need: purge keeps a transaction's records while some view does not see the
 //!    transaction.

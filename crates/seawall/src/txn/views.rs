@@ -68,7 +68,7 @@ struct Snapshot {
     serial: u64,
     /// No new view will be made of it.
     stale: AtomicBool,
-    /// Since when it has had a view without interruption, microseconds of the clock.
+    /// The time since which it has always had a view, microseconds of the clock.
     since_us: AtomicU64,
     set: Weak<Shared>,
 }
@@ -395,7 +395,7 @@ impl ActiveSet {
         self.shared.state.read().live.iter().map(|one| Arc::strong_count(one) - 1).sum()
     }
 
-    /// How long the oldest snapshot with views has had views without a break. `None` without views.
+    /// How long the oldest snapshot that has views has had them without interruption. `None` if there are no views.
     #[must_use]
     pub fn oldest_view_age(&self) -> Option<Duration> {
         let now_us = self.now_us();

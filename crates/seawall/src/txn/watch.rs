@@ -24,7 +24,7 @@ impl Watching {
         self.log.drain()
     }
 
-    /// How many changes there were since it began, including those that leave the index entries as they are.
+    /// The number of changes since the log began, including those that do not alter index entries.
     #[must_use]
     pub fn noted(&self) -> u64 {
         self.log.noted()
@@ -85,8 +85,8 @@ impl Txn {
         self.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)
     }
 
-    /// Whether its snapshot, or else a view of now, sees the changes of `writer`, or would if that had
-    /// committed.
+    /// Whether the transaction's snapshot, or else a view of now, sees the changes of `writer`, or would see them if
+    /// `writer` had committed.
     #[must_use]
     pub fn sees(&self, writer: TxnId) -> bool {
         self.pin().sees(writer)

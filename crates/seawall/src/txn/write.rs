@@ -396,8 +396,8 @@ impl Txn {
         Ok(Attempt::Done { was_there: false })
     }
 
-    /// Called before a change that changes nothing reports whether the row exists. That answer is a read:
-    /// with [`OnConflict::Fail`] it has to match the snapshot, so the snapshot is taken now if there is none.
+    /// Called before a change without effect reports whether the row exists. That answer is a read: with
+    /// [`OnConflict::Fail`] it has to match the snapshot, so the snapshot is taken now if there is none.
     pub(super) fn tells(&self) {
         if self.options.on_conflict == OnConflict::Fail {
             self.take_snapshot_for_read();
@@ -409,8 +409,8 @@ impl Txn {
         Ok(Node::open(mtr.page(leaf))?.entry(slot)?.writer == self.id())
     }
 
-    /// Returns the answer of a change that changes nothing. In a serializable transaction it has to stay
-    /// true, so the row is locked shared unless it is `mine`.
+    /// Returns the answer of a change without effect. In a serializable transaction the answer has to stay true, so the
+    /// row is locked shared unless it is `mine`.
     fn told(&self, tree: &TreeState, key: &[u8], mine: bool, answer: Attempt) -> Attempt {
         self.tells();
         let stays = mine

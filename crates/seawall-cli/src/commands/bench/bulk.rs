@@ -28,7 +28,7 @@ pub(crate) struct BulkArgs {
     /// Memory for the buffer pool
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = units::size)]
     pool: u64,
-    /// Writers that run beside the index build
+    /// Writers that run during the index build
     #[arg(long, value_name = "N", default_value_t = 16)]
     threads: usize,
     /// Time to measure the writers alone, before and again after the index build

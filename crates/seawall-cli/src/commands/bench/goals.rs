@@ -34,12 +34,12 @@ pub(crate) struct GoalsArgs {
     /// Rounds of each cell, instead of those in goals.toml
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: Option<u32>,
-    /// More arguments for every window, after those in goals.toml, such as '--duration 1s'
+    /// Extra arguments for every window, appended to those in goals.toml, such as '--duration 1s'
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     window: Option<String>,
     /// Directory for rows during the run [default: a temporary one below ./target or $TMPDIR]
     ///
-    /// What is still in a directory given here at the end of the run is left for another run.
+    /// Files that a run leaves in a directory given here are kept for the next run.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Write goals.json, goals.md and a file for each measurement (cells/) into this directory

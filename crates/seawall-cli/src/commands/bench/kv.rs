@@ -38,7 +38,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 4] = [("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9)];
     let is_count = |n: &f64| n.fract() == 0.0 && (1.0..9e15).contains(n);
     let count = units::scaled(&text.trim().to_ascii_lowercase(), &UNITS).filter(is_count).map(|n| n as u64);
-    count.ok_or_else(|| format!("{text:?} is no count: write a number above 0, also with K or M, such as 10M"))
+    count.ok_or_else(|| format!("{text:?} is not a count: write a number above 0, also with K or M, such as 10M"))
 }
 
 pub(crate) fn run(args: &KvArgs, stop: &Stop) -> Outcome {

@@ -257,7 +257,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| format!("{text:?} is no rate: write a number above 0"))
+    rate.ok_or_else(|| format!("{text:?} is not a rate: write a number above 0"))
 }
 
 /// Parses a warm-up time. Unlike other times, it may be zero.

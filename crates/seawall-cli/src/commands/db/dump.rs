@@ -26,7 +26,7 @@ pub(crate) struct DumpArgs {
     /// New file to write; `-` is standard output
     #[arg(long, short, default_value = "-")]
     out: PathBuf,
-    /// Skip and name damaged parts instead of failing; the exit code is then 1
+    /// Skip damaged parts and report them instead of failing; the exit code is then 1
     #[arg(long)]
     skip_damaged: bool,
 }
@@ -34,7 +34,7 @@ pub(crate) struct DumpArgs {
 pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
     let to_stdout = args.out == Path::new("-");
     if to_stdout && std::io::stdout().is_terminal() {
-        return Err("a dump is no text: send it into a file or a pipe, or name a file with --out".into());
+        return Err("a dump is not text: redirect it to a file or a pipe, or name a file with --out".into());
     }
     let db = args.database.open_to_read()?;
     // Checked before the output file is created.

@@ -33,7 +33,7 @@ pub(crate) struct CompactArgs {
     database: DatabaseArgs,
     /// Trees to compact; all if none is named
     trees: Vec<String>,
-    /// How full the leaves are made, percent
+    /// Target fill of the leaves, percent
     #[arg(long, default_value_t = CompactOptions::default().fill_percent, value_parser = clap::value_parser!(u32).range(50..=100))]
     fill: u32,
     /// Maximum leaves read and written per second; 0 for no limit

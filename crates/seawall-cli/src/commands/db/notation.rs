@@ -24,7 +24,9 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
     let byte = |pair: &[char]| Some((pair[0].to_digit(16)? << 4 | pair.get(1)?.to_digit(16)?) as u8);
     let bytes = digits.chunks(2).map(byte).collect::<Option<_>>();
-    bytes.ok_or_else(|| format!("{text:?} are no bytes: write two hexadecimal digits for each, such as 00ff7a"))
+    bytes.ok_or_else(|| {
+        format!("{text:?} is not a sequence of bytes: write two hexadecimal digits for each, such as 00ff7a")
+    })
 }
 
 /// Formats bytes as text. Printable characters stay, so that text in any script is readable; the rest

@@ -11,8 +11,9 @@
 //! 1. A chunk is free, or part of one [`List`]. Only the holder of that list touches the chunk's bytes. Chunks are
 //!    taken and freed under the mutex.
 //! 2. A chunk comes from the lowest held block that has a free one. Another block is taken only when all held blocks
-//!    are full, and high blocks become empty over time. So lists never hold more than the most that they used since the
-//!    last trim, or than that trim left. (A general allocator lost up to a third here.)
+//!    are full, and high blocks become empty over time. So lists never hold more memory than the most that they have
+//!    used since the last trim, or than that trim left. (A general-purpose allocator wasted up to a third of the memory
+//!    here.)
 //! 3. While [`Lists::trim`] gives a block back to the system, the block counts as full, so that none of its chunks is
 //!    handed out.
 #![allow(unsafe_code)]
@@ -34,9 +35,9 @@ const BLOCK: usize = CHUNK * CHUNKS;
 const FREE: u64 = u64::MAX;
 /// Bytes of a record in a list in addition to its body: its tag and the length of the body.
 const RECORD_BYTES: usize = 1 + size_of::<u16>();
-/// Memory of a list outside its chunks, bytes, computed: its entry in the set of `Away` (16 bytes in nodes that are two
-/// thirds full, plus the allocator's overhead), and in its map (9 bytes in tables that are 44% to 88% full and grow by
-/// copying).
+/// Memory that a list takes outside its chunks, bytes (computed, not measured): its entry in the set of `Away` (16
+/// bytes in nodes that are two thirds full, plus the allocator's overhead), and its entry in the map of `Away` (9 bytes
+/// in tables that are 44% to 88% full and grow by copying).
 const ENTRY_BYTES: usize = 56;
 
 /// The records that a page on the disk lacks. Must be freed with [`Lists::free`].

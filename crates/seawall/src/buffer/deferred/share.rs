@@ -1,9 +1,9 @@
 //! Adapts the share of the pool that deferred changes get.
 //!
 //! A page that was evicted with its records ends in one of two ways. It is *read again* while the records are in
-//! memory: that saves a write (with doublewrite, two). Or it is *merged*: that costs a read. And frames lack the memory
-//! that lists use: a page that was evicted a short time ago (a *ghost*) and is missed would be in memory if there were
-//! more frames.
+//! memory: that saves a write (with doublewrite, two). Or it is *merged*: that costs a read. But the memory of lists is
+//! taken from frames. A page that was evicted a short time ago is called a *ghost*. If a ghost is missed, it would
+//! still be in memory if there were more frames.
 //!
 //! ```text
 //!   0 ──first eviction──> least ──a window in which it pays──> a quarter more, up to most
@@ -14,7 +14,7 @@
 //! 1. A window ends when as many pages have been evicted as there are frames.
 //! 2. A page of memory for lists saves `(writes * read again - merged) / pages of lists` operations; one more frame
 //!    saves `ghosts missed / ghosts`. The use that saves more gets the memory.
-//! 3. The share never falls below `least`: the pages in it show when a larger share pays again.
+//! 3. The share never falls below `least`: the pages in it show when a larger share pays off again.
 //! 4. Only one page in 16 is counted as a ghost, so that evictions and misses seldom contend for the mutex.
 
 use crate::counted::Mutex;

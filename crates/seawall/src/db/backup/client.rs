@@ -36,7 +36,8 @@ struct Answers<'s> {
 }
 
 impl Answers<'_> {
-    /// Returns the next line; `None` if `goes_on`, which is called again and again while nothing comes, returns false.
+    /// Returns the next line. While nothing comes, calls `goes_on` again and again, and returns `None` if that returns
+    /// false.
     fn line(&mut self, mut goes_on: impl FnMut() -> bool) -> Result<Option<String>, String> {
         loop {
             if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
@@ -46,12 +47,14 @@ impl Answers<'_> {
                 return String::from_utf8(line).map(Some).map_err(|e| e.to_string());
             }
             if self.bytes.len() as u64 >= LINE_MAX {
-                return Err(format!("it said a line longer than {LINE_MAX} bytes"));
+                return Err(format!("it sent a line longer than {LINE_MAX} bytes"));
             }
             let mut more = [0; 4096];
             let mut stream = self.stream;
             match stream.read(&mut more) {
-                Ok(0) => return Err("it ended the connection before the backup was taken: it was killed, say".into()),
+                Ok(0) => {
+                    return Err("it closed the connection before the backup was taken; it may have been killed".into());
+                }
                 Ok(n) => self.bytes.extend(&more[..n]),
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     if !goes_on() {

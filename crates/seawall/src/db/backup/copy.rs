@@ -5,8 +5,8 @@
 //!    segment (`log/hold.rs`, 1).
 //! 3. A page of zeroes was never written, or the file was truncated and grew again. Nothing is copied; redo creates the
 //!    page if it is needed.
-//! 4. A page that is still invalid after all dirty pages were written is damaged, unless it has no owner. In that case
-//!    nothing after C changed it: otherwise that write would have made it whole.
+//! 4. A page that is still invalid after all dirty pages were written was not changed after C: writing the change would
+//!    have made it whole. It is damaged, unless it has no owner.
 
 use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, read_small};
 use super::types::{BackupFile, BackupOptions, BackupProgress, BackupReport};
@@ -29,7 +29,7 @@ use std::time::Duration;
 const CHUNK: usize = 256 << 10;
 /// The rate without a limit, bytes a second.
 const UNLIMITED: f64 = f64::MAX;
-/// The longest pause between two checks whether the backup is cancelled.
+/// The longest pause between two checks for cancellation.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes of log and pages between two calls of the progress function.
@@ -635,7 +635,7 @@ pub(super) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Reads the copy of the log through: it must end exactly where `block` says.
+/// Reads the whole copy of the log: it must end exactly where `block` says.
 pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path, block: &ControlBlock) -> Result<()> {
     let config = LogConfig { dir: dir.into(), method: FlushMethod::ODirect, stats: Arc::default(), ..config.clone() };
     let mut reader = LogReader::open(disk.clone(), &config, block.checkpoint, block.incarnation)?;
@@ -644,7 +644,7 @@ pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path,
     if reader.at() == block.log_end {
         return Ok(());
     }
-    let why = format!("its log ends at {}, and at {} was expected: use another backup", reader.at(), block.log_end);
+    let why = format!("its log ends at {}, but {} was expected: use another backup", reader.at(), block.log_end);
     Err(Error::BadBackup { path: dir.into(), why })
 }
 

@@ -124,7 +124,7 @@ impl Manifest {
 
     pub(super) fn decode(path: &Path, text: &[u8]) -> Result<Self> {
         let bad = |why: &str| Error::BadBackup { path: path.into(), why: why.into() };
-        let text = std::str::from_utf8(text).ok().ok_or_else(|| bad("it is no text: use another backup"))?;
+        let text = std::str::from_utf8(text).ok().ok_or_else(|| bad("it is not text: use another backup"))?;
         let version = text.lines().next().and_then(|line| line.strip_prefix(TITLE)?.trim().parse::<u32>().ok());
         match version {
             Some(VERSION) => {}
@@ -174,7 +174,7 @@ impl Manifest {
                 Err(Error::UnfinishedBackup { path: dir.into() })
             }
             None => {
-                let why = format!("it has no file {MANIFEST:?}: it is no backup");
+                let why = format!("it has no file {MANIFEST:?}: it is not a backup");
                 Err(Error::BadBackup { path: dir.into(), why })
             }
         }

@@ -36,15 +36,15 @@ use copy::{Copying, Subject, take};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// A running backup, in three steps that a server's hooks can call. Dropped before its end, it releases what it held
-/// and leaves an unfinished backup, which no opening takes for a database.
+/// A running backup, in three steps that a server's hooks can call. If it is dropped before its end, it releases what
+/// it held and leaves an unfinished backup, which no opening takes for a database.
 #[derive(Debug)]
 pub struct Backup {
     copying: Copying,
 }
 
 impl Database {
-    /// Begins a backup into `dir`, which must be new or empty. Writes a checkpoint, from which on the log is held. Only
+    /// Begins a backup into `dir`, which must be new or empty. Writes a checkpoint; the log is held from there on. Only
     /// one backup can run at a time.
     ///
     /// # Errors

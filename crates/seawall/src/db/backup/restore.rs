@@ -144,7 +144,7 @@ impl Restoring<'_> {
                 found += write_pages(&out, &source.path, chunk, page_bytes, full.then_some(at), last.data_bytes)?;
             }
             if found != manifest.pages {
-                let why = format!("it has {found} pages, and {} were expected: use another backup", manifest.pages);
+                let why = format!("it has {found} pages, but {} were expected: use another backup", manifest.pages);
                 return Err(Error::BadBackup { path: source.path, why });
             }
             written += found;
@@ -281,7 +281,8 @@ impl Source {
         if self.len == len {
             return Ok(());
         }
-        let why = format!("it has {} bytes, and {len} were expected: it was cut or copied in part", self.len);
+        let why =
+            format!("it has {} bytes, but {len} were expected: it was truncated or copied only in part", self.len);
         Err(Error::BadBackup { path: self.path.clone(), why })
     }
 

@@ -219,7 +219,7 @@ impl Server {
             room.then_some(number)
         };
         let Some(number) = number else {
-            let why = format!("it serves {CONNECTIONS_MAX} others: wait until one has ended");
+            let why = format!("it already serves {CONNECTIONS_MAX} other connections: wait until one has ended");
             // The buffer of a new socket has room for this: the write does not wait.
             return drop(say(&stream, &format!("{GREETING}\nerror {}\n", escape(why.as_bytes()))));
         };
@@ -343,7 +343,7 @@ impl Request {
     fn read(lines: &mut impl BufRead) -> Result<Self, String> {
         let greeting = line(lines)?;
         if greeting != GREETING {
-            return Err(format!("this process speaks {GREETING:?} and was greeted with {greeting:?}"));
+            return Err(format!("this process expects the greeting {GREETING:?} but received {greeting:?}"));
         }
         let what = line(lines)?;
         if what != "backup" {
@@ -353,10 +353,10 @@ impl Request {
         for _ in 0..LINES_MAX {
             let line = line(lines)?;
             let (name, value) = line.split_once(' ').unwrap_or((&line, ""));
-            let number = || value.parse::<u64>().ok().ok_or_else(|| format!("{name} {value:?} is no number"));
+            let number = || value.parse::<u64>().ok().ok_or_else(|| format!("{name} {value:?} is not a number"));
             let path = || {
                 let path = PathBuf::from(OsString::from_vec(unescape(value)?));
-                if path.is_absolute() { Ok(path) } else { Err(format!("{name} {value:?} is no absolute path")) }
+                if path.is_absolute() { Ok(path) } else { Err(format!("{name} {value:?} is not an absolute path")) }
             };
             match name {
                 "to" => to = Some(path()?),

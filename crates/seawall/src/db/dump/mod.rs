@@ -140,7 +140,7 @@ impl fmt::Display for DumpError {
         match self {
             Self::Io { at_byte, source } => write!(f, "at byte {at_byte} of the dump: {source}"),
             Self::NotADump => f.write_str(
-                "this is no dump: it does not begin with the eight bytes of one. Was it \
+                "this is not a dump: it does not begin with the eight bytes of one. Was it \
                  compressed, or transferred as text?",
             ),
             Self::NewerVersion { found, supported } => write!(

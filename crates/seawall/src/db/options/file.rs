@@ -37,7 +37,7 @@ impl Options {
         match std::fs::read(&path) {
             Ok(bytes) => {
                 let text = String::from_utf8(bytes)
-                    .map_err(|e| Error::Usage(format!("{} is no text: {e}", path.display())))?;
+                    .map_err(|e| Error::Usage(format!("{} is not a text file: {e}", path.display())))?;
                 self.merge_file(&text, &path)?;
                 Ok(self)
             }
@@ -84,7 +84,8 @@ impl Options {
     /// ```
     #[cfg(feature = "toml")]
     pub fn merge_toml(&mut self, text: &str, origin: &str) -> Result<()> {
-        let values = super::toml::parse(text).map_err(|why| Error::Usage(format!("{origin} is no TOML: {why}")))?;
+        let values =
+            super::toml::parse(text).map_err(|why| Error::Usage(format!("{origin} is not valid TOML: {why}")))?;
         let mut seen = HashSet::new();
         for (path, value) in values.into_iter().filter(|(path, _)| path.len() == 1 || path[0] != LAB) {
             // A nested table is no option: its name is refused as unknown, or as a value that no option has.
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn errors_say_what_and_where() {
         for (text, wants) in [
-            ("pool_size = ", "/srv/db/seawall.toml is no TOML"),
+            ("pool_size = ", "/srv/db/seawall.toml is not valid TOML"),
             ("pool_sizes = 1", "did you mean pool_size? (in /srv/db/seawall.toml)"),
             ("[data]\nflush_method = \"turbo\"", "option data_flush_method = turbo: allowed are auto, fsync"),
             ("[page]\nsizes = 4096", "did you mean page_size?"),
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(options.pool_size(), 1 << 30);
         assert_eq!(options.get("durability").unwrap(), "written");
         std::fs::write(dir.path().join(FILE_NAME), [0xff, 0xfe]).unwrap();
-        assert!(given.clone().with_file_of(dir.path()).unwrap_err().to_string().contains("is no text"));
+        assert!(given.clone().with_file_of(dir.path()).unwrap_err().to_string().contains("is not a text file"));
         std::fs::remove_file(dir.path().join(FILE_NAME)).unwrap();
         std::fs::create_dir(dir.path().join(FILE_NAME)).unwrap();
         assert!(matches!(given.with_file_of(dir.path()), Err(Error::Io(_))));

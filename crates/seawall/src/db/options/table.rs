@@ -178,7 +178,7 @@ options! {
 
     data_growth_step, with_data_growth_step: u64 as Size = 64 * MIB,
         Limits::Between(MIB, 16 * GIB), Running, "bytes", [],
-        "The most by which the data file grows at a time.",
+        "The largest step by which the data file grows.",
         "Growth is predicted from the fill rate and done in the background, in whole MiB. Larger steps are less \
          frequent and leave more space unused.";
 
@@ -195,7 +195,7 @@ options! {
     log_dir, with_log_dir: PathBuf as Directory = PathBuf::new(),
         Limits::Any, Opening, "path", [],
         "The directory of the log; empty for the directory of the database.",
-        "On a device of its own, the log does not wait behind the data file. Move the log files when you change it.";
+        "On its own device, the log does not queue behind the data file. Move the log files when you change it.";
 
     log_ring_dir, with_log_ring_dir: PathBuf as Directory = PathBuf::new(),
         Limits::Any, Opening, "path", [],
@@ -221,7 +221,7 @@ options! {
 
     log_capacity, with_log_capacity: u64 as Size = 512 * MIB,
         Limits::Between(MIB + 64 * KIB, TIB), Running, "bytes", ["redo_capacity", "redo_log_capacity"],
-        "The most log that is kept, and so how far the data file may lag behind the log.",
+        "The maximum amount of log that is kept; it limits how far the data file may lag behind the log.",
         "A larger log merges more changes of a page into one write, and makes recovery after a crash longer. At least \
          three log files.";
 
@@ -245,7 +245,7 @@ options! {
     flush_interval, with_flush_interval: Duration as Time = Duration::from_secs(1),
         Limits::Between(Duration::from_millis(1), Duration::from_secs(3600)), Running, "time", ["flush_log_at_timeout"],
         "How old the oldest unflushed commit may become under `written` and `deferred`.",
-        "It is the most that these levels can lose.";
+        "This is the most that these levels can lose.";
 
     torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
         Limits::Any, Opening, "", [],
@@ -269,12 +269,12 @@ options! {
 
     io_capacity, with_io_capacity: u32 as Count = 2000,
         Limits::Between(10, 10_000_000), Running, "pages a second", [],
-        "The most pages a second that background work writes in normal operation.",
+        "The maximum number of pages per second that background work writes in normal operation.",
         "A ceiling: below it, the cleaner adapts its rate to the device and to the age of the checkpoint.";
 
     io_capacity_burst, with_io_capacity_burst: u32 as Count = 20_000,
         Limits::Between(10, 10_000_000), Running, "pages a second", ["io_capacity_max"],
-        "The most pages a second that background work writes when log space or free frames run short.",
+        "The maximum number of pages per second that background work writes when log space or free frames run short.",
         "Also a ceiling. If not set, it follows `io_capacity`: at least twice that.";
 
     max_dirty_percent, with_max_dirty_percent: u32 as Percent = 90,
@@ -285,8 +285,9 @@ options! {
     max_checkpoint_age_percent, with_max_checkpoint_age_percent: u32 as Percent = 75,
         Limits::Between(5, 90), Running, "percent", [],
         "The largest share of `log_capacity` by which the checkpoint may lag behind the end of the log.",
-        "Cleaning begins at half of this share; from 80% of it on, it may write at `io_capacity_burst`. A higher \
-         value writes pages that change often less often; a lower value makes recovery after a crash shorter.";
+        "Cleaning begins at half of this share; from 80% of it on, it may write at `io_capacity_burst`. With \
+         a higher value, pages that change often are written less often; a lower value makes recovery after a crash \
+         shorter.";
 
     deferred_percent, with_deferred_percent: u32 as Percent = 50,
         Limits::Between(0, 80), Running, "percent", [],
@@ -302,7 +303,7 @@ options! {
     prefetch_depth, with_prefetch_depth: u32 as Count = 32,
         Limits::Between(0, 1024), Running, "reads", [],
         "The most reads that one scan has in flight; 0 for no prefetch.",
-        "A scan begins with few and increases their number when it has to wait.";
+        "A scan begins with a few reads in flight, and raises the number when it has to wait.";
 
     prefetch_depth_total, with_prefetch_depth_total: u32 as Count = 256,
         Limits::Between(0, 65_536), Running, "reads", [],

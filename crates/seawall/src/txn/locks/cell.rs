@@ -18,7 +18,7 @@ pub(super) enum Outcome {
     /// The lock is held now.
     Granted,
     /// Chosen as the victim of a deadlock, in which it waited for this transaction.
-    DyingProcess { waits_for: TxnId },
+    DeadlockVictim { waits_for: TxnId },
     /// No answer came in time.
     TimedOut,
     /// Another thread interrupted the wait.

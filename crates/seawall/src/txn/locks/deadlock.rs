@@ -74,7 +74,7 @@ impl LockTable {
             let Some(at) = weakest else { return };
             let victim = &cycle[at];
             let waits_for = cycle[(at + 1) % cycle.len()].owner.txn();
-            if victim.cell.settle(Outcome::DyingProcess { waits_for }) {
+            if victim.cell.settle(Outcome::DeadlockVictim { waits_for }) {
                 victim.owner.doom();
                 let parties = cycle.iter().map(|waiter| (waiter.owner.party(), waiter.wanted())).collect();
                 graph.last_deadlock = Some(DeadlockInfo { parties, victim: at });

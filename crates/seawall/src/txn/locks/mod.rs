@@ -522,9 +522,9 @@ impl LockTable {
         added.map(|()| request.owner.held().add_ranged(request.tree)).map_err(|blocker| Conflict { blocker })
     }
 
-    /// Like [`Self::add_range`], for an interval that ends at a row: also checks that no other owner has or
-    /// awaits that key as a point. A scan that has to wait for the row does not hold its place: the row's
-    /// owner may still change it. Called under the latch of the row's leaf, as [`Self::try_point`] is.
+    /// Like [`Self::add_range`], for an interval that ends at a row: also checks that no other owner has or awaits that
+    /// key as a point. A scan that has to wait for the row does not hold the row's key: the row's owner may still
+    /// change the row. Called under the latch of the row's leaf, as [`Self::try_point`] is.
     ///
     /// # Errors
     /// [`Conflict`] with an owner that blocks the request; nothing is locked then.

@@ -1,8 +1,8 @@
 //! Lock owners, and the lists to find them.
 //!
-//! 1. One thread at a time calls the table for an owner. Other threads access it only to lock a row on its
-//!    behalf (`convert`), which `HeldLocks::ended` under its mutex refuses once the owner has begun to
-//!    release; to doom it while it waits; and to read `used`.
+//! 1. One thread at a time calls the table for an owner. Other threads access the owner for three purposes only: to
+//!    lock a row on its behalf (`convert`), which is refused once the owner has begun to release (`HeldLocks::ended`,
+//!    under its mutex); to make it the victim of a deadlock while it waits; and to read `used`.
 //! 2. `used` has every tree in which the owner has, or has just asked for, a point or a change. An owner
 //!    enters a tree *before* it checks the tree for ranges. A range over a whole tree is entered *before* its
 //!    owner checks for users of the tree. So one of the two sees the other. All of these are sequentially

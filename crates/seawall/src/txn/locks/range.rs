@@ -5,9 +5,9 @@
 //!    keys, not a gap between entries: no change of the entries changes it.
 //! 2. A request waits for every earlier waiter that excludes it, except one that waits for the requesting
 //!    owner: that waiter cannot go on before the owner does.
-//! 3. After every change of a tree's holders or queue, and when a user of a tree ends (a range over the whole
-//!    tree waits for it), every waiter that can be granted is, in order. A write that had to wait is granted
-//!    its key as a range, so that no other owner takes the key before the write is done.
+//! 3. After every change of a tree's holders or queue, and when a user of a tree ends (a range over the whole tree
+//!    waits for it), all waiters that can be granted are granted, in order. A write that had to wait is granted its key
+//!    as a range, so that no other owner takes the key before the write is done.
 //! 4. The spans of one owner may grow over what others hold (points that became a range, ranges that were
 //!    joined). Such growth blocks others from then on, but gives the owner nothing: the owner still requests
 //!    each key.

@@ -1,7 +1,7 @@
 //! Which transactions wait for which, for operators and for programs that order transactions themselves.
 //!
-//! 1. A report is a snapshot, and costs transactions that do not wait nothing: it is built from what the
-//!    table keeps anyway.
+//! 1. A report is a snapshot: it is built from what the table keeps anyway. It costs nothing to transactions that do
+//!    not wait.
 //! 2. The thread that is about to wait calls the callback of waits, with no mutex and no latch held, after
 //!    the wait has begun: what the callback does about the holders can end the wait at once.
 //! 3. The last deadlock is recorded under the graph's mutex, when a victim is chosen.

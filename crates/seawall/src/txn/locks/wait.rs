@@ -136,7 +136,7 @@ impl LockTable {
         drop(begun);
         match outcome {
             Outcome::Granted => Ok(()),
-            Outcome::DyingProcess { waits_for } => {
+            Outcome::DeadlockVictim { waits_for } => {
                 Err(Error::Deadlock { victim: request.owner.txn(), waits_for, on: waiter.on() })
             }
             Outcome::Interrupted => Err(Error::Interrupted { during: LOCK, on: Some(waiter.on()) }),

@@ -34,7 +34,7 @@ pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     if page::kind(page) == Some(PageKind::UndoDirectory) {
         return Ok(());
     }
-    Err(Malformed("it is no page of the undo directory"))
+    Err(Malformed("it is not a page of the undo directory"))
 }
 
 /// Initializes a directory page without undo logs.

@@ -144,7 +144,7 @@ pub(super) fn purged(page: &[u8]) -> u64 {
 /// Checks that `page` is an undo page that can be processed.
 pub(super) fn verify(page: &[u8]) -> Result<(), Malformed> {
     if page::kind(page) != Some(PageKind::Undo) {
-        return Err(Malformed("it is no undo page"));
+        return Err(Malformed("it is not an undo page"));
     }
     let (end, purged_to) = (usize::from(end(page)), usize::from(purged_to(page)));
     if !(RECORDS..=page.len()).contains(&end) || !(RECORDS..=end).contains(&purged_to) {

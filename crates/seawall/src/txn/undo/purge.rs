@@ -154,7 +154,9 @@ impl UndoStore {
             let held = mtr.latch(head)?;
             let advance = Advance::check(mtr.page(held), records).map_err(|why| page::bad(head, why))?;
             if page::purged_to(mtr.page(held)) != from {
-                return Err(Error::Usage(format!("purge of undo log {undo_log} is done by two at a time")).into());
+                return Err(
+                    Error::Usage(format!("undo log {undo_log} is purged by two threads at the same time")).into()
+                );
             }
             mtr.run(held, &advance);
             mtr.commit();

@@ -33,7 +33,7 @@ pub struct Previous {
 pub enum OldValue<'a> {
     /// The value as the leaf had it: inline, or a reference to overflow pages.
     Whole(&'a [u8]),
-    /// Edits ([`edits`]) that make it of the value after the change. Both are inline.
+    /// Edits ([`edits`]) that turn the value after the change back into this one. Both are inline.
     Edits(&'a [u8]),
 }
 
@@ -288,7 +288,7 @@ impl<'a> UndoRecord<'a> {
                 let (tree, root) = target(body)?;
                 let (ends, low, high) = (body.u8()?, body.bytes()?, body.rest());
                 if ends > 1 || (ends == 0 && !high.is_empty()) {
-                    return Err(Malformed("a range of insertions that ends in no known way"));
+                    return Err(Malformed("an insertion range with an unknown kind of end"));
                 }
                 Self::InsertRange { tree, root, low, high: (ends == 1).then_some(high) }
             }
@@ -336,12 +336,12 @@ fn previous(body: &mut Reader<'_>) -> Result<Previous, Malformed> {
 
 fn last_txn(body: &mut Reader<'_>) -> Result<TxnId, Malformed> {
     let txn = TxnId(body.u48()?);
-    if body.is_empty() { Ok(txn) } else { Err(Malformed("bytes behind an undo record")) }
+    if body.is_empty() { Ok(txn) } else { Err(Malformed("bytes after an undo record")) }
 }
 
 fn last_target(body: &mut Reader<'_>) -> Result<(TreeId, PageId), Malformed> {
     let target = target(body)?;
-    if body.is_empty() { Ok(target) } else { Err(Malformed("bytes behind an undo record")) }
+    if body.is_empty() { Ok(target) } else { Err(Malformed("bytes after an undo record")) }
 }
 
 /// A record that was copied out of its page.

@@ -1,8 +1,8 @@
 //! All undo logs: creates them, finds them at open, and assigns them.
 //!
-//! 1. Idle undo logs are assigned last in, first out, so that few of them stay warm and old ones are left to
-//!    purge. A thread first gets undo logs that it released itself: their pages are warm in its processor's
-//!    cache, and no other thread writes them meanwhile. Next come those found at open, then those of other
+//! 1. Idle undo logs are assigned last in, first out, so that only a few of them are in use and warm, and the older
+//!    ones are left to purge. A thread first gets undo logs that it released itself: their pages are warm in its
+//!    processor's cache, and no other thread writes them meanwhile. Next come those found at open, then those of other
 //!    threads.
 //! 2. Creating an undo log is rare: there are as many as transactions ever wrote at one time. Only one thread
 //!    at a time creates one.

@@ -56,7 +56,7 @@ fn deadline() -> sync::Instant {
 fn one_answer_reaches_the_one_who_waits() {
     loom::model(|| {
         let cell = Arc::new(WaitCell::new());
-        let answers = [Outcome::Granted, Outcome::DyingProcess { waits_for: TxnId(2) }];
+        let answers = [Outcome::Granted, Outcome::DeadlockVictim { waits_for: TxnId(2) }];
         let threads = answers.map(|answer| {
             let cell = cell.clone();
             thread::spawn(move || {

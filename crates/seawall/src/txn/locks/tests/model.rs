@@ -369,7 +369,7 @@ impl Queues {
             self.table.graph.lock().leave(&self.owners[me]);
             match waiter.cell.wait(sync::Instant::now()) {
                 Outcome::Granted => self.table.keep(&waiter),
-                Outcome::DyingProcess { .. } | Outcome::TimedOut | Outcome::Interrupted => {
+                Outcome::DeadlockVictim { .. } | Outcome::TimedOut | Outcome::Interrupted => {
                     self.table.dequeue(&waiter);
                     self.end(me);
                 }
