@@ -118,7 +118,7 @@ fn names_that_match_nothing_exit_with_2() {
         let ran = seawall(dir.path(), ["cache", verb, "binlog.*"]).exits(2).says("\"binlog.*\" matches no file");
         assert!(ran.out.is_empty());
     }
-    seawall(dir.path(), ["cache", "show", "a[b"]).exits(2).says("no glob");
+    seawall(dir.path(), ["cache", "show", "a[b"]).exits(2).says("nor a glob");
     seawall(dir.path(), ["cache", "watch", ".", "--interval", "often"]).exits(2).says("30m");
 }
 

@@ -9,8 +9,8 @@
  3. Only one thread at a time may use a handle, except a seawall_db, a seawall_tree and a seawall_interrupt_t,
     which any number of threads may use at once. Handles may be freed in any order: each keeps alive what it needs.
  4. A call reads the bytes of its arguments (seawall_slice) only until it returns. Bytes that a call stores for the
-    caller belong to its first handle, and stay valid until the next call with that handle returns: they may be
-    arguments of that call. Bytes that a callback gets are valid only until it returns.
+    caller belong to the first handle among its arguments, and stay valid until the next call with that handle
+    returns: they may be arguments of that call. Bytes that a callback gets are valid only until it returns.
  5. No panic crosses the interface: a call that panics returns SEAWALL_STATUS_PANIC. Then roll the transaction
     back. (The engine stops itself if a panic left a page half changed.) */
 
@@ -403,8 +403,8 @@ typedef struct {
   uint32_t wait;
   // The longest wait for a lock, ms, with `SEAWALL_WAIT_MODE_FOR`.
   uint64_t wait_ms;
-  // Whether changing a row that was committed after the transaction's snapshot fails (snapshot isolation). Otherwise
-  // the change acts on the latest version, as in InnoDB.
+  // Whether changing a row whose latest version was committed after the transaction's snapshot fails (snapshot
+  // isolation). Otherwise the change acts on the latest version, as in InnoDB.
   bool fail_on_conflict;
   // A number that reports of lock waits show, for example a connection's number.
   uint64_t tag;
@@ -457,8 +457,8 @@ seawall_status seawall_cursor_new(seawall_cursor **cursor);
 // `cursor` is null, or a handle of a cursor.
 void seawall_cursor_free(seawall_cursor *cursor);
 
-// Sets the cursor's tree, its range, the lock that it takes on each row, and in `limit` how many rows will be read (a
-// hint; 0: unknown). The cursor keeps its allocated memory.
+// Sets the cursor's tree, its range, the lock that it takes on each row, and how many rows will be read (`limit`, a
+// hint; 0 if unknown). The cursor keeps its allocated memory.
 //
 // # Safety
 // `cursor` and `tree` are handles; the bounds are readable, and are no bytes that the cursor has lent.
@@ -471,7 +471,8 @@ seawall_status seawall_cursor_reset(seawall_cursor *cursor,
                                     uint64_t wait_ms,
                                     uint64_t limit);
 
-// Releases the cursor's position and snapshot until the next seek.
+// Releases the cursor's position and snapshot until the next seek, and the memory of rows that
+// `seawall_cursor_next_rows` read.
 //
 // # Safety
 // `cursor` is a handle.
@@ -491,11 +492,14 @@ seawall_status seawall_cursor_seek(seawall_cursor *cursor,
                                    seawall_slice *found_key,
                                    seawall_slice *value);
 
-// Moves the cursor over the next entries, at most `most`, or with `back` over the previous ones. Stores their keys and
-// values in `keys` and `values`, and in `count` how many these are: fewer than `most` at the end of the range, or if
-// they are long. They stay valid until the next call with the cursor returns. The cursor stands on the last one.
-// Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error behind the first entry is returned by the
-// next step. A cursor that locks locks all these entries.
+// Moves the cursor over at most `most` of the next entries, or with `back` of the previous ones. Stores their keys and
+// values in `keys` and `values`, and their number in `count`: it is less than `most` at the end of the range, or if
+// the entries are long. Keys and values stay valid until the next call with the cursor returns. Returns
+// `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error after the first entry is returned by the next step,
+// if that comes before a seek. A cursor that takes locks locks all these entries.
+//
+// The cursor stands on the last entry only if `count` is `most` or the entries are long. At the end of the range or
+// after an error it stands on no entry: seek the last entry's key to go in the other direction or to delete it.
 //
 // # Safety
 // `cursor` and `tx` are handles; `keys` and `values` have room for `most` slices; `count` is writable.
@@ -698,8 +702,8 @@ seawall_status seawall_count(seawall_tx *tx,
 // `db` and `tree` are handles; `bytes` is writable.
 seawall_status seawall_tree_bytes(const seawall_db *db, const seawall_tree *tree, uint64_t *bytes);
 
-// Estimates, from about `leaves` leaves, a tree's rows, and how many different values the first 1, 2, ... `parts`
-// columns of its keys have. This thread calls `prefix` meanwhile.
+// Estimates from about `leaves` leaves how many rows a tree has, and how many different values the first 1, 2, ...
+// `parts` columns of its keys have. Meanwhile this thread calls `prefix`.
 //
 // # Safety
 // `db` and `tree` are handles; `rows` is null or writable; `distinct` is null or has space for `parts` numbers;
@@ -713,8 +717,8 @@ seawall_status seawall_sample(const seawall_db *db,
                               double *rows,
                               double *distinct);
 
-// Verifies a tree's nodes and long values while others use the tree. If it finds damage, it calls `finding` for each,
-// at most 100 times, and returns `SEAWALL_STATUS_CORRUPT`.
+// Verifies a tree's nodes and long values while others use the tree. If it finds damage, it calls `finding` for each
+// defect, at most 100 times, and returns `SEAWALL_STATUS_CORRUPT`.
 //
 // # Safety
 // `db` and `tree` are handles; `finding` may be called with `context`.
@@ -755,20 +759,20 @@ seawall_status seawall_lock_waits(const seawall_db *db,
                                   seawall_lock_wait_fn told,
                                   void *context);
 
-// Calls `told` with each transaction of the last deadlock since the opening. Returns `SEAWALL_STATUS_NOT_FOUND` if
-// there was none.
+// Calls `told` with each transaction of the last deadlock since the database was opened. Returns
+// `SEAWALL_STATUS_NOT_FOUND` if there was none.
 //
 // # Safety
 // `db` is a handle; `told` may be called with `context`.
-seawall_status seawall_last_deadlock(const seawall_db *db,
-                                     seawall_deadlock_fn told,
-                                     void *context);
+seawall_status seawall_last_deadlock(const seawall_db *db, seawall_deadlock_fn told, void *context);
 
-// Calls `told` with each class of files, operation and cause that has occurred since the opening.
+// Calls `told` with each class of files, operation and cause that has occurred since the database was opened.
 //
 // # Safety
 // `db` is a handle; `told` may be called with `context`.
-seawall_status seawall_io(const seawall_db *db, seawall_io_fn told, void *context);
+seawall_status seawall_io(const seawall_db *db,
+                          seawall_io_fn told,
+                          void *context);
 
 // Calls `told` with each class of files. Stores in `backend` the I/O backend with the reason why it was chosen. That
 // text stays valid until the thread's next call of this function or of `seawall_tree_name`.
@@ -990,8 +994,8 @@ seawall_status seawall_commit(seawall_tx *tx);
 // `tx` is a handle of a transaction; the other arguments are valid.
 seawall_status seawall_rollback(seawall_tx *tx);
 
-// At repeatable read, takes the snapshot now instead of at the first read. At serializable with
-// `fail_on_conflict`, reading or changing a row that is committed later fails from then on.
+// At repeatable read, takes the snapshot now instead of at the first read. At serializable with `fail_on_conflict`,
+// reading or changing a row whose latest version is committed later fails from then on.
 //
 // # Safety
 // `tx` is a handle of a transaction; the other arguments are valid.

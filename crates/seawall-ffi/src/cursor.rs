@@ -16,12 +16,14 @@ pub struct Cursor {
     /// The keys and values of `seawall_cursor_next_rows`, one after the other, and the ends of each key and value.
     rows: Vec<u8>,
     ends: Vec<(usize, usize)>,
-    /// The error that the next step reports: of a row after the rows that were read.
+    /// The error that the next step reports. It belongs to a row after the rows that were read.
     failed: Option<Error>,
 }
 
-/// `seawall_cursor_next_rows` reads no further row when it has so many bytes.
+/// `seawall_cursor_next_rows` reads no further row once it has this many bytes.
 const ROWS_BYTES: usize = 64 << 10;
+/// The bytes for rows that a released cursor keeps: a server keeps thousands of idle cursors.
+const ROWS_KEPT: usize = 8 << 10;
 
 /// One end of a range.
 #[repr(C)]
@@ -115,8 +117,8 @@ pub unsafe extern "C" fn seawall_cursor_free(cursor: *mut Cursor) {
     drop(unsafe { free(cursor) });
 }
 
-/// Sets the cursor's tree, its range, the lock that it takes on each row, and in `limit` how many rows will be read (a
-/// hint; 0: unknown). The cursor keeps its allocated memory.
+/// Sets the cursor's tree, its range, the lock that it takes on each row, and how many rows will be read (`limit`, a
+/// hint; 0 if unknown). The cursor keeps its allocated memory.
 ///
 /// # Safety
 /// `cursor` and `tree` are handles; the bounds are readable, and are no bytes that the cursor has lent.
@@ -141,13 +143,12 @@ pub unsafe extern "C" fn seawall_cursor_reset(
             CursorOptions { lock: Lock::of(lock)?.mode(), wait: WaitMode::of(wait)?.wait(wait_ms), limit, long: false };
         cursor.cursor.reset(&tree.0, options, range);
         cursor.failed = None;
-        cursor.rows.clear();
-        cursor.rows.shrink_to(2 * ROWS_BYTES);
         Ok(Status::Ok)
     })
 }
 
-/// Releases the cursor's position and snapshot until the next seek.
+/// Releases the cursor's position and snapshot until the next seek, and the memory of rows that
+/// `seawall_cursor_next_rows` read.
 ///
 /// # Safety
 /// `cursor` is a handle.
@@ -158,6 +159,8 @@ pub unsafe extern "C" fn seawall_cursor_release(cursor: *mut Cursor) -> Status {
         let cursor = unsafe { exclusive(cursor) }?;
         cursor.cursor.release();
         cursor.failed = None;
+        cursor.rows.clear();
+        cursor.rows.shrink_to(ROWS_KEPT);
         Ok(Status::Ok)
     })
 }
@@ -217,11 +220,14 @@ pub unsafe extern "C" fn seawall_cursor_seek(
     })
 }
 
-/// Moves the cursor over the next entries, at most `most`, or with `back` over the previous ones. Stores their keys and
-/// values in `keys` and `values`, and in `count` how many these are: fewer than `most` at the end of the range, or if
-/// they are long. They stay valid until the next call with the cursor returns. The cursor stands on the last one.
-/// Returns `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error behind the first entry is returned by the
-/// next step. A cursor that locks locks all these entries.
+/// Moves the cursor over at most `most` of the next entries, or with `back` of the previous ones. Stores their keys and
+/// values in `keys` and `values`, and their number in `count`: it is less than `most` at the end of the range, or if
+/// the entries are long. Keys and values stay valid until the next call with the cursor returns. Returns
+/// `SEAWALL_STATUS_NOT_FOUND` if there is no such entry. An error after the first entry is returned by the next step,
+/// if that comes before a seek. A cursor that takes locks locks all these entries.
+///
+/// The cursor stands on the last entry only if `count` is `most` or the entries are long. At the end of the range or
+/// after an error it stands on no entry: seek the last entry's key to go in the other direction or to delete it.
 ///
 /// # Safety
 /// `cursor` and `tx` are handles; `keys` and `values` have room for `most` slices; `count` is writable.

@@ -9,8 +9,8 @@
 //! 3. Only one thread at a time may use a handle, except a `seawall_db`, a `seawall_tree` and a `seawall_interrupt_t`,
 //!    which any number of threads may use at once. Handles may be freed in any order: each keeps alive what it needs.
 //! 4. A call reads the bytes of its arguments (`seawall_slice`) only until it returns. Bytes that a call stores for the
-//!    caller belong to its first handle, and stay valid until the next call with that handle returns: they may be
-//!    arguments of that call. Bytes that a callback gets are valid only until it returns.
+//!    caller belong to the first handle among its arguments, and stay valid until the next call with that handle
+//!    returns: they may be arguments of that call. Bytes that a callback gets are valid only until it returns.
 //! 5. No panic crosses the interface: a call that panics returns `SEAWALL_STATUS_PANIC`. Then roll the transaction
 //!    back. (The engine stops itself if a panic left a page half changed.)
 //!

@@ -52,8 +52,8 @@ pub unsafe extern "C" fn seawall_tree_bytes(db: *const Database, tree: *const Tr
 /// Returns the length of the part of an index key that holds its first `parts` columns.
 pub type PrefixFn = Option<unsafe extern "C" fn(context: *mut c_void, key: Slice, parts: u32) -> usize>;
 
-/// Estimates, from about `leaves` leaves, a tree's rows, and how many different values the first 1, 2, ... `parts`
-/// columns of its keys have. This thread calls `prefix` meanwhile.
+/// Estimates from about `leaves` leaves how many rows a tree has, and how many different values the first 1, 2, ...
+/// `parts` columns of its keys have. Meanwhile this thread calls `prefix`.
 ///
 /// # Safety
 /// `db` and `tree` are handles; `rows` is null or writable; `distinct` is null or has space for `parts` numbers;
@@ -102,8 +102,8 @@ pub unsafe extern "C" fn seawall_sample(
 /// Called with the text of a finding; the text ends with a zero byte.
 pub type FindingFn = Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char)>;
 
-/// Verifies a tree's nodes and long values while others use the tree. If it finds damage, it calls `finding` for each,
-/// at most 100 times, and returns `SEAWALL_STATUS_CORRUPT`.
+/// Verifies a tree's nodes and long values while others use the tree. If it finds damage, it calls `finding` for each
+/// defect, at most 100 times, and returns `SEAWALL_STATUS_CORRUPT`.
 ///
 /// # Safety
 /// `db` and `tree` are handles; `finding` may be called with `context`.

@@ -232,8 +232,8 @@ pub unsafe extern "C" fn seawall_lock_waits(db: *const Database, told: LockWaitF
     })
 }
 
-/// Calls `told` with each transaction of the last deadlock since the opening. Returns `SEAWALL_STATUS_NOT_FOUND` if
-/// there was none.
+/// Calls `told` with each transaction of the last deadlock since the database was opened. Returns
+/// `SEAWALL_STATUS_NOT_FOUND` if there was none.
 ///
 /// # Safety
 /// `db` is a handle; `told` may be called with `context`.
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn seawall_last_deadlock(db: *const Database, told: Deadlo
     })
 }
 
-/// Calls `told` with each class of files, operation and cause that has occurred since the opening.
+/// Calls `told` with each class of files, operation and cause that has occurred since the database was opened.
 ///
 /// # Safety
 /// `db` is a handle; `told` may be called with `context`.

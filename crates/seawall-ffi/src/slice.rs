@@ -102,6 +102,6 @@ pub(crate) trait Enumeration: Copy + 'static {
     /// Returns the value with this number.
     fn of(number: u32) -> Result<Self> {
         let value = usize::try_from(number).ok().and_then(|at| Self::VALUES.get(at));
-        value.copied().ok_or_else(|| usage(&format!("{number} is no {}", Self::NAME)))
+        value.copied().ok_or_else(|| usage(&format!("{number} is not a valid {}", Self::NAME)))
     }
 }

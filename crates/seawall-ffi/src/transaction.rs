@@ -64,8 +64,8 @@ pub struct TransactionOptions {
     pub wait: u32,
     /// The longest wait for a lock, ms, with `SEAWALL_WAIT_MODE_FOR`.
     pub wait_ms: u64,
-    /// Whether changing a row that was committed after the transaction's snapshot fails (snapshot isolation). Otherwise
-    /// the change acts on the latest version, as in InnoDB.
+    /// Whether changing a row whose latest version was committed after the transaction's snapshot fails (snapshot
+    /// isolation). Otherwise the change acts on the latest version, as in InnoDB.
     pub fail_on_conflict: bool,
     /// A number that reports of lock waits show, for example a connection's number.
     pub tag: u64,
@@ -182,8 +182,8 @@ pub unsafe extern "C" fn seawall_rollback(tx: *mut Transaction) -> Status {
     unsafe { with(tx, run) }
 }
 
-/// At repeatable read, takes the snapshot now instead of at the first read. At serializable with
-/// `fail_on_conflict`, reading or changing a row that is committed later fails from then on.
+/// At repeatable read, takes the snapshot now instead of at the first read. At serializable with `fail_on_conflict`,
+/// reading or changing a row whose latest version is committed later fails from then on.
 ///
 /// # Safety
 /// `tx` is a handle of a transaction; the other arguments are valid.

@@ -32,7 +32,7 @@ fn a_program_in_c_moves_an_amount() {
         assert!(said.status.success(), "round {round}: {}", String::from_utf8_lossy(&said.stderr));
         let text = String::from_utf8(said.stdout).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines, ["refused: 77 is no seawall_lock", "ada 70", &format!("charles {charles}")]);
+        assert_eq!(lines, ["refused: 77 is not a valid seawall_lock", "ada 70", &format!("charles {charles}")]);
     }
     // A file in place of the directory gives a status and a text, not a crash.
     let file = dir.path().join("file");

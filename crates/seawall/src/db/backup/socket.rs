@@ -438,14 +438,14 @@ mod tests {
         let begun = format!("{GREETING}\nbackup\n");
         for (text, why) in [
             (String::new(), "ended"),
-            ("seawall-control 2\nbackup\n.\n".into(), "speaks"),
+            ("seawall-control 2\nbackup\n.\n".into(), "expects the greeting"),
             (format!("{GREETING}\nrestore\n.\n"), "unknown request"),
             (begun.clone(), "ended"),
             (begun.clone() + ".\n", "no target"),
             (begun.clone() + "to copy\n.\n", "absolute"),
             (begun.clone() + "to /a%\n.\n", "escaped"),
             (begun.clone() + "to /a%g0\n.\n", "escaped"),
-            (begun.clone() + "rate fast\n.\n", "no number"),
+            (begun.clone() + "rate fast\n.\n", "not a number"),
             (begun + "colour red\n.\n", "unknown field"),
             (long, "longer"),
             (many, "more than"),
