@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* ALTER TABLE in place, and maintenance: OPTIMIZE, ANALYZE and CHECK TABLE.
 
-   1. A change of only the server's definition is instant: the engine notes the definition's version. Adding, dropping
+   1. A change of the server's definition alone is instant: the engine notes the definition's version. Adding, dropping
       or moving columns makes a new layout of rows (layout.h), and changes no row.
    2. A new index is a tree that is announced in the dictionary and built while others change the table (index_build.h).
       When the table's writers have ended, the index is completed. One transaction makes it the table's, together with
       every other change of the statement, for all partitions.
-   3. After a crash the server asks by the version whether that transaction has committed (check_version). The start
-      drops announced indexes that did not become the table's. */
+   3. After a crash the server asks, by the version, whether that transaction has committed (check_version). When the
+      server starts, announced indexes that did not become the table's are dropped. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -159,6 +159,8 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
     info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_IGNORE);
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
+  /* Only the copy checks that the rows are a sequence's. */
+  if (create->used_fields & HA_CREATE_USED_SEQUENCE) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* create() refuses them. */
   if (create->row_type == ROW_TYPE_FIXED || create->row_type == ROW_TYPE_PAGE) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & COLUMNS) {
@@ -171,7 +173,8 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
     if (info->error_if_not_empty || !add_layout(table, altered, info, &layouts)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
-  if (flags & (ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH) && (flags & ALTER_RENAME_INDEX || !keeps_entries(altered)))
+  const alter_table_operations longer = ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH;
+  if (flags & longer && (flags & ALTER_RENAME_INDEX || seawall_stores_references(table) || !keeps_entries(altered)))
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* The key of the rows' tree is the primary key. */
@@ -329,7 +332,8 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
     for (Alter *one : all) {
       std::shared_ptr<Counters> counters;
       if (status == SEAWALL_STATUS_OK) status = counters_of(one->table, &counters);
-      if (status == SEAWALL_STATUS_OK) status = counters->set_auto(info->create_info->auto_increment_value);
+      /* Others may have taken numbers since check_if_supported_inplace_alter(). */
+      if (status == SEAWALL_STATUS_OK) status = counters->set_auto(std::max<uint64_t>(info->create_info->auto_increment_value, counters->next_auto()));
     }
   if (status == SEAWALL_STATUS_OK) status = alter_tables(tables);
   if (status != SEAWALL_STATUS_OK) {

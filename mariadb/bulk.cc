@@ -7,13 +7,14 @@
    So pages are read in parallel, each only once for the collected rows, and rows in one range of keys share an undo
    record, because no index entry comes between them.
 
-   1. Only if the order shows nowhere (can_collect): a refused row ends the statement, and until then nothing reads the
-      table.
+   1. Rows are collected only if their order cannot be noticed (can_collect): a refused row ends the statement, and
+      until then nothing reads the table.
    2. The server rolls the statement back after a refused row, so the rows of the batch that are inserted already are not
       undone here.
    3. The server ends every bulk insertion. A commit fails nevertheless if collected rows were not all inserted
       (Connection::note_incomplete).
-   4. A row that is refused later has raised the AUTO_INCREMENT counter: the rows after it must not get the same number. */
+   4. A row that is refused later, and the rows collected after it, have raised the AUTO_INCREMENT counter: no later row
+      may get the same number. */
 #include "ha_seawall.h"
 #include <algorithm>
 #include <cstring>
@@ -23,6 +24,7 @@ using namespace seawall;
 
 static const ha_rows ROWS_MIN = 64;
 static const size_t REQUESTED = 64; /* keys whose pages are requested at once */
+static const size_t BYTES_MAX = 256 << 20; /* of collected rows; any user may set bulk_insert_buffer_size */
 
 void Batch::Keys::add(const Bytes &key, const Bytes &value, size_t unique) {
   entries.push_back({bytes.size(), (uint32_t)key.size(), (uint32_t)value.size(), (uint32_t)unique});
@@ -48,6 +50,8 @@ bool ha_seawall::can_collect(ha_rows rows) const {
   LEX *lex = thd->lex;
   int command = thd_sql_command(thd);
   if (command != SQLCOM_LOAD && command != SQLCOM_INSERT_SELECT && !(command == SQLCOM_INSERT && rows >= ROWS_MIN)) return false;
+  /* After a handled error, the server does not roll a function's statement back (2). */
+  if (thd->in_sub_stmt) return false;
   if (lex->ignore || lex->duplicates != DUP_ERROR || m_ignores_duplicates || m_replaces) return false;
   /* What could read the table meanwhile: a subquery, or a view's condition, opens it a second time. */
   if (table->triggers || lex->sroutines_list.elements || lex->has_returning()) return false;
@@ -61,7 +65,7 @@ bool ha_seawall::can_collect(ha_rows rows) const {
 
 void ha_seawall::start_bulk_insert(ha_rows rows, uint) {
   m_batch = Batch();
-  m_batch.bytes_max = ha_thd()->variables.bulk_insert_buff_size;
+  m_batch.bytes_max = std::min((size_t)ha_thd()->variables.bulk_insert_buff_size, BYTES_MAX);
   m_batch.on = m_batch.bytes_max > 0 && can_collect(rows);
 }
 
@@ -77,13 +81,13 @@ bool ha_seawall::collects() {
 int ha_seawall::collect(const uchar *record) {
   if (m_batch.trees.empty()) {
     m_batch.trees.resize(1 + table->s->keys);
-    m_batch.first_row = ha_thd()->get_stmt_da()->current_row_for_warning();
     m_connection->note_incomplete(1);
   }
   m_value.clear();
   m_row.encode(record, &m_value);
   m_batch.trees[0].add(m_key, m_value, m_key.size());
-  size_t bytes = m_batch.trees[0].memory();
+  m_batch.numbers.push_back((uint32_t)ha_thd()->get_stmt_da()->current_row_for_warning());
+  size_t bytes = m_batch.trees[0].memory() + m_batch.numbers.size() * sizeof(uint32_t);
   for (uint at = 0; at < table->s->keys; at++) {
     if (is_primary(at)) continue;
     size_t unique_len;
@@ -91,8 +95,7 @@ int ha_seawall::collect(const uchar *record) {
     m_batch.trees[1 + at].add(m_new_key, m_value, unique_len);
     bytes += m_batch.trees[1 + at].memory();
   }
-  if (table->next_number_field)
-    if (int error = note_auto_increment(record)) return error;
+  if (int error = note_auto_increment(record)) return error;
   return bytes < m_batch.bytes_max ? 0 : insert_collected();
 }
 
@@ -105,6 +108,7 @@ int ha_seawall::insert_collected() {
   for (uint tree = 0; !error && tree < m_batch.trees.size(); tree++)
     if (tree == 0 || !is_primary(tree - 1)) error = insert_in_order(tree);
   m_batch.trees.clear();
+  m_batch.numbers.clear();
   if (error) return error;
   m_connection->note_incomplete(-1);
   note_changes(count);
@@ -136,7 +140,7 @@ int ha_seawall::insert_in_order(uint number) {
     if (status == SEAWALL_STATUS_KEY_EXISTS) {
       /* The server prints the duplicate from the record. */
       m_duplicate = number == 0 ? table->s->primary_key : number - 1;
-      ha_thd()->get_stmt_da()->set_current_row_for_warning((long)(m_batch.first_row + row));
+      ha_thd()->get_stmt_da()->set_current_row_for_warning(m_batch.numbers[row]);
       seawall_slice value = m_batch.trees[0].value(row);
       m_blobs.assign((const char *)value.data, value.len);
       if (!m_row.decode((const uchar *)m_blobs.data(), m_blobs.size(), table->record[0])) return damaged_entry();

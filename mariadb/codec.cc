@@ -643,7 +643,7 @@ void Row_codec::encode(const uchar *record, Bytes *to) const {
   }
 }
 
-/* Reads a column, and moves `*from` behind it. */
+/* Reads a column, and moves `*from` past it. */
 bool Row_codec::read_column(Field *field, const uchar **from, const uchar *end, my_ptrdiff_t offset) const {
   if (field->real_maybe_null()) field->set_notnull(offset);
   field->move_field_offset(offset);

@@ -6,7 +6,7 @@
      [nullable: 0 for NULL, 1 otherwise] then, unless it is NULL,
      a number, time, enum, bit ...: Field::sort_string, of fixed length;
      a binary string: groups of 8 bytes, padded with zeroes, each followed by 9 if more follow, otherwise by
-       the number of its bytes that are no padding;
+       the number of its bytes that are not padding;
      a text: its weights (strnxfrm) in one of the ways of `Text`.
    All bytes of a part in descending order are inverted.
 
@@ -61,7 +61,7 @@ struct Part {
     uint flag;          /* MY_STRXFRM_LEVEL... */
     uint32 space;
   };
-  std::vector<Level> levels; /* those behind the first */
+  std::vector<Level> levels; /* those after the first */
   bool codes;           /* the server's sort keys are not in the order of its comparison: weights are character codes */
   uint chars;           /* characters that count */
   uint weights;         /* with Text::Full: weights of each level */
@@ -90,8 +90,8 @@ public:
   uint parts() const { return (uint)m_parts.size(); }
   /* Appends the columns that cannot be decoded from the key. */
   void encode_value(const uchar *record, Bytes *to) const;
-  /* Sets the columns from the bytes at `*key` and `*value`, and moves both pointers behind these bytes; false if they
-     are damaged. */
+  /* Sets the columns from the bytes at `*key` and `*value`, and moves both pointers past these bytes; false if the
+     bytes are damaged. */
   bool decode(const uchar **key, const uchar *key_end, const uchar **value, const uchar *value_end, uchar *record) const;
 
 private:

@@ -69,6 +69,16 @@ static inline bool seawall_same_name(const char *a, const char *b) {
 #endif
 }
 
+/* Whether the table has a VECTOR index: it stores references to rows, padded to the handler's ref_length. */
+static inline bool seawall_stores_references(const TABLE *table) {
+#if MYSQL_VERSION_ID >= 110800
+  return table->s->hlindexes() > 0;
+#else
+  (void)table;
+  return false;
+#endif
+}
+
 /* Whether the server can copy a table while others write it. */
 #ifdef HA_NO_ONLINE_ALTER
 const bool HAS_ONLINE_ALTER = true;

@@ -6,8 +6,8 @@
      active --commit, rollback--> idle            prepared --rollback--> idle
      prepared --XA, the connection ends or is reset--> kept by the engine under its name
 
-   One transaction object of the engine serves a connection for its life. Before a statement's first change a savepoint
-   is set, to which the server's rollback of a statement returns. */
+   One transaction object of the engine serves a connection for its life. Before a statement's first change, a savepoint
+   is set. When the server rolls a statement back, the transaction returns to that savepoint. */
 #include "connection.h"
 #include "advice.h"
 #include "crash_point.h"
@@ -331,8 +331,10 @@ int Connection::prepare(bool all) {
   MYSQL_XID xid;
   thd_get_xid(m_thd, &xid);
   XID *known = reinterpret_cast<XID *>(&xid);
+  /* Not XA COMMIT ONE PHASE, which the server commits like any other transaction. */
+  bool by_user = thd_sql_command(m_thd) == SQLCOM_XA_PREPARE;
   if (id == 0) { /* it changed nothing: commit and rollback are the same */
-    if (known->get_my_xid() != 0) return 0;
+    if (!by_user) return 0;
     /* XA PREPARE: its end may never come to this connection. */
     seawall_rollback(m_tx.get());
     ended();
@@ -345,7 +347,7 @@ int Connection::prepare(bool all) {
   crash_point("prepare", "done");
   if (status != SEAWALL_STATUS_OK) return failed_end("prepared", status);
   m_prepared = true;
-  if (known->get_my_xid() == 0) {
+  if (by_user) {
     /* XA PREPARE: from now on, any connection may end the transaction, even while this one is idle. This one ends it by
        its name, too. */
     m_xid = name;

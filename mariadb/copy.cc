@@ -9,8 +9,8 @@
       maintained row by row.
    3. The pieces are not flushed, but the log is flushed at the end, because no other flush need follow a CREATE TABLE
       ... SELECT.
-   4. A refused row ends the statement, so the changes of a single row are never undone. So IGNORE and REPLACE do not
-      copy this way.
+   4. A refused row ends the statement, so the changes of a single row are never undone. Statements with IGNORE or
+      REPLACE therefore do not copy this way.
    5. The server's locks keep writers away from the table that is copied, but do not cover prepared transactions that no
       connection has. The copy waits for them, and fails when they do not end. It reads the table in a separate
       transaction that begins after the wait: the connection's snapshot may be older than their commits.
@@ -21,9 +21,9 @@
       transaction.
    8. LOCK=NONE (from 11.2 on): the server logs what others change in the original from its first row on, and after step 2
       makes the same changes in the new table. The connection's snapshot is older than the copied rows, so another
-      separate transaction makes them, at READ COMMITTED. It is committed when the server unlocks the new table; the
-      RENAME that follows makes it durable. The server's locks do not cover a transaction that is prepared meanwhile and
-      whose connection ends: its later commit would be lost with the original. So the ALTER fails. */
+      separate transaction makes them, at READ COMMITTED. That transaction is committed when the server unlocks the new
+      table; the RENAME that follows makes it durable. The server's locks do not cover a transaction that is prepared
+      meanwhile and whose connection ends: its later commit would be lost with the original. So the ALTER fails. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -36,7 +36,7 @@ bool ha_seawall::can_copy() const {
   const LEX *lex = ha_thd()->lex;
   for (uint at = 0; at < table->s->keys; at++)
     if (table->key_info[at].algorithm == HA_KEY_ALG_LONG_HASH) return false;
-  return !table->s->sequence && m_name[0] != '/' && !lex->ignore && lex->duplicates == DUP_ERROR;
+  return !table->s->sequence && !is_temporary(m_name.c_str()) && !lex->ignore && lex->duplicates == DUP_ERROR;
 }
 
 int ha_seawall::begin_copy() {

@@ -29,12 +29,24 @@ static seawall_status in_transaction(const char *name, F change, seawall_commit_
   return status;
 }
 
+/* Changes the definition of tables. If it is unknown whether the change is committed, the server must not go on: it would
+   take it for failed, and the next start could find it committed. */
+static seawall_status define(const char *name, const std::function<seawall_status(seawall_tx *)> &change) {
+  seawall_status status = in_transaction(name, change);
+  if (status != SEAWALL_STATUS_OUTCOME_UNKNOWN) return status;
+  sql_print_error("Seawall: it is unknown whether a change of a table's definition is committed: %s. The server stops; its next start decides.",
+                  seawall_error());
+  abort();
+}
+
 // --- keys and values -------------------------------------------------------------------------------------
 
-/* The key of a table, from the server's path: "./db/table", or an absolute one of a temporary table. */
+bool is_temporary(const char *path) { return path[0] == '/' || strstr(path, "/#sql-temptable-"); }
+
+/* The key of a table, from the server's path: "./db/table", or one below the directory of temporary files. */
 static std::string key_of(const char *path) {
-  if (path[0] == '.' && (path[1] == '/' || path[1] == '\\')) return TABLE + std::string(path + 2);
-  return (path[0] == '/' ? TEMPORARY : TABLE) + std::string(path);
+  if (is_temporary(path)) return TEMPORARY + std::string(path);
+  return TABLE + std::string(path[0] == '.' && (path[1] == '/' || path[1] == '\\') ? path + 2 : path);
 }
 
 std::string tree_name(uint64_t table, uint32_t index) {
@@ -244,7 +256,7 @@ static seawall_status drop_trees(seawall_tx *tx, const Definition &definition, s
 
 seawall_status create_table(const char *path, uint32_t columns, bool has_long_columns, const std::vector<std::string> &indexes,
                             const std::string &version, uint64_t auto_from) {
-  return in_transaction("create", [&](seawall_tx *tx) {
+  return define("create", [&](seawall_tx *tx) {
     Definition definition;
     std::string key = key_of(path);
     seawall_status status = lock_table(tx, key, &definition);
@@ -272,9 +284,9 @@ seawall_status drop_table(const char *path, std::vector<uint64_t> *later) {
   int command = thd ? thd_sql_command(thd) : SQLCOM_END;
   /* Only for a table whose drop was requested, not for one that is dropped because a statement or a connection was
      killed. */
-  bool asked = (command == SQLCOM_DROP_TABLE || command == SQLCOM_DROP_DB) && path[0] != '/';
+  bool asked = (command == SQLCOM_DROP_TABLE || command == SQLCOM_DROP_DB) && !is_temporary(path);
   Connection *connection = asked ? Connection::of(thd) : nullptr;
-  return in_transaction("drop", [&](seawall_tx *tx) {
+  return define("drop", [&](seawall_tx *tx) {
     /* The drop waits for prepared transactions that no connection has. */
     seawall_status status = connection ? connection->enter(tx) : SEAWALL_STATUS_OK;
     if (status == SEAWALL_STATUS_OK) status = drop_one(tx, key_of(path), later);
@@ -345,7 +357,7 @@ seawall_status find_partition_of(const char *path, Definition *definition) {
 seawall_status drop_database(const char *path) {
   std::string prefix = key_of(path);
   if (prefix.back() != '/') prefix += '/';
-  return in_transaction("drop-database", [&](seawall_tx *tx) {
+  return define("drop-database", [&](seawall_tx *tx) {
     std::vector<std::string> keys;
     seawall_status status = keys_with(tx, prefix, &keys);
     for (const std::string &key : keys)
@@ -355,7 +367,7 @@ seawall_status drop_database(const char *path) {
 }
 
 seawall_status rename_table(const char *from, const char *to) {
-  return in_transaction("rename", [&](seawall_tx *tx) {
+  return define("rename", [&](seawall_tx *tx) {
     Definition definition, other;
     std::string old_key = key_of(from), new_key = key_of(to);
     seawall_status status = lock_table(tx, old_key, &definition);
@@ -371,7 +383,7 @@ seawall_status rename_table(const char *from, const char *to) {
 }
 
 seawall_status truncate_table(const char *path, std::vector<uint64_t> *later) {
-  return in_transaction("truncate", [&](seawall_tx *tx) {
+  return define("truncate", [&](seawall_tx *tx) {
     Definition definition;
     std::string key = key_of(path);
     seawall_status status = lock_table(tx, key, &definition);
@@ -414,13 +426,14 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
   std::string key = key_of(changes.path.c_str());
   seawall_status status = lock_table(tx, key, &definition);
   if (status != SEAWALL_STATUS_OK) return status;
-  for (const std::string &name : changes.dropped) {
+  auto drop = [&](const std::string &name) {
     auto is = [&](const Definition::Index &index) { return seawall_same_name(index.name.c_str(), name.c_str()); };
     auto found = std::find_if(definition.indexes.begin(), definition.indexes.end(), is);
-    if (found == definition.indexes.end()) continue;
+    if (found == definition.indexes.end()) return;
     if (status == SEAWALL_STATUS_OK) status = seawall_drop_tree(tx, tree_name(definition.number, found->number).c_str());
     definition.indexes.erase(found);
-  }
+  };
+  for (const std::string &name : changes.dropped) drop(name);
   /* Two indexes may exchange their names. */
   for (Definition::Index &index : definition.indexes)
     for (const auto &names : changes.renamed)
@@ -429,6 +442,8 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
         break;
       }
   for (const Definition::Index &index : changes.added) {
+    /* One that the server does not know: it could not replace its own file after an earlier ALTER was committed here. */
+    drop(index.name);
     definition.indexes.push_back(index);
     if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, dictionary.get(), slice(half_made(definition.number, index.number)));
   }
@@ -446,7 +461,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
 }
 
 seawall_status alter_tables(const std::vector<const Changes *> &tables) {
-  return in_transaction("alter", [&](seawall_tx *tx) {
+  return define("alter", [&](seawall_tx *tx) {
     seawall_status status = SEAWALL_STATUS_OK;
     for (const Changes *changes : tables)
       if (status == SEAWALL_STATUS_OK) status = alter_table(tx, *changes);

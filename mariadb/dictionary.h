@@ -49,6 +49,8 @@ struct Statistics {
   ulong rows_per_value(const char *index, uint part) const;
 };
 
+/* Whether the server's path is that of a temporary table. */
+bool is_temporary(const char *path);
 /* The tree of a table's rows (0), of a secondary index (from 1), or of its long columns. */
 const uint32_t LONG_COLUMNS = UINT32_MAX;
 std::string tree_name(uint64_t table, uint32_t index);

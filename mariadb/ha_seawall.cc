@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "ha_seawall.h"
+#include <create_options.h>
 #include <algorithm>
 
 using namespace seawall;
@@ -215,6 +216,14 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "SEAWALL", "ROW_TYPE");
     return HA_WRONG_CREATE_OPTION;
   }
+  /* The options of another engine, which ALTER TABLE hands over silently. */
+  for (const engine_option_value *option = info->option_list; option; option = option->next)
+    if (!strcasecmp(option->name.str, "ENCRYPTED") && option->value.str && !strcasecmp(option->value.str, "YES")) {
+      my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "SEAWALL", "ENCRYPTED");
+      return HA_WRONG_CREATE_OPTION;
+    }
+  if (info->row_type == ROW_TYPE_COMPRESSED || info->key_block_size)
+    push_warning(form->in_use, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION, "Seawall does not compress: ROW_FORMAT=COMPRESSED and KEY_BLOCK_SIZE have no effect");
   uint32_t columns = 0;
   bool has_long_columns = false;
   for (Field **field = form->field; *field; field++) {
@@ -332,13 +341,17 @@ void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulong
 /* Notes the number that a row has. */
 int ha_seawall::note_auto_increment(const uchar *record) {
   if (table->s->next_number_keypart != 0) return 0;
+  /* Not next_number_field: the server sets it only for an INSERT, not for an UPDATE, a row that comes from another
+     partition, or a change from a replica's primary. */
   Field *field = table->found_next_number_field;
-  if (!field || !bitmap_is_set(table->write_set, field->field_index)) return 0;
+  if (!field) return 0;
+  MY_BITMAP *columns = dbug_tmp_use_all_columns(table, &table->read_set);
   my_ptrdiff_t offset = record - table->record[0];
   field->move_field_offset(offset);
   longlong value = field->val_int();
   bool is_unsigned = field->flags & UNSIGNED_FLAG;
   field->move_field_offset(-offset);
+  dbug_tmp_restore_column_map(&table->read_set, columns);
   if (!is_unsigned && value <= 0) return 0;
   return failed(m_share->counters->note_auto((uint64_t)value, most_of(field)));
 }

@@ -105,7 +105,7 @@ struct Prefetched {
   seawall_seek to = SEAWALL_SEEK_NEXT;
   uint steps = 0;              /* single steps in that direction */
   size_t most = ROWS_MIN;
-  size_t at = 0, count = 0;    /* the scan has still to return the rows from `at` on; the cursor stands on the last one */
+  size_t at = 0, count = 0;    /* the scan has still to return the rows from `at` on; the cursor is ahead of it */
   uint64_t changes = 0;        /* Connection::changes() when they were read */
   seawall_slice keys[ROWS_MAX], values[ROWS_MAX];
 
@@ -146,7 +146,7 @@ struct Batch {
   bool on = false;
   size_t bytes_max = 0;
   std::vector<Keys> trees; /* the rows, then each index by its number; empty without rows */
-  ulong first_row;         /* the statement's number of the first row */
+  std::vector<uint32_t> numbers; /* the statement's number of each row */
   Bytes last;              /* the key of the last row */
 };
 

@@ -171,7 +171,7 @@ int ha_seawall::write_row(const uchar *record) {
   if (!error) error = write_long_columns(record);
   for (uint at = 0; !error && at < table->s->keys; at++)
     if (!is_primary(at) && !(m_copy.on && m_copy.sorted[at])) error = insert_entry(at, record);
-  if (!error && table->next_number_field) error = note_auto_increment(record);
+  if (!error) error = note_auto_increment(record);
   error = guard.done(error);
   if (!error) m_share->grown.fetch_add(1, std::memory_order_relaxed);
   return error ? error : commit_own();
@@ -240,7 +240,8 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
   if (status == SEAWALL_STATUS_OK) status = change_long_columns(old_record, new_record);
   int error = failed(status);
   if (!error) error = change_entries(old_record, new_record);
-  if (!error && table->next_number_field && new_record == table->record[0]) error = note_auto_increment(new_record);
+  if (!error && table->found_next_number_field && bitmap_is_set(table->write_set, table->found_next_number_field->field_index))
+    error = note_auto_increment(new_record);
   error = guard.done(error);
   return error ? error : commit_own();
 }
@@ -340,24 +341,23 @@ bool ha_seawall::may_prefetch() const {
 seawall_status ha_seawall::step(seawall_seek to, const Bytes &key, seawall_slice *found, seawall_slice *value) {
   Prefetched &rows = m_prefetched;
   bool goes_on = to == SEAWALL_SEEK_NEXT || to == SEAWALL_SEEK_PREV;
-  if (rows.at < rows.count) {
-    bool changed = rows.changes != m_connection->changes();
-    if (to != rows.to || changed) {
-      /* The cursor is ahead of the scan, which goes on from its own last row. */
-      const seawall_slice last = rows.keys[rows.at - 1];
-      rows.clear();
-      rows.stopped = changed;
-      if (!goes_on) return seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), found, value);
-      return seawall_cursor_seek(m_cursor.get(), tx(), to == SEAWALL_SEEK_NEXT ? SEAWALL_SEEK_AFTER : SEAWALL_SEEK_BEFORE, last, found, value);
-    }
-  } else {
+  bool changed = rows.at < rows.count && rows.changes != m_connection->changes();
+  if (rows.count > 0 && (to != rows.to || changed)) {
+    /* The cursor is ahead of the scan, or beyond the end of its range: the scan goes on from its own last row. */
+    const seawall_slice last = rows.keys[rows.at - 1];
+    rows.clear();
+    rows.stopped = changed;
+    if (!goes_on) return seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), found, value);
+    return seawall_cursor_seek(m_cursor.get(), tx(), to == SEAWALL_SEEK_NEXT ? SEAWALL_SEEK_AFTER : SEAWALL_SEEK_BEFORE, last, found, value);
+  }
+  if (rows.at == rows.count) {
     if (to != rows.to) rows.steps = 0;
     rows.to = to;
+    rows.at = rows.count = 0;
     if (!goes_on || rows.steps < Prefetched::STEPS || !may_prefetch()) {
       rows.steps++;
       return seawall_cursor_seek(m_cursor.get(), tx(), to, slice(key), found, value);
     }
-    rows.at = rows.count = 0;
     rows.changes = m_connection->changes();
     seawall_status status = seawall_cursor_next_rows(m_cursor.get(), tx(), to == SEAWALL_SEEK_PREV, rows.most, rows.keys, rows.values, &rows.count);
     if (status != SEAWALL_STATUS_OK) return status;

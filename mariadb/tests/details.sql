@@ -62,6 +62,38 @@ create table neg (a int auto_increment primary key, b int);
 insert into neg values (-5, 1);
 insert into neg (b) values (2);
 select * from neg order by a;
+-- Numbers that an UPDATE sets, also where it moves rows to another partition.
+create table raised (id int auto_increment primary key, v int);
+insert into raised (v) values (1);
+update raised set id = 3 where id = 1;
+insert into raised (v) values (2), (3);
+update raised set v = 4 where id = 3;
+insert into raised values (3, 5) on duplicate key update id = 20;
+insert into raised (v) values (6);
+flush tables;
+insert into raised (v) values (7);
+select * from raised order by id;
+create table moved (id int auto_increment, p int, primary key (id, p)) partition by range (p) (partition p0 values less than (10), partition p1 values less than (20));
+insert into moved (p) values (1), (2), (3);
+update moved set id = 50, p = 11 where id = 2;
+update moved set p = 12 where id = 3;
+insert into moved (p) values (4);
+select * from moved order by id;
+-- A function whose statement fails, and handles it.
+create table source (a int primary key);
+insert into source select seq from seq_1_to_200;
+create table target (a int primary key, b int unique);
+insert into target values (150, 150);
+delimiter |
+create function fills() returns int begin declare continue handler for 1062 begin end; insert into target select a, a from source; return 1; end|
+delimiter ;
+begin;
+insert into raised (v) values (8);
+select fills();
+commit;
+select count(*), max(v) from raised;
+select count(*), max(a) from target;
+drop function fills;
 -- Temporary tables inside a transaction.
 begin;
 create temporary table x (a int);

@@ -72,3 +72,9 @@ insert into again values (1, 1, 9223372036854775806, 1, 1, 1000, 0, 0);
 select next_not_cached_value from again;
 flush tables;
 select nextval(again);
+-- A table that is no sequence does not become one.
+alter table again sequence = 0;
+insert into again values (3, 1, 9223372036854775806, 1, 1, 1000, 0, 0);
+alter table again sequence = 1;
+select count(*) from again;
+drop table again;
