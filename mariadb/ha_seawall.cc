@@ -31,6 +31,10 @@ ulong ha_seawall::index_flags(uint index, uint part, bool all_parts) const {
   };
   bool covers = readable(index, part);
   for (uint at = 0; all_parts && at < part; at++) covers &= readable(index, at);
+  /* An index with other parts is not read alone, but its rows; and then the server computes no virtual column. */
+  const Field *field = table_share->key_info[index].key_part[part].field;
+  if (field && !field->stored_in_db())
+    for (uint at = 0; at < table_share->key_info[index].user_defined_key_parts; at++) covers &= readable(index, at);
   if (primary < MAX_KEY)
     for (uint at = 0; at < table_share->key_info[primary].user_defined_key_parts; at++) covers &= readable(primary, at);
   if (covers) flags |= HA_KEYREAD_ONLY;

@@ -425,6 +425,13 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       if (!filter) look_ahead(next_of(to) == SEAWALL_SEEK_PREV);
       error = fetch(record);
     }
+    if (!error && m_keyread && !entries && table->vfield) {
+      /* For an index merge, the server asks for the entries alone of any index, and then computes no virtual columns. */
+      const uint index = keyread;
+      keyread = MAX_KEY;
+      error = table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+      keyread = index;
+    }
     if (!error && completed && !read_entry(record, slice(m_entry), slice(entry))) return damaged_entry();
     bool skipped = error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED;
     if (skipped) seawall_unlock_row(tx(), index_tree(active_index), slice(m_entry), nullptr);

@@ -112,3 +112,15 @@ update loose set l = 0 where k = 1;
 select k, min(l) from loose force index (kl) where k in (1, 5) and l > 3 group by k;
 select k, min(l), max(l) from loose force index (kl) where k between 2 and 3 or k = 8 group by k;
 select distinct k, l from loose force index (kl) where k in (0, 9) and l in (2, 5);
+-- Virtual columns of indexes that have a part which cannot be read from them.
+create table virtuals (id int primary key, a int, b int, s varchar(50), v int as (a * 10) virtual, key kv (v, s(5)), key vd (v desc, s(5)), key kb (b));
+insert into virtuals (id, a, b, s) select seq, seq, seq % 7, concat('s', seq) from seq_1_to_100;
+select max(v), min(v) from virtuals;
+select sum(v) from virtuals force index (kv);
+select id, v from virtuals force index (kv) where v = 10;
+select count(*) from virtuals force index (kv) where v > 5;
+select id, v from virtuals force index (vd, kb) where v = 10 or b = 5 order by id;
+select id, v from virtuals force index (kv, kb) where v = 20 and b = 2 order by id;
+select v, min(id) from virtuals force index (kv) where v < 50 group by v;
+update virtuals force index (kv) set a = a + 1000 where v >= 900;
+select count(*), sum(v), sum(a) from virtuals;
