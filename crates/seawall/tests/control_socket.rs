@@ -195,7 +195,7 @@ fn clients_that_hang_or_talk_nonsense_are_alone_with_it() {
     };
     let long = [b"seawall-control 1\nbackup\nto /".to_vec(), vec![b'a'; 100 << 10]].concat();
     let nonsense: [(&[u8], &str); 5] = [
-        (b"GET / HTTP/1.1\r\n\r\n", "was%20greeted"),
+        (b"GET / HTTP/1.1\r\n\r\n", "expects%20the%20greeting"),
         (b"seawall-control 1\nrestore\n.\n", "unknown%20request"),
         (b"seawall-control 1\nbackup\nto relative\n.\n", "absolute"),
         (b"\xff\xfe\n", "error"),
@@ -230,7 +230,7 @@ fn clients_that_hang_or_talk_nonsense_are_alone_with_it() {
         match ask(&path, &scratch.path().join("beside")) {
             Ok(asked) => break assert!(is_done(&asked)),
             Err(error) if error.to_string().contains("one at a time") => {}
-            Err(error) if error.to_string().contains("serves 8 others") => {}
+            Err(error) if error.to_string().contains("serves 8 other connections") => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -241,7 +241,7 @@ fn clients_that_hang_or_talk_nonsense_are_alone_with_it() {
             break stream;
         }
     };
-    says(ask(&path, &scratch.path().join("ninth")), "serves 8 others");
+    says(ask(&path, &scratch.path().join("ninth")), "serves 8 other connections");
     // Closing does not wait for them.
     db.close().unwrap();
     for stream in hanging.into_iter().chain([last]) {
