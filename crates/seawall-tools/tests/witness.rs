@@ -442,8 +442,8 @@ fn another_protocol_is_named_on_both_sides() {
     });
     let answers: [(&[u8], &str); 3] = [
         (future, "protocol 1 and the other side 99"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no seawall witness"),
-        (b"", "no seawall witness"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not a seawall witness"),
+        (b"", "not a seawall witness"),
     ];
     for (answer, expected) in answers {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
