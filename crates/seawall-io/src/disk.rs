@@ -403,7 +403,7 @@ pub enum SyncHow {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cached {
-    /// Resident.
+    /// Resident. Estimated for more than 4 GiB on a kernel without `cachestat` (before Linux 6.5).
     pub resident: u64,
     /// Resident and not yet written back; `None` when the kernel cannot tell (mincore).
     pub dirty: Option<u64>,

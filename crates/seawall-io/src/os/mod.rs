@@ -385,4 +385,22 @@ mod tests {
         }
         same(4);
     }
+
+    #[test]
+    fn mincore_estimates_a_large_file() {
+        let dir = tempfile::tempdir_in(std::env::current_dir().expect("a directory")).expect("a directory");
+        let path = dir.path().join("f");
+        // 320 windows, of which 256 are looked at.
+        let len = 5 << 30;
+        std::fs::File::create(&path).and_then(|file| file.set_len(len)).expect("a sparse file");
+        let disk = OsDisk::synchronous();
+        let file = disk.open(&path, OpenHow { write: true, ..OpenHow::default() }).expect("opens");
+        let counted = || sys::mincore_pages(file.fd(Op::Inspect).expect("a descriptor"), len).expect("mincore");
+        assert_eq!(counted(), 0);
+        let mut window = vec![0; 16 << 20];
+        assert_eq!(disk.read_at(&file, 0, &mut window).expect("a read"), window.len());
+        let pages = (window.len() / rustix::param::page_size()) as u64;
+        // Read-ahead may have gone on.
+        assert!((pages..2 * pages).contains(&counted()), "{} of {pages}", counted());
+    }
 }

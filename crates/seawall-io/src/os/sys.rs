@@ -76,36 +76,44 @@ pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<Cac
     if answer == 0 { Ok(stat) } else { Err(last_errno()) }
 }
 
-/// Counts the resident pages of the first `len` bytes with `mincore(2)`.
+/// How much of a file [`mincore_pages`] looks at, bytes: this many pages take some 50 ms.
+const LOOKED_AT_MAX: u64 = 4 << 30;
+/// A window at a time, so that a huge file needs little address space and memory.
+const WINDOW: u64 = 16 << 20;
+
+/// Counts the resident pages of the first `len` bytes with `mincore(2)`. For more than [`LOOKED_AT_MAX`] it is an
+/// estimate from windows spread evenly over them.
 pub(crate) fn mincore_pages(fd: BorrowedFd<'_>, len: u64) -> Result<u64, Errno> {
-    let page = rustix::param::page_size();
-    // One window at a time, so that a huge file needs little address space and memory.
-    const WINDOW: u64 = 1 << 30;
-    let mut resident = 0;
-    let mut offset = 0;
-    while offset < len {
-        let window = usize::try_from((len - offset).min(WINDOW)).map_err(|_too_large| Errno::OVERFLOW)?;
-        let at = libc::off_t::try_from(offset).map_err(|_too_large| Errno::OVERFLOW)?;
-        // SAFETY: a fresh shared mapping at an address of the kernel's choice; never dereferenced.
-        let map =
-            unsafe { libc::mmap(std::ptr::null_mut(), window, libc::PROT_NONE, libc::MAP_SHARED, fd.as_raw_fd(), at) };
-        if map == libc::MAP_FAILED {
-            return Err(last_errno());
-        }
-        let mut pages = vec![0u8; window.div_ceil(page)];
-        // SAFETY: `map` covers `window` bytes, and `pages` has one byte for each of its pages.
-        let answer = unsafe { libc::mincore(map, window, pages.as_mut_ptr()) };
-        let failed = (answer != 0).then(last_errno);
-        // SAFETY: exactly the mapping made above, unmapped once.
-        let unmapped = unsafe { libc::munmap(map, window) };
-        debug_assert_eq!(unmapped, 0, "munmap of our own mapping");
-        if let Some(errno) = failed {
-            return Err(errno);
-        }
-        resident += pages.iter().filter(|&&p| p & 1 == 1).count() as u64;
-        offset += window as u64;
+    let page = rustix::param::page_size() as u64;
+    let (windows, sampled) = (len.div_ceil(WINDOW), len > LOOKED_AT_MAX);
+    let looked_at = windows.min(LOOKED_AT_MAX / WINDOW);
+    let (mut resident, mut bytes) = (0, 0);
+    for nth in 0..looked_at {
+        let offset = nth * windows / looked_at * WINDOW;
+        let window = WINDOW.min(len - offset);
+        resident += mincore_window(fd, offset, window)?;
+        bytes += window;
     }
-    Ok(resident)
+    let scaled = (resident as f64 * (len as f64 / bytes.max(1) as f64)).round() as u64;
+    Ok(if sampled { scaled.min(len.div_ceil(page)) } else { resident })
+}
+
+fn mincore_window(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
+    let len = usize::try_from(len).map_err(|_too_large| Errno::OVERFLOW)?;
+    let at = libc::off_t::try_from(offset).map_err(|_too_large| Errno::OVERFLOW)?;
+    // SAFETY: a fresh shared mapping at an address of the kernel's choice; never dereferenced.
+    let map = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_SHARED, fd.as_raw_fd(), at) };
+    if map == libc::MAP_FAILED {
+        return Err(last_errno());
+    }
+    let mut pages = vec![0u8; len.div_ceil(rustix::param::page_size())];
+    // SAFETY: `map` covers `len` bytes, and `pages` has one byte for each of its pages.
+    let answer = unsafe { libc::mincore(map, len, pages.as_mut_ptr()) };
+    let failed = (answer != 0).then(last_errno);
+    // SAFETY: exactly the mapping made above, unmapped once.
+    let unmapped = unsafe { libc::munmap(map, len) };
+    debug_assert_eq!(unmapped, 0, "munmap of our own mapping");
+    failed.map_or_else(|| Ok(pages.iter().filter(|&&p| p & 1 == 1).count() as u64), Err)
 }
 
 /// Maps the first `len` bytes of the file as shared memory.
