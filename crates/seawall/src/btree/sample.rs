@@ -7,7 +7,7 @@
 //! 3. Only the branches on the paths to these leaves are read; the leaves themselves are read concurrently.
 //!    Each is copied: no latch is held while the caller examines it.
 //! 4. The tree may change meanwhile: the leaves are of several moments. A page that belongs to another tree
-//!    by then, or was cut off with the end of the file, is left out.
+//!    by then, or was cut off with the end of the file, is left out, also if the file has grown again since.
 
 use super::Tree;
 use super::node::Node;
@@ -20,7 +20,7 @@ use std::ops::Bound;
 /// end of the file meanwhile.
 pub(super) fn still_in_file<T>(pool: &Pool, page: PageId, read: Result<T>) -> Result<Option<T>> {
     match read {
-        Err(Error::Corrupt(_) | Error::Io(_)) if page.0 >= pool.file_pages() => Ok(None),
+        Err(Error::Corrupt(_) | Error::Io(_)) if pool.is_vacant(page) => Ok(None),
         read => read.map(Some),
     }
 }

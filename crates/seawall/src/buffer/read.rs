@@ -20,7 +20,7 @@ use super::stats::count;
 use crate::error::{Corruption, Error, Result, Stop};
 use crate::format::{PageId, page};
 use crate::mutants::Mutant;
-use seawall_io::Cause;
+use seawall_io::{AlignedBuf, Cause};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -192,9 +192,7 @@ impl Pool {
             let page = if let Stop::Load(page) = stop { Some(page) } else { None };
             match warm.satisfy(stop) {
                 // The page was moved after `f` named it, and its old place was cut off with the end of the file.
-                Err(Error::Corrupt(_) | Error::Io(_))
-                    if page != gone && page.is_some_and(|p| p.0 >= self.file_pages()) =>
-                {
+                Err(Error::Corrupt(_) | Error::Io(_)) if page != gone && page.is_some_and(|p| self.is_vacant(p)) => {
                     gone = page;
                 }
                 outcome => outcome?,
@@ -204,6 +202,14 @@ impl Pool {
                 Err(stop) => stop,
             };
         }
+    }
+
+    /// Returns whether the data file has no page at this place: it ends before it, or has grown since and holds zeroes
+    /// there.
+    pub fn is_vacant(&self, page: PageId) -> bool {
+        let mut bytes = AlignedBuf::zeroed(self.page_bytes());
+        let mut read = || self.data.read_at(self.offset_of(page), &mut bytes, Cause::Other);
+        page.0 >= self.file_pages() || (read().is_ok() && bytes.iter().all(|&byte| byte == 0))
     }
 
     /// Runs latched code once, for a caller that can do without the result if `f` stops.
