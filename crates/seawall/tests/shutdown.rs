@@ -303,3 +303,27 @@ fn a_shutdown_is_no_failure() {
     let late = health.poison(Error::Usage("something else".into()));
     assert!(matches!(late, Error::ShutDown), "{late}");
 }
+
+/// A check of a large database reads for minutes. It holds what the background threads need to stop.
+#[test]
+fn a_check_is_given_up() {
+    let (_sim, process) = sim(7);
+    let db = open(&process, Background::Threads);
+    let tree = db.create_tree("t").unwrap();
+    for group in 0..200u32 {
+        let rows = (0..100u32).map(|row| ([group.to_be_bytes(), row.to_be_bytes()].concat(), [7; 1000]));
+        db.transact(|tx| tx.put_rows(&tree, rows.clone())).unwrap();
+    }
+    let reads = || db.stats().pool.misses + db.stats().pool.prefetched;
+    let before = reads();
+    let checked = std::thread::scope(|scope| {
+        let other = db.clone();
+        let check = scope.spawn(move || other.check());
+        while reads() < before + 200 && !check.is_finished() {
+            std::thread::yield_now();
+        }
+        db.shutdown().unwrap();
+        check.join().unwrap()
+    });
+    is_refused("check", checked);
+}

@@ -54,18 +54,19 @@ struct Walk<'a, F, G> {
 }
 
 /// Checks every page of a tree: order in and across nodes, fences, levels, owners, long values. Calls
-/// `reached` for each page, and `each` for each entry, with its leaf and its slot. The tree must not change meanwhile;
-/// no latch may be held. Returns no findings if the tree is whole.
+/// `reached` for each page, and `each` for each entry, with its leaf and its slot. Ends early once `ended` is true. The
+/// tree must not change meanwhile; no latch may be held. Returns no findings if the tree is whole.
 pub fn check(
     tree: Tree,
     pool: &Pool,
+    ended: impl Fn() -> bool,
     reached: impl FnMut(PageId, PageKind),
     each: impl FnMut(&Node<'_>, usize, &Entry<'_>) -> Result<()>,
 ) -> Vec<TreeDefect> {
     let (seen, findings, page, prefetcher) = (HashSet::new(), Vec::new(), Vec::new(), Prefetcher::default().sure());
     let mut walk = Walk { tree, pool, reached, each, seen, findings, page, prefetcher };
     let mut todo = vec![Todo { id: tree.root, level: None, lower: Vec::new(), upper: None }];
-    while let Some(next) = todo.pop() {
+    while let Some(next) = todo.pop().filter(|_| !ended()) {
         if let Err(why) = walk.node(&next, &mut todo) {
             walk.found(next.id, &why);
         }

@@ -110,8 +110,8 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Usage`] if every attempt met concurrent changes; [`Error::Poisoned`] if a failed write has
-    /// stopped the database: open it again first; [`Error::Io`] if the file cannot be read at all. Damage is
-    /// a finding, not an error.
+    /// stopped the database: open it again first; [`Error::ShutDown`] if it is shut down meanwhile;
+    /// [`Error::Io`] if the file cannot be read at all. Damage is a finding, not an error.
     ///
     /// ```
     /// let db = seawall::Database::in_memory()?;
@@ -203,8 +203,9 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     // If the flush succeeds, the disk holds the current state. In a database stopped by a failed write it does
     // not: a page may be torn on the disk, or old because the device has lost a write that it could not flush.
     // The next opening restores it. One unreadable page does not prevent the others from being written.
-    let written = engine.health().is_read_only() || engine.pool().flush_all().map_or_else(|e| e.is_damage(), |_| true);
+    let flushed = if engine.health().is_read_only() { Ok(()) } else { engine.pool().flush_all().map(drop) };
     engine.health().check_for_reads()?;
+    flushed.or_else(|error| if error.is_damage() { Ok(()) } else { Err(error) })?;
     let mut look = Look {
         engine,
         names: BTreeMap::new(),
@@ -215,8 +216,10 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     };
     let mut check = engine.space.check()?;
     look.trees(&mut check);
+    engine.instance.here()?;
     look.undo(&mut check)?;
-    if written && (last || look.found.is_empty() || !unquiet()) {
+    engine.instance.here()?;
+    if last || look.found.is_empty() || !unquiet() {
         look.pages()?;
     }
     let unclear: Vec<TreeId> = look.unclear.iter().copied().collect();
@@ -331,7 +334,7 @@ impl Look<'_> {
             }
             Ok(())
         };
-        for finding in btree::check(tree, engine.pool(), reached, each) {
+        for finding in btree::check(tree, engine.pool(), || engine.instance.is_shut(), reached, each) {
             self.find(Part::Tree, finding.page, Some(tree.id), finding.why);
         }
         for (page, what) in versions {
@@ -350,7 +353,7 @@ impl Look<'_> {
         }
         let mut held = Vec::new();
         let dropped = &mut self.unclear;
-        let visited = engine.undo.for_each_record(|txn, record| match record {
+        let visit = |txn, record: UndoRecord<'_>| match record {
             UndoRecord::DropTree { tree, .. } => drop(dropped.insert(tree)),
             UndoRecord::CreateTree { tree, .. } if engine.active.is_active(txn) => drop(dropped.insert(tree)),
             UndoRecord::Update { tree, previous, value: OldValue::Whole(value), .. }
@@ -365,7 +368,8 @@ impl Look<'_> {
             // transaction that replaced it.
             UndoRecord::OverflowWritten { tree, head } if engine.active.is_active(txn) => held.push((tree, head)),
             _ => {}
-        });
+        };
+        let visited = engine.undo.for_each_record(visit, || engine.instance.is_shut());
         if let Err(error) = visited {
             let what = format!("not all records can be read, so lost pages cannot be found: {error}");
             self.unclear.insert(TreeId::UNDO);
@@ -398,6 +402,7 @@ impl Look<'_> {
         let mut buf = AlignedBuf::zeroed(READ_BYTES);
         let at_once = (READ_BYTES / page_bytes) as u32;
         for first in (0..pages).step_by(at_once as usize) {
+            self.engine.instance.here()?;
             let count = at_once.min(pages - first);
             let chunk = &mut buf[..count as usize * page_bytes];
             let offset = u64::from(first) * page_bytes as u64;

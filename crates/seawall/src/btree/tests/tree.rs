@@ -465,7 +465,7 @@ fn a_check_names_every_damaged_page_and_goes_on() {
     for i in 0..2000u32 {
         rig.put(&i.to_be_bytes(), &plain(&[0; 20]));
     }
-    assert_eq!(check(rig.tree, &rig.pool, |_, _| (), |_, _, _| Ok(())), []);
+    assert_eq!(check(rig.tree, &rig.pool, || false, |_, _| (), |_, _, _| Ok(())), []);
     // One child is removed from its branch; another is damaged itself.
     let level1 = rig.tree.level1_children(&rig.pool, &[], Bound::Unbounded, false).unwrap();
     let (before, damaged) = (level1.children[2], level1.children[7]);
@@ -484,7 +484,7 @@ fn a_check_names_every_damaged_page_and_goes_on() {
         })
         .unwrap();
     let named: Vec<_> =
-        check(rig.tree, &rig.pool, |_, _| (), |_, _, _| Ok(())).into_iter().map(|finding| finding.page).collect();
+        check(rig.tree, &rig.pool, || false, |_, _| (), |_, _, _| Ok(())).into_iter().map(|finding| finding.page).collect();
     assert_eq!(named, [before, damaged]);
 }
 

@@ -54,13 +54,13 @@ impl UndoStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn for_each_record(&self, mut visit: impl FnMut(TxnId, UndoRecord<'_>)) -> Result<()> {
+    pub fn for_each_record(&self, mut visit: impl FnMut(TxnId, UndoRecord<'_>), ended: impl Fn() -> bool) -> Result<()> {
         // Bounds the loop, in case a transaction writes nevertheless.
         let most = self.space.pages();
         for undo_log in 0..self.undo_logs() {
             let mut at = self.slot(undo_log)?.head();
             let (mut txn, mut pages) = (TxnId::NONE, 0);
-            while at != PageId::NONE {
+            while at != PageId::NONE && !ended() {
                 let bytes = self.space.pool().retry(|| {
                     let bytes = self.space.pool().shared(at)?;
                     page::verify(&bytes).map_err(|why| page::bad(at, why))?;
