@@ -217,6 +217,24 @@ fn a_row_that_is_locked_in_vain_is_given_back() {
     }
 }
 
+/// The row of a long value is locked before the value is written.
+#[test]
+fn a_refused_change_locks_nothing() {
+    let (db, tree) = database();
+    for (isolation, bytes) in ALL.into_iter().flat_map(|isolation| [5, 100_000].map(|bytes| (isolation, bytes))) {
+        let value = vec![7; bytes];
+        let mut tx = begin(&db, isolation, LockWait::NoWait, 0);
+        assert!(matches!(tx.insert(&tree, &[1], &value), Err(Error::KeyExists { .. })));
+        assert!(!tx.update(&tree, &[77], &value).unwrap());
+        tx.get_for_update(&tree, &[2]).unwrap();
+        assert!(matches!(tx.insert(&tree, &[2], &value), Err(Error::KeyExists { .. })));
+        let other = begin(&db, isolation, LockWait::NoWait, 0);
+        let locked = [1, 77, 2].map(|key| other.get_for_update(&tree, &[key]).is_err());
+        let serializable = isolation == Isolation::Serializable;
+        assert_eq!(locked, [serializable, serializable, true], "{isolation:?}, {bytes} bytes");
+    }
+}
+
 /// A row lock released while another transaction waits for it is granted to that one before the transaction
 /// ends.
 #[test]

@@ -219,7 +219,8 @@ impl Txn {
         Ok(self.lock_stored(tree, key, mode, RowLock::Point, self.options.wait)?.0.is_some())
     }
 
-    fn lock_stored(
+    /// As [`Txn::lock_row_how`], without the bytes of a long value.
+    pub(super) fn lock_stored(
         &self,
         tree: &Arc<TreeState>,
         key: &[u8],

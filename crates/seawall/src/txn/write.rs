@@ -15,6 +15,7 @@ use super::engine::Engine;
 use super::locking::{LOG_ROOM, Writer};
 use super::locks::Mode;
 use super::options::{Isolation, OnConflict};
+use super::read::RowLock;
 use super::transaction::Txn;
 use super::trees::TreeState;
 use super::undo::{OldValue, Previous, UndoRecord};
@@ -160,16 +161,16 @@ impl Txn {
     fn change_long(&mut self, tree: &Arc<TreeState>, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
         // The row is locked before pages are allocated, so that none are allocated for a tree that is dropped
         // and purged meanwhile. The answer also shows whether the change is refused: then the value is not
-        // written.
-        let there = self.lock_key(tree, key, Mode::Exclusive)?;
+        // written, and the row is not locked, as for a short value.
+        let (stored, newly_locked) = self.lock_stored(tree, key, Mode::Exclusive, RowLock::Point, self.options.wait)?;
+        let there = stored.is_some();
         if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {
             self.tells();
-        }
-        if there && change == Change::Insert {
-            return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
-        }
-        if !there && matches!(change, Change::Update { .. }) {
-            return Ok(false);
+            if newly_locked && self.options.isolation != Isolation::Serializable {
+                self.engine.locks.give_back(&self.owner, tree.at.id, key);
+            }
+            let exists = || Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } };
+            return if there { Err(exists()) } else { Ok(false) };
         }
         self.wait_for_log_room(MtrSize::Large)?;
         // If a step fails, no entry refers to the written pages.
