@@ -198,7 +198,8 @@ impl Rig {
 
     pub(super) fn check(&self) -> (Vec<TreeDefect>, BTreeSet<PageId>) {
         let mut reached = BTreeSet::new();
-        let findings = check(self.tree, &self.pool, || false, |page, _| assert!(reached.insert(page)), |_, _, _| Ok(()));
+        let findings =
+            check(self.tree, &self.pool, || false, |page, _| assert!(reached.insert(page)), |_, _, _| Ok(()));
         (findings, reached)
     }
 

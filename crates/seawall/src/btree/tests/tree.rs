@@ -483,8 +483,10 @@ fn a_check_names_every_damaged_page_and_goes_on() {
             Ok(())
         })
         .unwrap();
-    let named: Vec<_> =
-        check(rig.tree, &rig.pool, || false, |_, _| (), |_, _, _| Ok(())).into_iter().map(|finding| finding.page).collect();
+    let named: Vec<_> = check(rig.tree, &rig.pool, || false, |_, _| (), |_, _, _| Ok(()))
+        .into_iter()
+        .map(|finding| finding.page)
+        .collect();
     assert_eq!(named, [before, damaged]);
 }
 

@@ -54,7 +54,11 @@ impl UndoStore {
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn for_each_record(&self, mut visit: impl FnMut(TxnId, UndoRecord<'_>), ended: impl Fn() -> bool) -> Result<()> {
+    pub fn for_each_record(
+        &self,
+        mut visit: impl FnMut(TxnId, UndoRecord<'_>),
+        ended: impl Fn() -> bool,
+    ) -> Result<()> {
         // Bounds the loop, in case a transaction writes nevertheless.
         let most = self.space.pages();
         for undo_log in 0..self.undo_logs() {
