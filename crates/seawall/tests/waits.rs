@@ -376,6 +376,39 @@ fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
     assert_eq!(told[0].1.iter().map(|holder| holder.tag).collect::<Vec<_>>(), [100]);
 }
 
+/// Two transactions want each other's rows; others queue for one of the rows, ahead of one of the two.
+#[test]
+fn a_deadlock_has_one_victim_and_none_of_those_that_only_queue() {
+    let (db, tree) = database();
+    let mut first = begin(&db, Isolation::RepeatableRead, LONG, 1);
+    let mut second = begin(&db, Isolation::RepeatableRead, LONG, 2);
+    first.put(&tree, &[1], b"first").unwrap();
+    second.put(&tree, &[2], b"second").unwrap();
+    std::thread::scope(|scope| {
+        let queued: Vec<_> = (0..5)
+            .map(|n| {
+                let (db, tree) = (&db, &tree);
+                let queued = scope.spawn(move || {
+                    let mut tx = begin(db, Isolation::RepeatableRead, LONG, 10 + n);
+                    tx.put(tree, &[1], b"queued").and_then(|()| tx.commit().map(drop))
+                });
+                until_waiting(db, 1 + n as usize);
+                queued
+            })
+            .collect();
+        let tree = &tree;
+        let waits = scope.spawn(move || second.put(tree, &[1], b"second").and_then(|()| second.commit().map(drop)));
+        until_waiting(&db, 6);
+        let closed = first.put(tree, &[2], b"first").and_then(|()| first.commit().map(drop));
+        let ended = [closed, waits.join().unwrap()];
+        assert_eq!(ended.iter().filter(|end| matches!(end, Err(Error::Deadlock { .. }))).count(), 1, "{ended:?}");
+        for queued in queued {
+            queued.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(db.stats().locks.deadlocks, 1);
+}
+
 /// A program with an order of its own: a transaction that blocks an earlier one is interrupted.
 #[test]
 fn a_callback_interrupts_the_transaction_in_the_way() {

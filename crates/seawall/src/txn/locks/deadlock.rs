@@ -9,7 +9,8 @@
 //!    where waiters queue for another key with the same hash: then the next search begins from every waiter.
 //! 3. A waiter that has its answer does not wait, though it may not have left yet.
 //! 4. The victim of a cycle is the owner with the least weight, among equals the youngest. If it was answered
-//!    in between, the search starts over.
+//!    in between, the search starts over. The shortest cycle is broken first: owners that only queue for a lock,
+//!    ahead of one that also waits for the lock's holder, lie on longer cycles, which end with it.
 
 use super::LockTable;
 use super::cell::Outcome;
@@ -84,25 +85,29 @@ impl LockTable {
         }
     }
 
-    /// A cycle through `start`: each waiter waits for the next, the last for the first.
+    /// A shortest cycle through `start` (breadth-first search): each waiter waits for the next, the last for the first.
     fn find_cycle(&self, graph: &Graph, start: &Arc<Waiter>) -> Option<Vec<Arc<Waiter>>> {
         let mut seen = HashSet::new();
-        // The path from `start`, with the owners still to be tried at each step. Not recursive: the path may
-        // be long.
-        let mut path = vec![(start.clone(), self.blockers(start))];
-        while let Some((_, untried)) = path.last_mut() {
-            let Some(owner) = untried.pop() else {
-                path.pop();
-                continue;
-            };
-            if owner.serial == start.owner.serial {
-                return Some(path.into_iter().map(|(waiter, _)| waiter).collect());
-            }
-            if seen.insert(owner.serial) {
-                if let Some(next) = graph.waiting.get(&owner.serial).filter(|next| next.cell.is_waiting()) {
-                    path.push((next.clone(), self.blockers(next)));
+        // Each with the place of the one that waits for it.
+        let mut reached = vec![(start.clone(), 0)];
+        let mut at = 0;
+        while at < reached.len() {
+            for owner in self.blockers(&reached[at].0) {
+                if owner.serial == start.owner.serial {
+                    let mut cycle = vec![reached[at].0.clone()];
+                    while at > 0 {
+                        at = reached[at].1;
+                        cycle.push(reached[at].0.clone());
+                    }
+                    cycle.reverse();
+                    return Some(cycle);
+                }
+                if seen.insert(owner.serial) {
+                    let next = graph.waiting.get(&owner.serial).filter(|next| next.cell.is_waiting());
+                    reached.extend(next.map(|next| (next.clone(), at)));
                 }
             }
+            at += 1;
         }
         None
     }

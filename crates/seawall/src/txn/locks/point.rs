@@ -209,22 +209,21 @@ impl Point {
         }
     }
 
-    /// The owners that `waiter` waits for, as far as a search for cycles needs them: owners further ahead are
-    /// found through nearer ones.
+    /// The owners that `waiter` waits for, as far as a search for cycles needs them: all holders, and the nearest
+    /// waiters, through which those further ahead are found.
     fn blockers(&self, waiter: &Arc<Waiter>, into: &mut Vec<Arc<LockOwner>>) {
         let Some(at) = self.queue.iter().position(|one| Arc::ptr_eq(one, waiter)) else { return };
+        let holders = self.holders.iter().filter(|holder| holder.owner.serial != waiter.owner.serial);
+        into.extend(holders.filter(|holder| holder.mode.excludes(waiter.mode)).map(|holder| holder.owner.clone()));
         for other in self.queue.iter().take(at).rev() {
             if other.mode.excludes(waiter.mode) && other.cell.is_waiting() {
                 into.push(other.owner.clone());
                 if other.mode == Mode::Exclusive {
-                    // It waits for everything ahead of it. If it also holds the point, it is in `into`
-                    // already.
+                    // It waits for everything ahead of it.
                     return;
                 }
             }
         }
-        let holders = self.holders.iter().filter(|holder| holder.owner.serial != waiter.owner.serial);
-        into.extend(holders.filter(|holder| holder.mode.excludes(waiter.mode)).map(|holder| holder.owner.clone()));
     }
 }
 
