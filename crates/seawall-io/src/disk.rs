@@ -113,6 +113,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn list(&self, path: &Path) -> Result<Vec<PathBuf>>;
+    /// From now on takes the names in this directory to be those in the directory to which the path leads now, wherever
+    /// it is moved and whatever takes its place. This default does nothing.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn pin(&self, _dir: &Path) -> Result<()> {
+        Ok(())
+    }
     /// Returns the bytes that this process can still allocate on the file system of `path`.
     ///
     /// # Errors

@@ -88,6 +88,10 @@ impl Disk for ReadOnlyDisk {
         self.below.list(path)
     }
 
+    fn pin(&self, dir: &Path) -> Result<()> {
+        self.below.pin(dir)
+    }
+
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         self.below.free_bytes(path)
     }

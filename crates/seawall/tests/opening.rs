@@ -390,3 +390,32 @@ fn pages_are_written_once_where_a_power_cut_leaves_them_whole() {
         }
     }
 }
+
+/// `mv db db.old` under a running process, and a new database at the old path: each keeps what it commits.
+#[test]
+fn a_directory_that_is_moved_while_it_is_open_takes_its_log_along() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (path, moved) = (dir.path().join("db"), dir.path().join("db.old"));
+    let write = |db: &Database, rows: std::ops::Range<u32>| {
+        let tree = db.create_tree("t").or_else(|_| db.open_tree("t")).unwrap();
+        for row in rows {
+            let commit = |tx: &mut seawall::Transaction| tx.put(&tree, &row.to_be_bytes(), &[7; 2000]);
+            db.transact(commit).unwrap();
+        }
+    };
+    let first = Database::open_with(&path, small()).unwrap();
+    write(&first, 0..300);
+    std::fs::rename(&path, &moved).unwrap();
+    let second = Database::open_with(&path, small()).unwrap();
+    for rows in (0..3000u32).step_by(300) {
+        write(&second, rows..rows + 300);
+        write(&first, rows + 300..rows + 600);
+    }
+    first.close().unwrap();
+    second.close().unwrap();
+    for (path, rows) in [(&moved, 3300), (&path, 3000)] {
+        let db = Database::open_with(path, small()).unwrap();
+        assert_eq!(db.begin().unwrap().iter(&db.open_tree("t").unwrap()).count(), rows);
+        assert_eq!(db.check().unwrap(), []);
+    }
+}

@@ -1,30 +1,79 @@
-//! Directories that are kept open so that they can be synced.
+//! Directories that are kept open so that they can be synced, or because they are pinned.
 //!
 //! 1. Syncing a directory that was synced before needs no new descriptor: a process without free descriptors
 //!    can still make a rename durable.
 //! 2. A kept descriptor is used only while the path still leads to its directory.
 //! 3. At most [`KEPT`] are kept; the least recently used one is closed first. No mutex is held while a
 //!    directory is synced.
+//! 4. The names in a pinned directory are those in the directory to which its path led when it was pinned, wherever it is
+//!    moved and whatever takes its place.
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Maximum number of directories kept open: a database needs those of its data and its log, and their
 /// parents while it is created.
 const KEPT: usize = 6;
 
-/// Descriptors by path, the most recently used at the end.
+type ByPath = Vec<(PathBuf, Arc<OwnedFd>)>;
+
 #[derive(Debug, Default)]
-pub(super) struct Dirs(Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>);
+pub(super) struct Dirs {
+    /// The most recently used at the end.
+    kept: Mutex<ByPath>,
+    pinned: RwLock<ByPath>,
+}
+
+/// A name, and the pinned directory that it is in.
+pub(super) struct Place<'a> {
+    dir: Option<Arc<OwnedFd>>,
+    pub(super) name: &'a Path,
+}
+
+impl Place<'_> {
+    pub(super) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_ref().map_or(CWD, |dir| dir.as_fd())
+    }
+}
+
+pub(super) fn open_dir(path: &Path) -> Result<Arc<OwnedFd>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    super::uninterrupted(|| rustix::fs::open(path, flags, Mode::empty())).map(Arc::new)
+}
 
 impl Dirs {
-    /// Returns the kept descriptor of a directory, or opens it.
+    /// Pins a directory, again if it was pinned before.
+    pub(super) fn pin(&self, path: &Path) -> Result<(), Errno> {
+        let dir = open_dir(path)?;
+        let mut pinned = self.pinned.write().unwrap_or_else(PoisonError::into_inner);
+        pinned.retain(|(known, _)| known != path);
+        pinned.push((path.into(), dir));
+        Ok(())
+    }
+
+    pub(super) fn pinned(&self, path: &Path) -> Option<Arc<OwnedFd>> {
+        let pinned = self.pinned.read().unwrap_or_else(PoisonError::into_inner);
+        pinned.iter().find(|(known, _)| known == path).map(|(_, dir)| dir.clone())
+    }
+
+    /// Where the file `path` is.
+    pub(super) fn place<'a>(&self, path: &'a Path) -> Place<'a> {
+        match (path.parent().and_then(|dir| self.pinned(dir)), path.file_name()) {
+            (Some(dir), Some(name)) => Place { dir: Some(dir), name: Path::new(name) },
+            _ => Place { dir: None, name: path },
+        }
+    }
+
+    /// Returns the kept or pinned descriptor of a directory, or opens it.
     pub(super) fn open(&self, path: &Path) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(dir) = self.pinned(path) {
+            return Ok(dir);
+        }
         let is_there = super::uninterrupted(|| rustix::fs::stat(path))?;
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = kept.iter().position(|(known, _)| known == path) {
             let (name, dir) = kept.remove(at);
             let is_kept = rustix::fs::fstat(&*dir)?;
@@ -33,8 +82,7 @@ impl Dirs {
                 return Ok(dir);
             }
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = Arc::new(super::uninterrupted(|| rustix::fs::open(path, flags, Mode::empty()))?);
+        let dir = open_dir(path)?;
         if kept.len() >= KEPT {
             kept.remove(0);
         }

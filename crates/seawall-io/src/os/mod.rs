@@ -26,10 +26,12 @@ use crate::probe::device::untorn_write_bytes;
 use crate::probe::finding::Finding;
 use crate::shared::SharedMemory;
 pub use choose::{Backend, BackendUnavailable, UnknownBackend};
-use rustix::fs::{Advice, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::io::IoSlice;
 use std::num::NonZeroU64;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -162,22 +164,25 @@ impl Disk for OsDisk {
         };
         flags.set(OFlags::DIRECT, how.direct);
         flags.set(OFlags::DSYNC, how.dsync);
-        uninterrupted(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o640)))
+        let place = self.dirs.place(path);
+        uninterrupted(|| rustix::fs::openat(place.dir(), place.name, flags, Mode::from_raw_mode(0o640)))
             .map(|fd| Handle::os(path, fd))
             .map_err(|e| Self::errno(Op::Open, path, e))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        rustix::fs::rename(from, to).map_err(|e| Self::errno(Op::Directory, from, e))
+        let (old, new) = (self.dirs.place(from), self.dirs.place(to));
+        rustix::fs::renameat(old.dir(), old.name, new.dir(), new.name).map_err(|e| Self::errno(Op::Directory, from, e))
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
-        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        let (old, new) = (self.dirs.place(from), self.dirs.place(to));
+        match rustix::fs::renameat_with(old.dir(), old.name, new.dir(), new.name, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => Err(Self::errno(Op::Directory, to, Errno::EXIST)),
             // The file system has no rename without replacement (NFS, some FUSE): check for the name first.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                if to.symlink_metadata().is_ok() {
+                if rustix::fs::statat(new.dir(), new.name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                     return Err(Self::errno(Op::Directory, to, Errno::EXIST));
                 }
                 self.rename(from, to)
@@ -187,7 +192,8 @@ impl Disk for OsDisk {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        rustix::fs::unlink(path).map_err(|e| Self::errno(Op::Directory, path, e))
+        let place = self.dirs.place(path);
+        rustix::fs::unlinkat(place.dir(), place.name, AtFlags::empty()).map_err(|e| Self::errno(Op::Directory, path, e))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
@@ -200,17 +206,34 @@ impl Disk for OsDisk {
     }
 
     fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
-        let failed = |e: &std::io::Error| IoError::os(Op::Directory, path, e.raw_os_error().unwrap_or(libc::EIO));
+        let failed = |e| Self::errno(Op::Directory, path, e);
+        let dir = match self.dirs.pinned(path) {
+            // A descriptor of its own, with its own position in the directory.
+            Some(dir) => rustix::fs::Dir::read_from(&*dir),
+            None => dirs::open_dir(path).and_then(|dir| rustix::fs::Dir::read_from(&*dir)),
+        };
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(path).map_err(|e| failed(&e))? {
-            names.push(entry.map_err(|e| failed(&e))?.path());
+        for entry in dir.map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(path.join(OsStr::from_bytes(name)));
+            }
         }
         names.sort();
         Ok(names)
     }
 
+    fn pin(&self, dir: &Path) -> Result<()> {
+        self.dirs.pin(dir).map_err(|e| Self::errno(Op::Open, dir, e))
+    }
+
     fn free_bytes(&self, path: &Path) -> Result<u64> {
-        let stat = rustix::fs::statvfs(path).map_err(|e| Self::errno(Op::Inspect, path, e))?;
+        let stat = match self.dirs.pinned(path) {
+            Some(dir) => rustix::fs::fstatvfs(&*dir),
+            None => rustix::fs::statvfs(path),
+        };
+        let stat = stat.map_err(|e| Self::errno(Op::Inspect, path, e))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 

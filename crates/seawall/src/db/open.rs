@@ -126,6 +126,10 @@ impl Database {
             refuse_small_blocks(options.log_block_bytes(), &device)?;
         }
         let env = Env::system(options.io_backend())?;
+        // If the directories are moved while they are open, the next log segments go with them.
+        for dir in [path, &options.log_dir_of(path), &options.log_ring_dir()].into_iter().filter(|dir| dir.is_dir()) {
+            env.disk.pin(dir)?;
+        }
         let listens = options.control_socket();
         let db = Self::open_settled(env, path, options, &MemoryLimit::read())?;
         db.inner.publish().map_err(|e| no_thread(path, &e))?;
