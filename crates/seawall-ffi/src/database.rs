@@ -292,6 +292,27 @@ pub unsafe extern "C" fn seawall_commit_prepared(db: *const Database, xid: Slice
     })
 }
 
+/// Like `seawall_commit_prepared`, in the order of an outside log: the commit is visible to others at once. It is durable
+/// when Seawall's log is flushed up to the stored `position`.
+///
+/// # Safety
+/// `db` is a handle of a database; `xid` is readable; `position` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_commit_prepared_ordered(
+    db: *const Database,
+    xid: Slice,
+    position: *mut u64,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let (db, xid) = unsafe { (shared(db)?, xid.bytes()?) };
+        let end = db.0.commit_prepared_ordered(&Xid(xid.to_vec()))?;
+        // SAFETY: as the function requires.
+        unsafe { store(position, end.as_u64()) };
+        Ok(Status::Ok)
+    })
+}
+
 /// Rolls back a prepared transaction that belongs to no handle. Returns `SEAWALL_STATUS_NOT_FOUND` if none has this
 /// name.
 ///

@@ -2,8 +2,8 @@
 //! committed instead of waited for.
 
 use seawall::{
-    CursorOptions, Database, Error, InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait, OnConflict,
-    OwnedCursor, Seek, Transaction, Tree, TxOptions,
+    CursorOptions, Database, Durability, Error, InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait,
+    OnConflict, OwnedCursor, Seek, Transaction, Tree, TxOptions, Xid,
 };
 use std::sync::Mutex;
 use std::time::Duration;
@@ -214,6 +214,45 @@ fn a_row_that_is_locked_in_vain_is_given_back() {
         tx.commit().unwrap();
         assert!((0..9).all(may_lock));
         assert_eq!(db.stats().locks.held, 0);
+    }
+}
+
+/// A prepared transaction reads no more: it keeps the rows that it changed or locked exclusively, and no ranges, as after
+/// a restart.
+#[test]
+fn what_was_only_read_is_released_when_it_is_prepared() {
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        for in_place in [false, true] {
+            let (db, tree) = database();
+            let mut tx = begin(&db, isolation, LockWait::NoWait, 0);
+            tx.lock_row(&tree, &[1], LockMode::Shared, None).unwrap();
+            tx.lock_row(&tree, &[2], LockMode::Exclusive, None).unwrap();
+            let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+            let mut cursor = tx.cursor(&tree, options).within([4u8]..[9u8]);
+            let mut there = cursor.seek(Seek::AtLeast(&[4])).unwrap();
+            while there {
+                there = cursor.next().unwrap();
+            }
+            drop(cursor);
+            tx.put(&tree, &[5], b"new").unwrap();
+            let xid = Xid(b"X".to_vec());
+            let writes = |key: &[u8]| {
+                let mut other = begin(&db, isolation, LockWait::NoWait, 0);
+                other.put(&tree, key, b"other").is_ok()
+            };
+            assert!(!writes(&[1]) && !writes(&[2]) && !writes(&[4]) && !writes(&[5]) && !writes(&[6, 6]));
+            if in_place {
+                tx.prepare_in_place(&xid, Durability::Flushed).unwrap();
+                assert!(!writes(&[1]), "its user may still hold it");
+                drop(tx);
+            } else {
+                tx.prepare(&xid).unwrap();
+            }
+            assert_eq!([&[1][..], &[2], &[4], &[5], &[6, 6]].map(writes), [true, false, true, false, true]);
+            db.commit_prepared(&xid).unwrap();
+            assert!(writes(&[2]) && writes(&[5]));
+            assert_eq!(db.stats().locks.held, 0);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //!    before that loses nothing.
 
 use super::background::Task;
+use super::durable::LogPosition;
 use super::handle::Handle;
 use super::inner::Inner;
 use super::prepared::Xid;
@@ -15,6 +16,7 @@ use super::tree::Tree;
 use crate::error::{Error, Result};
 use crate::txn::{TxOptions, Txn};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An open database. Clones are handles of the same database; it closes when the last handle and transaction
 /// are dropped.
@@ -270,29 +272,72 @@ impl Database {
         }
     }
 
+    /// As [`Database::commit_prepared`], in the order of an outside log: like [`Transaction::commit_ordered`], makes the
+    /// commit visible at once, and returns the position up to which the log must be flushed to make it durable.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`]: the transaction stays prepared.
+    ///
+    /// ```
+    /// # use seawall::Xid;
+    /// # let db = seawall::Database::in_memory()?;
+    /// # let rows = db.create_tree("rows")?;
+    /// # let mut tx = db.begin()?;
+    /// # tx.put(&rows, b"k", b"v")?;
+    /// # let xid = Xid(b"7".to_vec());
+    /// tx.prepare(&xid)?;
+    /// // ... the outside log says that 7 is committed ...
+    /// let position = db.commit_prepared_ordered(&xid)?;
+    /// assert!(db.get(&rows, b"k")?.is_some());
+    /// db.flush_log_to(position)?;
+    /// # Ok::<(), seawall::Error>(())
+    /// ```
+    pub fn commit_prepared_ordered(&self, xid: &Xid) -> Result<LogPosition> {
+        let _running = self.running()?;
+        self.inner.engine().health().check()?;
+        let committed = self.inner.take_prepared(xid)?.commit_prepared_ordered();
+        let mut prepared = self.inner.prepared.lock();
+        match committed {
+            Ok(end) => {
+                prepared.remove(xid);
+                self.inner.counts.committed(Duration::ZERO);
+                Ok(end.into())
+            }
+            Err((still, error)) => {
+                prepared.insert(xid.clone(), Some(still));
+                Err(error)
+            }
+        }
+    }
+
     /// Second phase of two-phase commit: rolls the prepared transaction `xid` back and flushes the log.
     ///
     /// # Errors
-    /// [`Error::Unknown`], [`Error::Poisoned`]. After [`Error::NoSpace`] or a read error, background work
-    /// completes the rollback. After [`Error::OutcomeUnknown`] (the log failed during the rollback), the next
-    /// opening finds the transaction prepared again, or gone.
+    /// [`Error::Unknown`], [`Error::Poisoned`]. [`Error::NoSpace`] or a read error: if [`Database::prepared`] still has
+    /// the transaction, nothing has happened; otherwise it is decided, and background work completes the rollback.
+    /// After [`Error::OutcomeUnknown`] (the log failed during the rollback), the next opening finds the transaction
+    /// prepared again, or gone.
     pub fn rollback_prepared(&self, xid: &Xid) -> Result<()> {
         let _running = self.running()?;
         self.inner.engine().health().check()?;
-        let taken = self.inner.take_prepared(xid)?;
-        let log = self.inner.engine().log();
-        // Flushed, because the coordinator forgets the transaction and must not find it prepared again after
-        // a crash.
-        let rolled_back = taken.rollback().and_then(|()| log.flush_to(log.head())).map_err(|cause| match cause {
-            // The log records of the rollback may or may not be durable: the next opening finds the transaction
-            // prepared, or gone.
+        let mut taken = self.inner.take_prepared(xid)?;
+        let told = |cause| match cause {
+            // The log records of the rollback may or may not be durable.
             cause @ Error::Poisoned { .. } => Error::OutcomeUnknown { cause: Arc::new(cause) },
             cause => cause,
-        });
-        // The rollback is decided either way: if it stopped midway, background work or the next opening
-        // completes it.
+        };
+        if let Err(error) = taken.revoke() {
+            // The name stays with it: in the log it is prepared.
+            self.inner.prepared.lock().insert(xid.clone(), Some(taken));
+            return Err(told(error));
+        }
+        let rolled_back = taken.rollback();
+        // Also after a rollback that stopped midway, which background work or the next opening completes: the coordinator
+        // forgets the transaction and must not find it prepared again after a crash.
+        let log = self.inner.engine().log();
+        let flushed = log.flush_to(log.head());
         self.inner.prepared.lock().remove(xid);
-        rolled_back
+        flushed.and(rolled_back).map_err(told)
     }
 
     /// Writes all dirty pages and then a checkpoint: recovery will not need the log before it.

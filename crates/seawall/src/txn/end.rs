@@ -84,6 +84,22 @@ impl Txn {
         }
     }
 
+    /// Commits a prepared transaction, and makes it visible before it is durable (`prepared`, 3). Returns the end of the
+    /// commit in the log.
+    ///
+    /// # Errors
+    /// The transaction, which stays prepared, and the cause.
+    #[expect(clippy::result_large_err, reason = "the error is the transaction itself")]
+    pub fn commit_prepared_ordered(mut self) -> std::result::Result<Lsn, (Self, Error)> {
+        match self.log_commit() {
+            Ok(end) => {
+                self.end();
+                Ok(end)
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+
     /// Logs the commit. Returns the end of its record, 0 if there was nothing to commit.
     pub(super) fn log_commit(&mut self) -> Result<Lsn> {
         let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
@@ -118,6 +134,7 @@ impl Txn {
         // Flushed, not only written: the coordinator relies on the record.
         engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         self.give_up_views();
+        self.release_reads();
         self.state = State::Kept;
         Ok(())
     }

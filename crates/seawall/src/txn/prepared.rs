@@ -11,6 +11,7 @@
 //! 4. If two are committed one after the other, no view sees the later one without the earlier one: the first
 //!    has left the active set before the second is logged.
 
+use super::savepoint::SavepointAt;
 use super::transaction::{InPlace, Names, State, Txn};
 use super::undo::UndoRecord;
 use super::writing::Writing;
@@ -103,6 +104,15 @@ impl Txn {
         logged
     }
 
+    /// Decides against a prepared transaction, before any of its changes is undone: cuts the record of its preparation
+    /// from the undo log. Not durable until the log is flushed.
+    ///
+    /// # Errors
+    /// As [`Txn::undo_one`]: it is still prepared.
+    pub fn revoke(&mut self) -> Result<()> {
+        self.undo_one(SavepointAt::BEGIN).map(drop)
+    }
+
     /// Undoes everything, prepared or not, and ends.
     ///
     /// # Errors
@@ -111,10 +121,14 @@ impl Txn {
     pub(super) fn decide_against(&mut self) -> Result<()> {
         let prepared = self.take_prepared(State::Open);
         let stopped_before = self.engine.health().check().is_err();
+        let decided = prepared.is_none() || self.revoke().is_ok();
         let rolled_back = self.rollback_all();
         let Some((xid, names)) = prepared else { return rolled_back };
-        // Also if the rollback stopped: background work completes it.
-        names.ended(&xid);
+        // Also if the rollback stopped: background work completes it. If the log still says that the transaction is
+        // prepared, the name stays taken: after a crash it would name two transactions.
+        if decided || rolled_back.is_ok() {
+            names.ended(&xid);
+        }
         rolled_back.map_err(|error| match error {
             cause @ Error::Poisoned { .. } if !stopped_before => Error::OutcomeUnknown { cause: Arc::new(cause) },
             error => error,
@@ -140,10 +154,17 @@ impl Txn {
         }
     }
 
+    /// Releases the locks on what it has only read: it is prepared, and the next opening would not bring them back.
+    pub(super) fn release_reads(&self) {
+        let keeps = |tree| self.engine.trees.known(tree).is_some_and(|tree| tree.is_kept_by(self.id()));
+        self.engine.locks.release_reads(&self.owner, keeps);
+    }
+
     fn hand_over(&mut self, xid: &[u8], names: &dyn Names) {
         // It is handed over with its locks and its runs of dead rows. An empty transaction takes its place
         // here.
         self.give_up_views();
+        self.release_reads();
         let empty = Self::begin(self.engine.clone(), self.options);
         names.left(xid, std::mem::replace(self, empty));
     }

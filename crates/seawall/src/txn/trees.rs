@@ -146,6 +146,11 @@ impl TreeState {
         self.dropper.store(txn.0, Ordering::SeqCst);
     }
 
+    /// Whether `me` has created or dropped it, and so keeps it locked whole.
+    pub fn is_kept_by(&self, me: TxnId) -> bool {
+        [&self.creator, &self.dropper].iter().any(|id| id.load(Ordering::SeqCst) == me.0)
+    }
+
     /// Makes the tree usable again, after a drop was rolled back.
     pub fn reopen(&self) {
         self.dropper.store(0, Ordering::SeqCst);

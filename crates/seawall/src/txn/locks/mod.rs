@@ -6,8 +6,9 @@
 //! 2. A request under a page latch never waits: it is granted or answered with a [`Conflict`]. Waiting is
 //!    `wait`, with no latch held.
 //! 3. An owner releases all its locks together, at its end. A rollback to a savepoint releases none: one lock
-//!    too many keeps others waiting, one too few breaks isolation. Three kinds of points are released
-//!    earlier: the point of a row that its owner has written (the row's writer is the lock from then on,
+//!    too many keeps others waiting, one too few breaks isolation. When an owner is prepared, it releases what
+//!    protected its reads: it requests no more locks, and a restart would not bring these back
+//!    (`release_reads`). Three kinds of points are released earlier: the point of a row that its owner has written (the row's writer is the lock from then on,
 //!    `written`), a point that a statement needed for one moment (`give_back`), and the point of a row that a
 //!    locking read took in vain (`give_back_of_statement`).
 //! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are
@@ -578,6 +579,32 @@ impl LockTable {
                 self.ranges.look_again(tree, &self.owners);
             }
         }
+    }
+
+    /// Releases the locks that protect what the owner has read, once it is prepared and reads no more: shared points, and
+    /// ranges except those in trees that it `keeps`. Exclusive points stay, and the rows it has written stay its own.
+    pub fn release_reads(&self, owner: &Arc<LockOwner>, keeps: impl Fn(TreeId) -> bool) {
+        let mut held = owner.held();
+        let mut released = 0;
+        for points in &mut held.trees {
+            points.hashes.retain(|&hash| {
+                let gone = self.points.mode_of(owner, hash) == Some(Mode::Shared);
+                if gone {
+                    self.points.release(owner, hash);
+                    released += 1;
+                }
+                !gone
+            });
+            points.shared = None;
+        }
+        owner.set_points(owner.points().saturating_sub(released));
+        held.ranged.retain(|&tree| {
+            let kept = keeps(tree);
+            if !kept {
+                self.ranges.release(owner, tree, &self.owners);
+            }
+            kept
+        });
     }
 
     /// Counts. Locks every shard: for reports, not for a hot path.
