@@ -102,7 +102,7 @@ const OPERATORS: [(&str, Holds); 4] = [("<=", f64::le), (">=", f64::ge), ("<", f
 /// for limit in limits {
 ///     assert!(limit?.evaluate(&results)?.met);
 /// }
-/// # Ok::<(), seawall_lab::require::RequireError>(())
+/// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirement {
@@ -125,7 +125,7 @@ pub struct Requirement {
 /// let outcome = Requirement::parse("flush.p99 < 1us")?.evaluate(&results)?;
 /// assert!(!outcome.met && outcome.measured > 1000.0, "nanoseconds");
 /// assert!(outcome.to_string().starts_with("short: flush.p99 < 1us ("));
-/// # Ok::<(), seawall_lab::require::RequireError>(())
+/// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -141,62 +141,6 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sentence)
     }
-}
-
-/// Why a requirement could not be evaluated.
-///
-/// ```
-/// use seawall_lab::{require::{RequireError, Requirement}, sample};
-/// assert!(matches!(Requirement::parse("flush.p98<1ms"), Err(RequireError::Stat { .. })));
-/// // A missing measurement never passes.
-/// let nothing = sample::results(vec![]);
-/// let error = Requirement::parse("flush.p99<10ms")?.evaluate(&nothing).unwrap_err();
-/// assert!(matches!(error, RequireError::NotMeasured { .. }));
-/// # Ok::<(), RequireError>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum RequireError {
-    /// Not of the form `metric.stat op value`.
-    #[error(
-        "`{text}` is not a requirement: write metric.stat, one of < <= > >=, and a value, such as 'flush.p99<10ms' \
-         or 'read_deep.rate>=20k/s'"
-    )]
-    Form {
-        /// The text.
-        text: String,
-    },
-    /// No such metric.
-    #[error("`{metric}` is not a metric; --require knows\n{}", metric_list())]
-    Metric {
-        /// The text.
-        metric: String,
-    },
-    /// No such statistic.
-    #[error("`{stat}` is not a statistic: use one of {}", STATS.map(|s| s.0).join(", "))]
-    Stat {
-        /// The text.
-        stat: String,
-    },
-    /// The value does not fit the statistic.
-    #[error("`{value}` is not a {wanted}")]
-    Value {
-        /// The text.
-        value: String,
-        /// What would be valid.
-        wanted: &'static str,
-    },
-    /// The cell was not measured.
-    #[error("{metric} was not measured ({reason}), so `{text}` is not met: {remedy}")]
-    NotMeasured {
-        /// The requirement.
-        text: String,
-        /// The metric.
-        metric: String,
-        /// Why it is missing.
-        reason: String,
-        /// The command to run.
-        remedy: String,
-    },
 }
 
 /// Every metric with what it measures, a line each.
@@ -217,13 +161,17 @@ impl Requirement {
     /// assert!(Requirement::parse("flush.p99 < 10ms")?.evaluate(&results)?.met);
     /// assert!(!Requirement::parse("read_deep.rate>1M/s")?.evaluate(&results)?.met);
     /// assert!(Requirement::parse("e1/overwrite/randwrite/4k/direct/nosync/t1.iops>=1k")?.evaluate(&results)?.met);
-    /// # Ok::<(), seawall_lab::require::RequireError>(())
+    /// # Ok::<(), String>(())
     /// ```
     ///
     /// # Errors
-    /// [`RequireError`] lists the valid names, or says which part is wrong.
-    pub fn parse(text: &str) -> Result<Self, RequireError> {
-        let form = || RequireError::Form { text: text.trim().into() };
+    /// A sentence that lists the valid names, or says which part is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let form = || {
+            let form = "write metric.stat, one of < <= > >=, and a value";
+            let text = text.trim();
+            format!("`{text}` is not a requirement: {form}, such as 'flush.p99<10ms' or 'read_deep.rate>=20k/s'")
+        };
         let at = text.find(['<', '>']).ok_or_else(form)?;
         let (left, rest) = text.split_at(at);
         let (operator, value) =
@@ -236,10 +184,11 @@ impl Requirement {
         let cell = match METRICS.iter().find(|m| m.name.eq_ignore_ascii_case(metric)) {
             Some(m) => (m.spec)().id(),
             None if metric.contains('/') => metric.to_owned(),
-            None => return Err(RequireError::Metric { metric: metric.into() }),
+            None => return Err(no_metric(metric)),
         };
         let known = STATS.iter().find(|(name, _)| name.eq_ignore_ascii_case(stat));
-        let (_, stat) = *known.ok_or_else(|| RequireError::Stat { stat: stat.into() })?;
+        let names = STATS.map(|(name, _)| name).join(", ");
+        let (_, stat) = *known.ok_or_else(|| format!("`{stat}` is not a statistic: use one of {names}"))?;
         let limit = parse_limit(value, stat)?;
         Ok(Self { text: text.trim().into(), metric: metric.into(), cell, stat, operator, limit })
     }
@@ -249,7 +198,7 @@ impl Requirement {
     /// ```
     /// let requirement = seawall_lab::require::Requirement::parse("read.p99<1ms")?;
     /// assert_eq!(requirement.cell(), seawall_lab::plan::random_read(1).id());
-    /// # Ok::<(), seawall_lab::require::RequireError>(())
+    /// # Ok::<(), String>(())
     /// ```
     pub fn cell(&self) -> &str {
         &self.cell
@@ -258,9 +207,16 @@ impl Requirement {
     /// Compares the results with the requirement.
     ///
     /// # Errors
-    /// [`RequireError::NotMeasured`] when the cell is not among the results or holds no operations;
-    /// [`RequireError::Metric`] for a cell id that is in no plan.
-    pub fn evaluate(&self, results: &Results) -> Result<Outcome, RequireError> {
+    /// When the cell is not among the results or holds no operations, or its id is in no plan.
+    ///
+    /// ```
+    /// use seawall_lab::{require::Requirement, sample};
+    /// // A missing measurement never passes.
+    /// let error = Requirement::parse("flush.p99<10ms")?.evaluate(&sample::results(vec![])).unwrap_err();
+    /// assert!(error.starts_with("flush was not measured"), "{error}");
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn evaluate(&self, results: &Results) -> Result<Outcome, String> {
         let no_samples = || self.not_measured(results);
         let cell = results.cells.iter().find(|c| c.id == self.cell && c.operations() > 0).ok_or_else(no_samples)?;
         let mut aside = String::new();
@@ -300,19 +256,24 @@ impl Requirement {
         Ok(Outcome { met, measured, sentence })
     }
 
-    fn not_measured(&self, results: &Results) -> RequireError {
-        let (text, metric) = (self.text.clone(), self.metric.clone());
+    fn not_measured(&self, results: &Results) -> String {
+        let Self { text, metric, .. } = self;
+        let says = |reason: &str, remedy: &str| {
+            format!("{metric} was not measured ({reason}), so `{text}` is not met: {remedy}")
+        };
         if let Some(skipped) = results.skipped.iter().find(|s| s.id == self.cell) {
-            let (reason, remedy) = (skipped.reason.clone(), "it cannot be measured here".into());
-            return RequireError::NotMeasured { text, metric, reason, remedy };
+            return says(&skipped.reason, "it cannot be measured here");
         }
         let is_this = |spec: &CellSpec| spec.id() == self.cell;
-        let Some(spec) = plan::full().into_iter().find(is_this) else { return RequireError::Metric { metric } };
+        let Some(spec) = plan::full().into_iter().find(is_this) else { return no_metric(metric) };
         let full = if plan::decisive().iter().any(is_this) { "" } else { " --full" };
-        let remedy = format!("run `seawall lab PATH{full} --only {}`", spec.experiment);
-        let reason = if results.complete { "not in these results" } else { "the run was interrupted" }.into();
-        RequireError::NotMeasured { text, metric, reason, remedy }
+        let reason = if results.complete { "not in these results" } else { "the run was interrupted" };
+        says(reason, &format!("run `seawall lab PATH{full} --only {}`", spec.experiment))
     }
+}
+
+fn no_metric(text: &str) -> String {
+    format!("`{text}` is not a metric; --require knows\n{}", metric_list())
 }
 
 /// Units of a rate, in operations per second.
@@ -322,7 +283,7 @@ const LATENCY_UNITS: &[(&str, f64)] =
     &[("ns", 1.0), ("us", 1e3), ("\u{b5}s", 1e3), ("\u{3bc}s", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 /// A number with the unit of a latency, to nanoseconds, or of a rate, to operations per second.
-fn parse_limit(value: &str, stat: Stat) -> Result<f64, RequireError> {
+fn parse_limit(value: &str, stat: Stat) -> Result<f64, String> {
     let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let number = value[..end].parse::<f64>().ok().filter(|number| number.is_finite());
     let unit = value[end..].trim();
@@ -334,7 +295,7 @@ fn parse_limit(value: &str, stat: Stat) -> Result<f64, RequireError> {
     };
     let scale = units.iter().find(|(known, _)| *known == unit).map(|(_, scale)| scale);
     let limit = number.zip(scale).map(|(number, scale)| number * scale);
-    limit.ok_or_else(|| RequireError::Value { value: value.into(), wanted })
+    limit.ok_or_else(|| format!("`{value}` is not a {wanted}"))
 }
 
 #[cfg(test)]
@@ -390,7 +351,7 @@ mod tests {
             ("flush.rate>10ms", "write operations per second"),
             ("flush.rate>1e999k", "write operations per second"),
         ] {
-            let error = Requirement::parse(text).unwrap_err().to_string();
+            let error = Requirement::parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
     }
@@ -398,7 +359,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_never_passes() {
         let mut r = sample::results(vec![]);
-        let eval = |r: &Results, text: &str| Requirement::parse(text).unwrap().evaluate(r).unwrap_err().to_string();
+        let eval = |r: &Results, text: &str| Requirement::parse(text).unwrap().evaluate(r).unwrap_err();
         assert!(eval(&r, "append.rate>1").ends_with("run `seawall lab PATH --only append-overwrite`"));
         assert!(eval(&r, "base/overwrite/randread/16k/direct/nosync/t1/d4.rate>1").contains("--full --only baseline"));
         assert!(eval(&r, "e9/what.rate>1").contains("is not a metric"));

@@ -11,7 +11,7 @@ use crate::stats::{Estimate, ROUNDS_MIN};
 use histogram::SparseHistogram;
 use seawall_io::probe::Probe;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The version this program writes and reads.
 pub const FORMAT: u32 = 2;
@@ -450,7 +450,7 @@ impl Results {
     /// Reads a results file; for a directory, the [`RESULTS`] file in it.
     ///
     /// # Errors
-    /// [`ReadError`] names the file, and says whether it could not be read, is not a results file, or has a
+    /// A sentence that names the file, and says whether it could not be read, is not a results file, or has a
     /// newer format.
     ///
     /// ```
@@ -460,19 +460,27 @@ impl Results {
     /// let measured = sample::of_plan(&plan::decisive());
     /// std::fs::write(&path, measured.to_json())?;
     /// assert_eq!(Results::read(&path)?.cells.len(), measured.cells.len());
+    /// std::fs::write(&path, r#"{"format": 99}"#)?;
+    /// assert!(Results::read(&path).unwrap_err().contains("format 99"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let file = if path.is_dir() { path.join(RESULTS) } else { path.into() };
-        let path = file.as_path();
-        let text = std::fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.into(), source })?;
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|source| ReadError::NotResults { path: path.into(), source })?;
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let path = if path.is_dir() { path.join(RESULTS) } else { path.into() };
+        let name = path.display();
+        let text = std::fs::read_to_string(&path).map_err(|e| {
+            format!("cannot read results file {name}: {e}; give the results.json that a run wrote, or its directory")
+        })?;
+        let not_results = |e| {
+            let hint = "give the results.json that a run wrote, or run `seawall lab PATH --json FILE` again";
+            format!("{name} is not a results file of `seawall lab` ({e}); {hint}")
+        };
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(not_results)?;
         let format = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
         if format > u64::from(FORMAT) {
-            return Err(ReadError::Newer { path: path.into(), format });
+            let known = format!("this program reads up to {FORMAT}: use a newer seawall");
+            return Err(format!("{name} has results format {format}, {known}"));
         }
-        serde_json::from_value(value).map_err(|source| ReadError::NotResults { path: path.into(), source })
+        serde_json::from_value(value).map_err(not_results)
     }
 
     /// The results as JSON.
@@ -482,49 +490,6 @@ impl Results {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("every field of Results has a JSON form")
     }
-}
-
-/// Why a results file could not be used.
-///
-/// ```
-/// use seawall_lab::results::{ReadError, Results};
-/// # let dir = tempfile::tempdir()?;
-/// # let path = dir.path().join("results.json");
-/// std::fs::write(&path, r#"{"format": 99}"#)?;
-/// assert!(matches!(Results::read(&path), Err(ReadError::Newer { format: 99, .. })));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file could not be read.
-    #[error("cannot read results file {}: {source}; give the results.json that a run wrote, or its \
-        directory", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
-    /// The file was not written by `seawall lab`.
-    #[error(
-        "{} is not a results file of `seawall lab` ({source}); give the results.json that a run wrote, or run \
-         `seawall lab PATH --json FILE` again",
-        path.display()
-    )]
-    NotResults {
-        /// The file.
-        path: PathBuf,
-        /// Where parsing stopped.
-        source: serde_json::Error,
-    },
-    /// The file comes from a newer program.
-    #[error("{} has results format {format}, this program reads up to {FORMAT}: use a newer seawall", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        format: u64,
-    },
 }
 
 /// The noun for the operations of a cell: reads, writes, commits or flushes.

@@ -17,7 +17,7 @@ use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use seawall::Tree;
 use seawall_lab::cell::{FlushMethod, Level, Pattern};
-use seawall_lab::run::{EngineError, EngineWork, Issued, Progress, Ready, Worker};
+use seawall_lab::run::{EngineWork, Issued, LabError, Progress, Ready, Worker};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ impl Levels {
         let db = self.store.database();
         let total = self.rows + rows_about(self.shape);
         progress.begin(&format!("making a database, {}", self.method.word()), total);
-        let go_on = || if work.stop.load(Ordering::Relaxed) { Err(EngineError::Interrupted) } else { Ok(()) };
+        let go_on = || if work.stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) };
         let mut loader = crate::run::load::Loader::new(0..self.rows, None, VALUE_BYTES as u64, work.seed, 0);
         while let Some(rows) = loader.next_batch() {
             go_on()?;
@@ -101,8 +101,8 @@ impl Levels {
         let db = self.store.database();
         match db.get_with(&self.tree, &key(n), |value| std::hint::black_box(value).len()).map_err(failed)? {
             Some(VALUE_BYTES) => Ok(true),
-            Some(bytes) => Err(EngineError::Failed(format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
-            None => Err(EngineError::Failed(format!("row {n} is gone"))),
+            Some(bytes) => Err(LabError::Engine(format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
+            None => Err(LabError::Engine(format!("row {n} is gone"))),
         }
     }
 
@@ -136,7 +136,7 @@ impl Levels {
         if seen == expected {
             return Ok(true);
         }
-        Err(EngineError::Failed(format!("a transaction found {seen} rows and not {expected}")))
+        Err(LabError::Engine(format!("a transaction found {seen} rows and not {expected}")))
     }
 
     /// Prepares a load at a level.
@@ -169,7 +169,7 @@ impl Ready for Loaded<'_> {
                     Ok(true)
                 })))
             }
-            other => Err(EngineError::Unavailable(format!("E5 has no load {}", other.word()))),
+            other => Err(LabError::Unavailable(format!("E5 has no load {}", other.word()))),
         }
     }
 

@@ -22,11 +22,11 @@ use levels::Levels;
 use queries::Trees;
 use seawall_io::Op;
 use seawall_lab::cell::{CellSpec, Experiment, Origin, Pattern};
-use seawall_lab::run::{Engine, EngineError, EngineSizes, EngineWork, Issued, Progress, Ready, Worker};
+use seawall_lab::run::{Engine, EngineSizes, EngineWork, Issued, LabError, Progress, Ready, Worker};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-type Result<T, E = EngineError> = std::result::Result<T, E>;
+type Result<T, E = LabError> = std::result::Result<T, E>;
 
 /// The databases of one run.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ pub struct EngineCells {
     seawall_toml: String,
 }
 
-impl From<Error> for EngineError {
+impl From<Error> for LabError {
     fn from(error: Error) -> Self {
-        Self::Failed(error.to_string())
+        Self::Engine(error.to_string())
     }
 }
 
@@ -54,8 +54,8 @@ impl<F: FnMut() -> Result<bool>> Worker for Repeat<F> {
 
 /// Converts an error of the engine for the lab.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
-fn failed(error: seawall::Error) -> EngineError {
-    EngineError::Failed(error.to_string())
+fn failed(error: seawall::Error) -> LabError {
+    LabError::Engine(error.to_string())
 }
 
 /// The common settings for opening a database.
@@ -101,7 +101,7 @@ fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<()> {
             _ => Err(e),
         }),
     };
-    put.map_err(|e| EngineError::Failed(format!("cannot change {}: {e}", path.display())))
+    put.map_err(|e| LabError::Engine(format!("cannot change {}: {e}", path.display())))
 }
 
 /// Fills a new database with rows.
@@ -109,7 +109,7 @@ fn fill(rows: &Rows, settings: &Settings, work: &EngineWork<'_>, progress: &mut 
     let store = Seawall::open(settings)?;
     let filled = rows.fill(&store, progress, work.stop);
     close(store)?;
-    filled?.map(drop).ok_or(EngineError::Interrupted)
+    filled?.map(drop).ok_or(LabError::Interrupted)
 }
 
 fn close(store: Seawall) -> Result<()> {
@@ -140,7 +140,7 @@ impl Engine for EngineCells {
     }
 
     fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>> {
-        let lacking = || EngineError::Failed(format!("there is no database for {}", spec.id()));
+        let lacking = || LabError::Engine(format!("there is no database for {}", spec.id()));
         let shape = spec.engine.ok_or_else(lacking)?;
         let under = match shape.settings {
             Some(Origin::Recommended) => Some(self.seawall_toml.as_str()),
@@ -158,7 +158,7 @@ impl Engine for EngineCells {
             (Experiment::Settings, _, None) if spec.pattern == Pattern::Update => {
                 self.commits.as_ref().ok_or_else(lacking)?.ready(under, seed)
             }
-            _ => Err(EngineError::Unavailable(format!("this version does not know the cell {}", spec.id()))),
+            _ => Err(LabError::Unavailable(format!("this version does not know the cell {}", spec.id()))),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::store::{Session, Settings, Store};
 use crate::stores::Seawall;
 use crate::workload::{Permutation, key};
 use seawall_lab::cell::{Access, Ahead, CellSpec, FlushMethod, KeyOrder};
-use seawall_lab::run::{EngineError, EngineSizes, EngineWork, Issued, Progress, ROW_BYTES, Ready, Worker};
+use seawall_lab::run::{EngineSizes, EngineWork, Issued, LabError, Progress, ROW_BYTES, Ready, Worker};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -99,7 +99,7 @@ impl Cold<'_> {
         if (found, bytes) == (rows, rows * value_size) {
             return Ok(true);
         }
-        Err(EngineError::Failed(format!("a query from row {first} found {found} rows, {bytes} bytes, and not {rows}")))
+        Err(LabError::Engine(format!("a query from row {first} found {found} rows, {bytes} bytes, and not {rows}")))
     }
 }
 

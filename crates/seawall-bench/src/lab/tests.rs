@@ -132,7 +132,7 @@ fn ctrl_c_while_databases_are_made_leaves_nothing() {
     let sizes = EngineSizes::of(FILE_BYTES_MIN);
     let work = EngineWork { dir: dir.path(), specs: &specs, sizes, seed: 1, seawall_toml: "", stop: &stop };
     let error = EngineCells::default().make(&work, &mut Silent).unwrap_err();
-    assert!(matches!(LabError::from(error), LabError::Interrupted));
+    assert!(matches!(error, LabError::Interrupted));
 }
 
 /// The space checked before the run is enough for the files created.

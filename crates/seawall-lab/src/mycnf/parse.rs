@@ -1,6 +1,6 @@
 //! Parsing an option file: one [`Line`] for each line of the text.
 
-use super::{MyCnf, MyCnfError};
+use super::MyCnf;
 use std::ops::Range;
 use std::path::Path;
 
@@ -33,23 +33,26 @@ impl MyCnf {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`MyCnfError`], like `propose`.
+    /// As `propose`.
     ///
     /// ```
-    /// use seawall_lab::mycnf::{MyCnf, MyCnfError};
+    /// use seawall_lab::mycnf::MyCnf;
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("my.cnf");
     /// std::fs::write(&path, b"[mysqld]\n# Gr\xfc\xdfe\n")?;
-    /// assert!(matches!(MyCnf::read(&path), Err(MyCnfError::NotUtf8 { line: 2, .. })));
+    /// assert!(MyCnf::read(&path).unwrap_err().contains("line 2: not UTF-8"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn read(path: &Path) -> Result<Self, MyCnfError> {
-        let bytes = std::fs::read(path).map_err(|source| MyCnfError::Unreadable { path: path.into(), source })?;
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let name = path.display();
+        let hint = "give a readable option file with --my-cnf, or a copy of it";
+        let bytes = std::fs::read(path).map_err(|e| format!("cannot read {name}: {e}; {hint}"))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            MyCnfError::NotUtf8 { path: path.into(), line: good.iter().filter(|b| **b == b'\n').count() + 1 }
+            let line = good.iter().filter(|b| **b == b'\n').count() + 1;
+            format!("{name}, line {line}: not UTF-8; save the file as UTF-8, or give a copy without that line")
         })?;
-        Self::parse(&path.display().to_string(), &text)
+        Self::parse(&name.to_string(), &text)
     }
 
     /// Parses text; `name` is used in messages and in the diff's header.
@@ -63,12 +66,12 @@ impl MyCnf {
     /// assert!(proposal.diff.contains("+innodb-doublewrite = ON\n"));
     /// let wrong = MyCnf::parse("my.cnf", "[mysqld]\nport 3306\n").unwrap_err();
     /// assert!(wrong.to_string().starts_with("my.cnf, line 2: "));
-    /// # Ok::<(), seawall_lab::mycnf::MyCnfError>(())
+    /// # Ok::<(), String>(())
     /// ```
     ///
     /// # Errors
-    /// [`MyCnfError::Line`] for the first line without a valid form.
-    pub fn parse(name: &str, text: &str) -> Result<Self, MyCnfError> {
+    /// Names the first line without a valid form.
+    pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut lines = Vec::new();
         let mut in_group = false;
         for (i, raw) in text.split_inclusive('\n').enumerate() {
@@ -80,8 +83,8 @@ impl MyCnf {
                 line => Ok(line),
             });
             let line = line.map_err(|problem| {
-                let text = raw.trim().chars().take(60).collect();
-                MyCnfError::Line { name: name.into(), line: i + 1, problem, text }
+                let text: String = raw.trim().chars().take(60).collect();
+                format!("{name}, line {}: {problem}: `{text}`", i + 1)
             })?;
             in_group |= matches!(line, Line::Group(_));
             lines.push(line);

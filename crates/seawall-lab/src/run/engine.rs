@@ -11,7 +11,7 @@
 //! 3. All files are below the directory given to [`Engine::make`], which is removed with the lab's scratch
 //!    directory.
 
-use super::error::{EngineError, LabError};
+use super::error::LabError;
 use super::options::{Limits, Progress};
 use super::work::on_threads;
 use crate::cell::CellSpec;
@@ -121,14 +121,14 @@ pub trait Engine {
     /// Creates what the cells need; called once, before the other methods.
     ///
     /// # Errors
-    /// [`EngineError::Interrupted`], [`EngineError::Failed`].
-    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), EngineError>;
+    /// [`LabError::Interrupted`], [`LabError::Engine`].
+    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), LabError>;
 
     /// Brings a database into the state that the cell needs.
     ///
     /// # Errors
-    /// [`EngineError`].
-    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>, EngineError>;
+    /// [`LabError`].
+    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>, LabError>;
 }
 
 /// A database ready for one round.
@@ -136,8 +136,8 @@ pub trait Ready: Sync {
     /// The worker of one thread, created on that thread.
     ///
     /// # Errors
-    /// [`EngineError::Failed`].
-    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, EngineError>;
+    /// [`LabError::Engine`].
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, LabError>;
 
     /// The database's directory.
     fn dir(&self) -> PathBuf;
@@ -148,8 +148,8 @@ pub trait Ready: Sync {
     /// Ends the round and leaves no work that would run into the next one.
     ///
     /// # Errors
-    /// [`EngineError::Failed`].
-    fn finish(self: Box<Self>) -> Result<(), EngineError>;
+    /// [`LabError::Engine`].
+    fn finish(self: Box<Self>) -> Result<(), LabError>;
 }
 
 /// The I/O that the engine issued.
@@ -166,8 +166,8 @@ pub trait Worker {
     /// Does one whole operation; returns whether there are more.
     ///
     /// # Errors
-    /// [`EngineError::Failed`].
-    fn operation(&mut self) -> Result<bool, EngineError>;
+    /// [`LabError::Engine`].
+    fn operation(&mut self) -> Result<bool, LabError>;
 }
 
 /// One round on a prepared database; observations of the machine are added by the caller.

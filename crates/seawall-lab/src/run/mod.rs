@@ -32,8 +32,8 @@ mod work;
 use crate::cell::{CellSpec, Preparation};
 use crate::results::{CellResult, EngineRun, FORMAT, Results, Round, RunSettings};
 pub use engine::{Engine, EngineSizes, EngineWork, Issued, ROW_BYTES, Ready, TREE_TO_POOL, Worker};
-pub use error::{EngineError, LabError};
-use error::{check_space, directory_error};
+pub use error::LabError;
+use error::{check_space, directory_error, not_a_directory};
 pub use machine::{ForeignReading, device_counters, device_delta, this_machine};
 pub use observe::{Observation, observe, pause};
 pub use options::{FILE_BYTES_MIN, LabOptions, Limits, Progress, Silent};
@@ -53,13 +53,12 @@ const BUSY_MAX: f64 = 0.20;
 /// A prepared run: the path is probed and checked, and nothing is written yet.
 ///
 /// ```
-/// use seawall_lab::run::{FILE_BYTES_MIN, Lab, LabError, LabOptions};
+/// use seawall_lab::run::{FILE_BYTES_MIN, Lab, LabOptions};
 /// # let dir = tempfile::tempdir()?;
 /// let options = LabOptions { file_bytes: FILE_BYTES_MIN, ..LabOptions::new(dir.path()) };
 /// match Lab::new(options) {
 ///     Ok(lab) => println!("direct I/O: {}; needs {} MiB", lab.probe().direct_io, lab.bytes_needed() >> 20),
-///     Err(LabError::NoSpace { needed, available, .. }) => assert!(available < needed),
-///     Err(other) => return Err(other.into()),
+///     Err(error) => assert!(error.to_string().contains("free above the reserve"), "{error}"),
 /// }
 /// assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing has been written yet");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -80,24 +79,26 @@ impl Lab {
     /// requested backend does not work.
     ///
     /// ```
-    /// use seawall_lab::run::{Lab, LabError, LabOptions};
+    /// use seawall_lab::run::{Lab, LabOptions};
     /// let this_program = std::env::current_exe()?;
-    /// assert!(matches!(Lab::new(LabOptions::new(&this_program)), Err(LabError::NotADirectory { .. })));
+    /// let error = Lab::new(LabOptions::new(&this_program)).unwrap_err();
+    /// assert!(error.to_string().contains("is not a directory"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn new(mut options: LabOptions) -> Result<Self, LabError> {
         // Whole chunks, so that every write of the preparation is aligned.
         options.file_bytes -= options.file_bytes % (1 << 20);
         if !options.path.is_dir() && options.path.exists() {
-            return Err(LabError::NotADirectory { path: options.path });
+            return Err(not_a_directory(&options.path));
         }
         if options.file_bytes < FILE_BYTES_MIN {
-            return Err(LabError::TooSmall);
+            return Err(LabError::Refused(format!("--size must be at least {} MiB", FILE_BYTES_MIN >> 20)));
         }
         if let Some(kind) = without_storage(&options.path) {
-            return Err(LabError::NoStorage { path: options.path, kind });
+            let why = format!("{} is on {kind}, which shows kernel state and stores nothing", options.path.display());
+            return Err(LabError::Refused(format!("{why}: give a directory on the disk to measure")));
         }
-        let disk = OsDisk::new(options.backend, None).map_err(LabError::Backend)?;
+        let disk = OsDisk::new(options.backend, None).map_err(|e| LabError::Refused(e.to_string()))?;
         let backend = format!("{} ({})", disk.backend().name, disk.backend().reason);
         let probe = probe(&options.path)?;
         let device = probe.device.known().map(|d| d.name.clone());
@@ -138,7 +139,7 @@ impl Lab {
         let Some(device) = self.device.as_deref().filter(|_| !self.options.force) else { return Ok(()) };
         const TRIES: u64 = 30;
         progress.begin("waiting for a quiet disk", TRIES);
-        let mut last = LabError::Interrupted;
+        let mut seen = String::new();
         for n in 0..TRIES {
             let Some(before) = device_counters(device) else { return Ok(()) };
             let start = Instant::now();
@@ -153,11 +154,11 @@ impl Lab {
             if share <= BUSY_MAX && bytes_per_s <= FOREIGN_IO_MAX {
                 return Ok(());
             }
-            let now = format!("{device} {:.0}% busy, {:.1} MB/s of others' I/O", share * 100.0, bytes_per_s / 1e6);
-            progress.at(n + 1, &now);
-            last = LabError::Busy { device: device.into(), share, bytes_per_s };
+            seen = format!("{:.0}% busy with {:.1} MB/s of others' I/O", share * 100.0, bytes_per_s / 1e6);
+            progress.at(n + 1, &format!("{device} is {seen}"));
         }
-        Err(last)
+        let hint = "what is measured now would say little; stop the other work, wait, or give --force";
+        Err(LabError::Refused(format!("the disk {device} is {seen}: {hint}")))
     }
 
     /// Runs the plan without an engine: engine cells are left out and listed as skipped. Otherwise like
@@ -209,7 +210,7 @@ impl Lab {
             }
             Err(e) if empty => Err(e),
             Err(LabError::Interrupted) => Ok(results),
-            Err(e) => Err(LabError::Cut { results: Box::new(results), cause: Box::new(e) }),
+            Err(e) => Err(LabError::Cut { results: Box::new(results), cause: e.to_string() }),
         }
     }
 

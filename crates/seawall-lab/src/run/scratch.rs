@@ -7,7 +7,7 @@
 //! 3. Before anything is written, the space it may take is checked against the reserve.
 
 use super::LabError;
-use super::error::{check_space, directory_error};
+use super::error::{check_space, directory_error, not_a_directory};
 use seawall_io::{Create, Disk, Handle, OpenHow, OsDisk};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Scratch {
     /// Creates a fresh directory below `parent` after checking that `needed` bytes fit above `reserve`.
     pub(super) fn create(disk: &OsDisk, parent: &Path, needed: u64, reserve: u64) -> Result<Self, LabError> {
         if !parent.is_dir() {
-            return Err(LabError::NotADirectory { path: parent.into() });
+            return Err(not_a_directory(parent));
         }
         sweep(disk, parent);
         check_space(parent, disk.free_bytes(parent)?, needed, reserve)?;
@@ -134,7 +134,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let disk = OsDisk::synchronous();
         let e = Scratch::create(&disk, parent.path(), 1 << 60, 1 << 30).unwrap_err();
-        assert!(matches!(e, LabError::NoSpace { .. }) && e.to_string().contains("--size"), "{e}");
+        assert!(e.to_string().contains("MiB free above the reserve of 1024 MiB"), "{e}");
         assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 }

@@ -210,7 +210,8 @@ impl Worker<'_> {
     fn deep(&self, backend: Backend) -> Result<Recorder, LabError> {
         let depth = self.spec.queue_depth;
         let arena = Arena::new(self.spec.block_bytes as usize, depth);
-        let disk = OsDisk::for_one_thread(backend, Some(arena.clone())).map_err(LabError::Backend)?;
+        let disk =
+            OsDisk::for_one_thread(backend, Some(arena.clone())).map_err(|e| LabError::Refused(e.to_string()))?;
         let mut bufs: Vec<_> = std::iter::from_fn(|| arena.claim()).collect();
         for (buf, n) in bufs.iter_mut().zip(0..) {
             noise(buf, self.seed.wrapping_add(n));
