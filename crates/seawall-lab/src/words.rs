@@ -55,7 +55,7 @@ macro_rules! words {
         impl ::std::str::FromStr for $name {
             type Err = String;
 
-            fn from_str(text: &str) -> Result<Self, String> {
+            fn from_str(text: &str) -> ::std::result::Result<Self, String> {
                 let found = Self::ALL.into_iter().find(|value| text.eq_ignore_ascii_case(value.word()));
                 found.ok_or_else(|| format!("{text:?}: use one of {}", Self::ALL.map(Self::word).join(", ")))
             }

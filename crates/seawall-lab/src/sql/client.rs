@@ -1,58 +1,45 @@
 //! The server's client and sysbench, as child processes.
 
-use super::{Result, SqlError, is_set, whole_seconds};
+use super::{Result, SqlError, failed, whole_seconds};
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The interval at which a child process is polled.
 const POLL: Duration = Duration::from_millis(20);
 /// The scripts that sysbench does not ship.
 const SCRIPTS: [(&str, &str); 2] = [("tpcc", include_str!("tpcc.lua")), ("cold", include_str!("cold.lua"))];
-/// Never set: for statements that must run even when the run is stopping.
-static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// A directory with the scripts; it is removed when it is dropped.
-pub(super) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(super) fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("seawall-lab-sql-{}", std::process::id()));
-        let failed = |error| SqlError::Scratch { path: path.clone(), error };
-        std::fs::create_dir(&path).map_err(failed)?;
-        let scratch = Self(path.clone());
+pub(super) fn scratch() -> Result<TempDir> {
+    let made = || {
+        let dir = tempfile::Builder::new().prefix("seawall-lab-sql-").tempdir()?;
         for (name, text) in SCRIPTS {
-            std::fs::write(scratch.script(name), text).map_err(failed)?;
+            std::fs::write(script(dir.path(), name), text)?;
         }
-        Ok(scratch)
-    }
-
-    fn script(&self, name: &str) -> PathBuf {
-        self.0.join(name).with_extension("lua")
-    }
+        Ok(dir)
+    };
+    made().map_err(|e| not_written(&std::env::temp_dir(), &e))
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // On a failure two small files remain; nothing more can be done.
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+fn script(dir: &Path, name: &str) -> PathBuf {
+    dir.join(name).with_extension("lua")
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> SqlError {
+    let path = path.display();
+    SqlError::Failed(format!("a file in {path} could not be written: {error}; set TMPDIR to another directory"))
 }
 
 /// What sysbench runs.
-pub(super) struct Job<'a> {
-    pub(super) script: &'a str,
+pub(super) struct Job {
+    pub(super) script: &'static str,
     pub(super) database: String,
     pub(super) arguments: Vec<String>,
-}
-
-/// What a program printed.
-struct Output {
-    ok: bool,
-    out: String,
-    err: String,
 }
 
 /// What sysbench measured.
@@ -65,49 +52,45 @@ pub(super) struct Outcome {
 
 #[derive(Clone, Copy)]
 pub(super) struct Client<'a> {
-    socket: &'a Path,
-    user: &'a str,
-    scratch: &'a Scratch,
-    stop: &'a AtomicBool,
+    pub(super) socket: &'a Path,
+    pub(super) user: &'a str,
+    pub(super) scratch: &'a Path,
+    pub(super) stop: &'a AtomicBool,
 }
 
-impl<'a> Client<'a> {
-    pub(super) fn new(socket: &'a Path, user: &'a str, scratch: &'a Scratch, stop: &'a AtomicBool) -> Self {
-        Self { socket, user, scratch, stop }
-    }
-
-    /// A client that ignores the stop flag.
-    pub(super) fn always(self) -> Self {
-        Self { stop: &NEVER, ..self }
-    }
-
+impl Client<'_> {
     /// The rows of a statement, or of several.
     pub(super) fn query(&self, sql: &str) -> Result<Vec<Vec<String>>> {
-        let socket = self.socket.display();
         let options = ["--no-defaults".to_owned(), "--batch".into(), "--skip-column-names".into()];
-        let target = [format!("--user={}", self.user), format!("--socket={socket}"), format!("--execute={sql}")];
-        let output = self.run("mariadb", &[options, target].concat())?;
-        if !output.ok {
-            return Err(SqlError::Server(output.err.trim().to_owned()));
+        let (user, socket) = (format!("--user={}", self.user), format!("--socket={}", self.socket.display()));
+        let output = self.run("mariadb", &[&options[..], &[user, socket, format!("--execute={sql}")]].concat())?;
+        if !output.status.success() {
+            return failed(format!("the server says: {}", text(&output.stderr).trim()));
         }
-        Ok(output.out.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+        Ok(text(&output.stdout).lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+    }
+
+    /// Sets a global variable: to a number as it is, to a word in quotation marks.
+    pub(super) fn set(&self, name: &str, value: &str) -> Result<()> {
+        let value = if value.parse::<u64>().is_ok() { value.to_owned() } else { format!("'{value}'") };
+        self.query(&format!("set global {name} = {value}")).map(drop)
     }
 
     /// The only value of a statement.
     pub(super) fn value(&self, sql: &str) -> Result<String> {
         let value = self.query(sql)?.into_iter().flatten().next();
-        value.ok_or_else(|| SqlError::Server(format!("no answer to: {sql}")))
+        value.ok_or_else(|| SqlError::Failed(format!("the server says: no answer to: {sql}")))
     }
 
     pub(super) fn sysbench_version(&self) -> Result<String> {
         let output = self.run("sysbench", &["--version".to_owned()])?;
-        Ok(output.out.trim().trim_start_matches("sysbench ").to_owned())
+        Ok(text(&output.stdout).trim().trim_start_matches("sysbench ").to_owned())
     }
 
     /// Runs `verb` of a script, one of sysbench's or of [`SCRIPTS`], in a database. With `time` zero it runs until it
     /// is done.
-    pub(super) fn sysbench(&self, job: &Job<'_>, verb: &str, threads: u32, time: Duration) -> Result<Outcome> {
-        let own = self.scratch.script(job.script);
+    pub(super) fn sysbench(&self, job: &Job, verb: &str, threads: u32, time: Duration) -> Result<Outcome> {
+        let own = script(self.scratch, job.script);
         let script = if own.exists() { own.display().to_string() } else { job.script.to_owned() };
         let mut arguments = vec![script, format!("--mysql-socket={}", self.socket.display())];
         arguments.extend([format!("--mysql-user={}", self.user), format!("--mysql-db={}", job.database)]);
@@ -117,38 +100,46 @@ impl<'a> Client<'a> {
         arguments.extend(job.arguments.iter().cloned());
         arguments.push(verb.to_owned());
         let output = self.run("sysbench", &arguments)?;
-        if !output.ok {
-            let fatal = output.out.lines().chain(output.err.lines()).find(|line| line.contains("FATAL"));
-            let message = fatal.unwrap_or("it failed without a message").to_owned();
-            return Err(SqlError::Sysbench { script: format!("{} {verb}", job.script), message });
+        let [out, err] = [&output.stdout, &output.stderr].map(|bytes| text(bytes));
+        if !output.status.success() {
+            let fatal = out.lines().chain(err.lines()).find(|line| line.contains("FATAL"));
+            let message = fatal.unwrap_or("it failed without a message");
+            return failed(format!("sysbench {} {verb}: {message}", job.script));
         }
-        Ok(read(&output.out))
+        Ok(read(&out))
     }
 
     /// Runs a program to its end, or kills it when the run must stop.
-    fn run(&self, program: &'static str, arguments: &[String]) -> Result<Output> {
-        let failed = |error| SqlError::NoProgram { program, error };
+    fn run(&self, program: &str, arguments: &[String]) -> Result<Output> {
+        let not_run = |e| {
+            let hint = "apt-get install mariadb-client sysbench, or what your system calls them";
+            SqlError::Failed(format!("{program} cannot be started ({e}): {hint}"))
+        };
         // Files, not pipes: the program could fill a pipe while this process waits for it to end.
-        let [out, err] = ["out", "err"].map(|name| self.scratch.0.join(name));
-        let file = |path: &Path| File::create(path).map_err(|error| SqlError::Scratch { path: path.into(), error });
+        let [out, err] = ["out", "err"].map(|name| self.scratch.join(name));
+        let file = |path: &Path| File::create(path).map_err(|e| not_written(path, &e));
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = command.spawn().map_err(not_run)?;
         let status = loop {
-            if is_set(self.stop) {
+            if self.stop.load(Ordering::Relaxed) {
                 drop(child.kill());
             }
-            match child.try_wait().map_err(failed)? {
+            match child.try_wait().map_err(not_run)? {
                 Some(status) => break status,
                 None => std::thread::sleep(POLL),
             }
         };
-        if is_set(self.stop) {
+        if self.stop.load(Ordering::Relaxed) {
             return Err(SqlError::Interrupted);
         }
-        let read = |path: &Path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned();
-        Ok(Output { ok: status.success(), out: read(&out), err: read(&err) })
+        let [stdout, stderr] = [out, err].map(|path| std::fs::read(path).unwrap_or_default());
+        Ok(Output { status, stdout, stderr })
     }
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 /// Parses the figures that sysbench printed.

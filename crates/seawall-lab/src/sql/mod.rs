@@ -11,10 +11,11 @@ mod text;
 
 use crate::cell::{Experiment, Level};
 use crate::run::Progress;
-use client::{Client, Job, Outcome, Scratch};
+use crate::words;
+use client::{Client, Job, Outcome};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Threads of the loads of E5.
@@ -84,53 +85,9 @@ impl SqlOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
-    /// A program is not installed.
-    #[error(
-        "{program} cannot be started ({error}): apt-get install mariadb-client sysbench, or what your system calls them"
-    )]
-    NoProgram {
-        /// The program.
-        program: &'static str,
-        /// The reason.
-        error: std::io::Error,
-    },
-    /// The server refused a statement or the connection.
-    #[error("the server says: {0}")]
-    Server(String),
-    /// sysbench failed.
-    #[error("sysbench {script}: {message}")]
-    Sysbench {
-        /// The load.
-        script: String,
-        /// Its first error.
-        message: String,
-    },
-    /// Not a MariaDB server.
-    #[error("the server is {0}; only MariaDB is measured through SQL")]
-    NotMariaDb(String),
-    /// Databases of an earlier run exist.
-    #[error(
-        "the database {0} exists, of an earlier run that was killed: set the variables as its table {BEFORE} has \
-         them, if it has rows, and drop the databases whose names begin with {OURS}"
-    )]
-    Left(String),
-    /// Only other experiments were asked for.
-    #[error("through SQL only commit-levels (E5) and range-prefetch (E6) are measured")]
-    NothingToMeasure,
-    /// A script could not be written for sysbench.
-    #[error("a file in {path} could not be written: {error}; set TMPDIR to another directory")]
-    Scratch {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        error: std::io::Error,
-    },
-    /// The variables could not be restored, or a database could not be dropped.
-    #[error(
-        "the server could not be left as it was ({0}): set the variables as {BEFORE} has them, and drop the databases \
-         whose names begin with {OURS}"
-    )]
-    NotRestored(String),
+    /// The reason, and what to do about it.
+    #[error("{0}")]
+    Failed(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -138,80 +95,61 @@ pub enum SqlError {
 
 type Result<T> = std::result::Result<T, SqlError>;
 
-/// An engine of the server, with its variables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Engine {
-    /// InnoDB.
-    InnoDb,
-    /// Seawall.
-    Seawall,
+fn failed<T>(why: impl Into<String>) -> Result<T> {
+    Err(SqlError::Failed(why.into()))
+}
+
+words! {
+    /// An engine of the server. Its word is its name in SQL.
+    pub enum Engine {
+        /// InnoDB.
+        #[serde(rename = "InnoDb")]
+        InnoDb = "InnoDB",
+        /// Seawall.
+        #[serde(rename = "Seawall")]
+        Seawall = "SEAWALL",
+    }
 }
 
 impl Engine {
-    const ALL: [Self; 2] = [Self::InnoDb, Self::Seawall];
-
-    /// The name in SQL.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::InnoDb => "InnoDB",
-            Self::Seawall => "SEAWALL",
-        }
-    }
-
     fn database(self) -> String {
-        format!("{OURS}_{}", self.name().to_lowercase())
+        format!("{OURS}_{}", self.word().to_lowercase())
     }
 
-    /// The global variable of the commit level.
-    fn level(self) -> &'static str {
+    /// The global variables of the commit level and of the pool's size.
+    fn variables(self) -> [&'static str; 2] {
         match self {
-            Self::InnoDb => "innodb_flush_log_at_trx_commit",
-            Self::Seawall => "seawall_durability",
-        }
-    }
-
-    /// The value of that variable for `level`, in SQL.
-    fn value(self, level: Level) -> String {
-        match self {
-            Self::InnoDb => level.number().to_string(),
-            Self::Seawall => format!("'{}'", level.word()),
-        }
-    }
-
-    fn pool(self) -> &'static str {
-        match self {
-            Self::InnoDb => "innodb_buffer_pool_size",
-            Self::Seawall => "seawall_pool_size",
+            Self::InnoDb => ["innodb_flush_log_at_trx_commit", "innodb_buffer_pool_size"],
+            Self::Seawall => ["seawall_durability", "seawall_pool_size"],
         }
     }
 }
 
-/// A load of E5, with the published gain of level 2 over level 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Load {
-    /// A row by its key: sysbench simple.
-    Simple,
-    /// Transactions of reads and writes: sysbench complex.
-    Complex,
-    /// DBT-2, whose specification is TPC-C's.
-    Tpcc,
+words! {
+    /// A load of E5. Its word is sysbench's script.
+    pub enum Load {
+        /// A row by its key.
+        #[serde(rename = "Simple")]
+        Simple = "oltp_point_select" | "sysbench simple",
+        /// Transactions of reads and writes.
+        #[serde(rename = "Complex")]
+        Complex = "oltp_read_write" | "sysbench complex",
+        /// DBT-2, whose specification is TPC-C's.
+        #[serde(rename = "Tpcc")]
+        Tpcc = "tpcc" | "TPC-C",
+    }
 }
 
 impl Load {
-    const ALL: [Self; 3] = [Self::Simple, Self::Complex, Self::Tpcc];
-
-    fn job(self, engine: Engine) -> Job<'static> {
-        let (script, arguments) = match self {
-            Self::Simple => ("oltp_point_select", of_sysbench(engine)),
-            Self::Complex => ("oltp_read_write", of_sysbench(engine)),
-            Self::Tpcc => ("tpcc", vec!["--warehouses=1".into(), format!("--storage-engine={}", engine.name())]),
+    fn job(self, engine: Engine) -> Job {
+        let arguments = match self {
+            Self::Tpcc => vec!["--warehouses=1".into(), format!("--storage-engine={engine}")],
+            Self::Simple | Self::Complex => {
+                vec!["--tables=1".into(), format!("--table-size={ROWS}"), format!("--mysql-storage-engine={engine}")]
+            }
         };
-        Job { script, database: engine.database(), arguments }
+        Job { script: self.word(), database: engine.database(), arguments }
     }
-}
-
-fn of_sysbench(engine: Engine) -> Vec<String> {
-    vec!["--tables=1".into(), format!("--table-size={ROWS}"), format!("--mysql-storage-engine={}", engine.name())]
 }
 
 /// What a cell measures.
@@ -238,7 +176,7 @@ pub struct SqlCell {
 }
 
 /// What was measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct SqlResults {
     /// The server's version.
     pub version: String,
@@ -285,14 +223,19 @@ pub fn measure(
     let asked = |e| options.only.is_empty() || options.only.contains(&e);
     let [levels, ranges] = [Experiment::CommitLevels, Experiment::RangePrefetch].map(asked);
     if !levels && !ranges {
-        return Err(SqlError::NothingToMeasure);
+        return failed("through SQL only commit-levels (E5) and range-prefetch (E6) are measured");
     }
-    let scratch = Scratch::new()?;
-    let client = Client::new(&options.socket, &options.user, &scratch, stop);
+    let scratch = client::scratch()?;
+    let client = Client { socket: &options.socket, user: &options.user, scratch: scratch.path(), stop };
     let mut run = Run::begin(options, client)?;
     let outcome = run.prepare(levels, ranges, progress).and_then(|()| run.rounds(progress));
     // Of two errors, the worse is reported: a server that stays changed.
-    let changed = run.end().err().map(|error| SqlError::NotRestored(error.to_string()));
+    let changed = run.end().err().map(|error| {
+        SqlError::Failed(format!(
+            "the server could not be left as it was ({error}): set the variables as {BEFORE} has them, and drop the \
+             databases whose names begin with {OURS}"
+        ))
+    });
     let error = changed.or(outcome.err());
     run.results.complete = error.is_none();
     if run.results.cells.iter().all(|cell| cell.rates.is_empty()) {
@@ -317,16 +260,19 @@ impl<'a> Run<'a> {
     fn begin(options: &'a SqlOptions, client: Client<'a>) -> Result<Self> {
         let version = client.value("select version()")?;
         if !version.contains("MariaDB") {
-            return Err(SqlError::NotMariaDb(version));
+            return failed(format!("the server is {version}; only MariaDB is measured through SQL"));
         }
         let left = format!("select schema_name from information_schema.schemata where schema_name like '{OURS}%'");
         if let Some(database) = client.query(&left)?.into_iter().flatten().next() {
-            return Err(SqlError::Left(database));
+            return failed(format!(
+                "the database {database} exists, of an earlier run that was killed: set the variables as its table \
+                 {BEFORE} has them, if it has rows, and drop the databases whose names begin with {OURS}"
+            ));
         }
         let sysbench = client.sysbench_version()?;
         let offered =
             client.query("select engine from information_schema.engines where support in ('YES', 'DEFAULT')")?;
-        let offers = |engine: &Engine| offered.iter().flatten().any(|name| name.eq_ignore_ascii_case(engine.name()));
+        let offers = |engine: &Engine| offered.iter().flatten().any(|name| name.eq_ignore_ascii_case(engine.word()));
         let engines: Vec<Engine> = Engine::ALL.into_iter().filter(offers).collect();
         let variables = format!("show global variables where variable_name in ('{}')", EXPLAINING.join("', '"));
         let pairs = client.query(&variables)?.into_iter();
@@ -336,58 +282,40 @@ impl<'a> Run<'a> {
             notes.push("the server has no engine SEAWALL: only InnoDB was measured".to_owned());
         }
         let round_s = whole_seconds(options.round) as f64;
-        let results = SqlResults {
-            version,
-            sysbench,
-            round_s,
-            variables,
-            cells: Vec::new(),
-            table_bytes: 0,
-            notes,
-            complete: false,
-        };
+        let results = SqlResults { version, sysbench, round_s, variables, notes, ..SqlResults::default() };
         Ok(Self { options, client, engines, made: false, results })
     }
 
-    /// Creates the databases and their rows.
+    /// Creates the databases and their rows, and lists the cells.
     fn prepare(&mut self, levels: bool, ranges: bool, progress: &mut dyn Progress) -> Result<()> {
         let rows = if ranges { self.range_rows()? } else { 0 };
+        self.results.table_bytes = rows * RANGE_ROW_BYTES;
         progress.begin("making the tables", self.engines.len() as u64);
         let columns = "name varchar(64) primary key, value varchar(64)";
         self.client.query(&format!("create database {OURS}; create table {BEFORE} ({columns}) engine=InnoDB"))?;
         self.made = true;
         for (at, engine) in self.engines.clone().into_iter().enumerate() {
-            progress.at(at as u64, engine.name());
-            let variable = engine.level();
+            progress.at(at as u64, engine.word());
+            let [variable, _] = engine.variables();
             self.client.query(&format!(
                 "insert into {BEFORE} values ('{variable}', @@global.{variable}); create database {}",
                 engine.database()
             ))?;
+            let mut work = Vec::new();
             if levels {
-                self.make_loads(engine)?;
+                // Both of sysbench's own loads use one table.
+                for (load, verb) in [(Load::Complex, "prepare"), (Load::Tpcc, "create"), (Load::Tpcc, "prepare")] {
+                    self.client.sysbench(&load.job(engine), verb, 1, Duration::ZERO)?;
+                }
+                let of = |load| Level::ALL.map(|level| What::Commits(load, level));
+                work.extend(Load::ALL.into_iter().flat_map(of));
             }
             if rows > 0 {
                 self.make_ranges(engine, rows)?;
+                work.extend(RANGE_THREADS.map(What::Ranges));
             }
-        }
-        let cell = |engine, what| SqlCell { engine, what, rates: Vec::new(), p99_ms: Vec::new() };
-        for engine in &self.engines {
-            if levels {
-                let of = |load| Level::ALL.map(|level| What::Commits(load, level));
-                self.results.cells.extend(Load::ALL.into_iter().flat_map(of).map(|what| cell(*engine, what)));
-            }
-            if rows > 0 {
-                self.results.cells.extend(RANGE_THREADS.map(|threads| cell(*engine, What::Ranges(threads))));
-            }
-        }
-        self.results.table_bytes = rows * RANGE_ROW_BYTES;
-        Ok(())
-    }
-
-    /// Both of sysbench's own loads use one table.
-    fn make_loads(&self, engine: Engine) -> Result<()> {
-        for (load, verb) in [(Load::Complex, "prepare"), (Load::Tpcc, "create"), (Load::Tpcc, "prepare")] {
-            self.client.sysbench(&load.job(engine), verb, 1, Duration::ZERO)?;
+            let cell = |what| SqlCell { engine, what, rates: Vec::new(), p99_ms: Vec::new() };
+            self.results.cells.extend(work.into_iter().map(cell));
         }
         Ok(())
     }
@@ -396,20 +324,18 @@ impl<'a> Run<'a> {
     fn range_rows(&mut self) -> Result<u64> {
         let mut pool = 0;
         for engine in &self.engines {
-            let text = self.client.value(&format!("select @@global.{}", engine.pool()))?;
-            pool = pool.max(bytes(&text));
+            let [_, variable] = engine.variables();
+            pool = pool.max(bytes(&self.client.value(&format!("select @@global.{variable}"))?));
         }
         let rows = (POOLS * pool / RANGE_ROW_BYTES).max(100_000).next_power_of_two();
         let needed = rows * RANGE_ROW_BYTES;
         if needed <= self.options.table_bytes_max {
             return Ok(rows);
         }
-        let mib = |bytes: u64| bytes >> 20;
+        let [pool, needed, most] = [pool, needed, self.options.table_bytes_max].map(|bytes| bytes >> 20);
         self.results.notes.push(format!(
-            "E6 was not measured: beside a pool of {} MiB its table needs {} MiB for each engine, and --size allows {} MiB",
-            mib(pool),
-            mib(needed),
-            mib(self.options.table_bytes_max)
+            "E6 was not measured: beside a pool of {pool} MiB its table needs {needed} MiB for each engine, and --size \
+             allows {most} MiB"
         ));
         Ok(0)
     }
@@ -418,8 +344,8 @@ impl<'a> Run<'a> {
     /// shift, which permutes the numbers below a power of two.
     fn make_ranges(&self, engine: Engine, rows: u64) -> Result<()> {
         let database = engine.database();
-        let (columns, name) = ("id int primary key, k int not null, pad char(180) not null", engine.name());
-        self.client.query(&format!("create table {database}.fragmented ({columns}) charset latin1 engine={name}"))?;
+        let columns = "id int primary key, k int not null, pad char(180) not null";
+        self.client.query(&format!("create table {database}.fragmented ({columns}) charset latin1 engine={engine}"))?;
         let (mask, shift) = (rows - 1, rows.trailing_zeros() / 2);
         let once = format!("(seq * 40503 & {mask})");
         let id = format!("(({once} ^ ({once} >> {shift})) * 40507 & {mask})");
@@ -440,7 +366,7 @@ impl<'a> Run<'a> {
                 // Backwards every second round: no cell always follows the same one.
                 let at = if round % 2 == 1 { cells - 1 - turn } else { turn };
                 let SqlCell { engine, what, .. } = self.results.cells[at];
-                progress.at((round * cells + turn) as u64, &format!("{}, {}", engine.name(), text::name(what)));
+                progress.at((round * cells + turn) as u64, &format!("{engine}, {}", text::name(what)));
                 let outcome = self.cell(engine, what)?;
                 let cell = &mut self.results.cells[at];
                 cell.rates.push(outcome.rate);
@@ -453,7 +379,9 @@ impl<'a> Run<'a> {
     fn cell(&self, engine: Engine, what: What) -> Result<Outcome> {
         let (job, threads) = match what {
             What::Commits(load, level) => {
-                self.client.query(&format!("set global {} = {}", engine.level(), engine.value(level)))?;
+                let [variable, _] = engine.variables();
+                let value = if engine == Engine::InnoDb { level.number().to_string() } else { level.to_string() };
+                self.client.set(variable, &value)?;
                 (load.job(engine), COMMIT_THREADS)
             }
             What::Ranges(threads) => {
@@ -466,14 +394,14 @@ impl<'a> Run<'a> {
 
     /// Restores the variables and drops the databases, also when the run stops early.
     fn end(&mut self) -> Result<()> {
-        let client = self.client.always();
+        // Even when the run is stopping.
+        let client = Client { stop: &AtomicBool::new(false), ..self.client };
         // If the previous values cannot be read, the databases stay for the operator.
         let kept = format!("select name, value from {BEFORE}");
         let rows = if self.made { client.query(&kept)? } else { Vec::new() };
         for row in &rows {
             if let [name, value] = row.as_slice() {
-                let value = if value.parse::<u64>().is_ok() { value.clone() } else { format!("'{value}'") };
-                client.query(&format!("set global {name} = {value}"))?;
+                client.set(name, value)?;
             }
         }
         for engine in &self.engines {
@@ -491,21 +419,12 @@ fn whole_seconds(time: Duration) -> u64 {
 /// A size as a variable shows it: bytes, or with K, M, G or T.
 fn bytes(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().unwrap_or(0);
-    match text[digits.len()..].chars().next().map(|c| c.to_ascii_uppercase()) {
-        Some('K') => number << 10,
-        Some('M') => number << 20,
-        Some('G') => number << 30,
-        Some('T') => number << 40,
-        _ => number,
-    }
+    let unit = text[digits.len()..].chars().next().map(|c| c.to_ascii_uppercase());
+    let power = unit.and_then(|unit| " KMGT".find(unit)).unwrap_or(0);
+    digits.parse::<u64>().unwrap_or(0) << (10 * power)
 }
 
 /// Returns whether the run must stop.
-fn is_set(stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,16 +8,8 @@ use crate::text::{bytes, count, or_missing, ratio};
 /// A cell's name.
 pub(super) fn name(what: What) -> String {
     match what {
-        What::Commits(load, level) => format!("{}, {}", title(load), level.name()),
+        What::Commits(load, level) => format!("{}, {}", load.words(), level.name()),
         What::Ranges(threads) => format!("ranges, {}", connections(threads)),
-    }
-}
-
-fn title(load: Load) -> &'static str {
-    match load {
-        Load::Simple => "sysbench simple",
-        Load::Complex => "sysbench complex",
-        Load::Tpcc => "TPC-C",
     }
 }
 
@@ -88,8 +80,8 @@ impl SqlResults {
                     Engine::InnoDb => String::new(),
                     Engine::Seawall => compared(flushed, at(Engine::InnoDb, Level::Flushed)),
                 };
-                let (load_is, gain) = (title(load).to_owned(), published(load).to_owned());
-                rows.push(vec![load_is, engine.name().into(), rate(flushed), written, deferred, gain, innodb]);
+                let (load_is, gain) = (load.words().to_owned(), published(load).to_owned());
+                rows.push(vec![load_is, engine.word().into(), rate(flushed), written, deferred, gain, innodb]);
             }
         }
         let threads = crate::text::many(COMMIT_THREADS, "thread", "threads");
@@ -102,7 +94,7 @@ impl SqlResults {
         header.push("published, 1 connection".into());
         let mut rows = vec![header];
         for engine in self.engines() {
-            let mut row = vec![engine.name().to_owned()];
+            let mut row = vec![engine.word().to_owned()];
             row.extend(RANGE_THREADS.map(|threads| rate(self.rates(engine, What::Ranges(threads)))));
             row.push(match engine {
                 Engine::InnoDb => "15 buffered, 10 direct".into(),
