@@ -94,9 +94,15 @@ impl Bar {
         })
     }
 
-    /// Adds the bar's share of `base`, and optionally a published figure: its rate, the base of that rate, and its
-    /// unit.
-    pub(crate) fn relative(self, base: f64, show: fn(f64) -> String, published: Option<(f64, f64, &str)>) -> Self {
+    /// Adds the bar's share of `base`, if there is one, and optionally a published figure: its rate, the base of that
+    /// rate, and its unit.
+    pub(crate) fn relative(
+        self,
+        base: Option<f64>,
+        show: fn(f64) -> String,
+        published: Option<(f64, f64, &str)>,
+    ) -> Self {
+        let Some(base) = base.filter(|base| *base > 0.0) else { return self };
         let published = published.map(|(rate, published_base, unit)| {
             let share = rate / published_base;
             (share * base, format!("published: {} · {}{unit}", show(share), text::count(rate)))

@@ -330,6 +330,11 @@ impl CellResult {
         Estimate::of(&self.rates())
     }
 
+    /// The median of the rounds' rates.
+    pub(crate) fn median(&self) -> Option<f64> {
+        Some(self.rate()?.median)
+    }
+
     /// Bytes read or written a second; `None` for cells whose operations are not of one size.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let sized = self.spec.engine.is_none() && self.spec.pattern != Pattern::Log;
@@ -339,9 +344,9 @@ impl CellResult {
 
     /// The latency at `quantile` (0.5, 0.99, ...) over all rounds, ns: the upper edge of its histogram
     /// bucket.
-    pub fn latency_ns(&self, quantile: f64) -> Option<u64> {
+    pub fn latency_ns(&self, quantile: f64) -> Option<f64> {
         let found = self.latency()?.quantile(quantile).ok()??;
-        found.get(&histogram::Quantile::new(quantile).ok()?).map(histogram::Bucket::end)
+        found.get(&histogram::Quantile::new(quantile).ok()?).map(|bucket| bucket.end() as f64)
     }
 
     /// All rounds' latencies merged.
@@ -352,8 +357,8 @@ impl CellResult {
     }
 
     /// Longest operation of all rounds, ns.
-    pub fn latency_ns_max(&self) -> Option<u64> {
-        self.rounds.iter().map(|r| r.latency_ns_max).max()
+    pub fn latency_ns_max(&self) -> Option<f64> {
+        self.rounds.iter().map(|r| r.latency_ns_max as f64).reduce(f64::max)
     }
 
     /// Operations over all rounds.

@@ -20,7 +20,7 @@ pub(crate) struct Tile {
 
 /// Disk, flush, engine and settings.
 pub(crate) fn tiles(results: &Results) -> [Tile; 4] {
-    let rate = |spec| results.cell(&spec).and_then(CellResult::rate).map(|r| r.median);
+    let rate = |spec| results.cell(&spec).and_then(CellResult::median);
     let figure = |spec| text::or_missing(rate(spec), text::count);
     let megabytes = |spec, word: &str| {
         let bytes = results.cell(&spec)?.bytes_per_second()?;
@@ -41,7 +41,7 @@ pub(crate) fn tiles(results: &Results) -> [Tile; 4] {
     let disk = vec![megabytes(sequential_read(), "read"), megabytes(sequential_write(), "written")];
     let flush = vec![
         flush_cost_ns(results).map(|ns| format!("a flush costs {}", text::latency(ns))),
-        p99.map(|ns| format!("99% within {}", text::latency(ns as f64))),
+        p99.map(|ns| format!("99% within {}", text::latency(ns))),
     ];
     let engine = ahead.map(|(with, without)| {
         format!("range query: {}/s, {} by read-ahead", text::count(with), text::ratio(with / without))

@@ -124,7 +124,7 @@ pub(crate) fn cells(results: &Results, experiment: Experiment) -> Option<Table> 
 
 fn row(cell: &CellResult) -> Vec<String> {
     let rate = cell.rate();
-    let latency = |ns: Option<u64>| or_missing(ns, |ns| text::latency(ns as f64));
+    let latency = |ns: Option<f64>| or_missing(ns, text::latency);
     let bytes = |b: f64| if b < 0.5 { "0".into() } else { text::bytes(b) };
     vec![
         cell.spec.title(),

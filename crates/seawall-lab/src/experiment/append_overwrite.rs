@@ -6,16 +6,16 @@
 //! - The stall of an unsynced zero-fill is one long operation: the maximum shows it, medians hide it.
 
 use super::definition::Definition;
+use super::published;
 use crate::cell::{Access, Beside, CellSpec, Experiment, Pattern, Preparation, Sync};
 use crate::evidence::{Bar, Panel};
 use crate::results::{CellResult, Results};
 use crate::stats::distinct;
 use crate::text::{self, vars};
-use crate::verdict::{Answer, Pair, Writer, data, file_system_word, pair};
-use std::sync::LazyLock;
+use crate::verdict::{Answer, Pair, Writer, file_system_word, pair};
 
 pub(crate) static EXPERIMENT: Definition = Definition {
-    texts: LazyLock::new(|| data(include_str!("append_overwrite.toml"))),
+    toml: include_str!("append_overwrite.toml"),
     cells,
     conclude: &[append, prepared, preallocated, paced_fill, o_dsync],
     evidence,
@@ -35,7 +35,7 @@ const PREPARATIONS: [(Preparation, &str, usize, Option<usize>); 9] = [
 ];
 
 /// An operation longer than this stalls a commit noticeably.
-const STALL_NS: u64 = 100_000_000;
+const STALL_NS: f64 = 100e6;
 
 /// Sequential 8 KiB writes, each made durable, into a file with this preparation.
 ///
@@ -125,8 +125,8 @@ fn reserved(results: &Results, w: &mut Writer<'_>, preparation: Preparation, sub
 
 fn zero_fill(results: &Results, w: &mut Writer<'_>, preparation: Preparation, subject: &str, when: &str) {
     let Some(p) = overwrite_against(results, preparation) else { return };
-    let longest = p.cells().map(|cell| cell.latency_ns_max().unwrap_or(0));
-    let [overwriting, stall] = longest.map(|ns| text::latency(ns as f64));
+    let longest = p.cells().map(|cell| cell.latency_ns_max().unwrap_or(0.0));
+    let [overwriting, stall] = longest.map(text::latency);
     let published = if preparation == Preparation::ZeroFilledNow { "6,569" } else { "11,670" };
     let vars = vars![subject, when, overwriting, stall, published, rates = p.reason()];
     if longest[1] >= STALL_NS && p.answer != Answer::More {
@@ -141,7 +141,7 @@ fn preallocated(results: &Results, w: &mut Writer<'_>) {
     // Against a written file if the full run has one with the same access, else against appending.
     let appended = [Access::Direct, Access::Buffered].into_iter().find_map(|a| against(Preparation::Append, a));
     let Some(p) = against(Preparation::Written, Access::Direct).or(appended) else { return };
-    let longest = text::or_missing(p.a.latency_ns_max(), |ns| text::latency(ns as f64));
+    let longest = text::or_missing(p.a.latency_ns_max(), text::latency);
     let appending = if p.b.spec.access == Access::Direct { "appending" } else { "buffered appending" };
     let written = p.b.spec.preparation == Preparation::Written;
     w.compare(if written { "preallocated" } else { "preallocated-or-appending" }, p, vars![longest, appending]);
@@ -168,20 +168,16 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
     const MAIN: (Access, Sync) = (Access::Buffered, Sync::Fdatasync);
     let measured = results.cells_of(Experiment::AppendOverwrite).map(|c| (c.spec.access, c.spec.sync));
     let panels = distinct([MAIN].into_iter().chain(measured)).into_iter().map(|(access, sync)| {
-        let reference = results.cell(&extend(Preparation::Written, access, sync)).and_then(CellResult::rate);
-        let reference = reference.map(|r| r.median).filter(|m| *m > 0.0);
+        let reference = results.cell(&extend(Preparation::Written, access, sync)).and_then(CellResult::median);
         let mut bars = Vec::new();
         for (preparation, name, series, figure) in PREPARATIONS {
             for (beside, aside) in [(Beside::Nothing, ""), (Beside::PacedFill, ", fill beside")] {
                 let spec = CellSpec { beside, ..extend(preparation, access, sync) };
                 let bar = results.cell(&spec).and_then(|c| Bar::rate(c, format!("{name}{aside}"), series));
                 let figure = figure.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
-                let rate = |figure: usize| EXPERIMENT.texts.figures[figure].rates[0];
+                let rate = |figure: usize| published(Experiment::AppendOverwrite)[figure].rates[0];
                 let published = figure.map(|figure| (rate(figure), rate(1), "/s"));
-                bars.extend(bar.map(|bar| match reference {
-                    Some(reference) => bar.relative(reference, text::percent, published),
-                    None => bar,
-                }));
+                bars.extend(bar.map(|bar| bar.relative(reference, text::percent, published)));
             }
         }
         let how = if sync == Sync::ODsync { "O_DSYNC" } else { sync.word() };

@@ -5,15 +5,10 @@ use crate::cell::{CellSpec, Experiment, Pattern};
 use crate::evidence::{Measured, Panel};
 use crate::results::{CellResult, Results};
 use crate::text::{self, vars};
-use crate::verdict::{Writer, cell_rate, data};
-use std::sync::LazyLock;
+use crate::verdict::{Writer, cell_rate};
 
-pub(crate) static EXPERIMENT: Definition = Definition {
-    texts: LazyLock::new(|| data(include_str!("baseline.toml"))),
-    cells,
-    conclude: &[bandwidth],
-    evidence,
-};
+pub(crate) static EXPERIMENT: Definition =
+    Definition { toml: include_str!("baseline.toml"), cells, conclude: &[bandwidth], evidence };
 
 /// Depths of the random reads in the full run.
 pub(crate) const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -64,7 +59,7 @@ fn cells(full: bool) -> Vec<CellSpec> {
 /// The rate of single random reads if it is beyond any spinning disk (about 200 per second), regardless of
 /// the kernel's information: virtual disks are announced as rotating by default.
 pub(crate) fn too_fast_to_rotate(results: &Results) -> Option<f64> {
-    let rate = results.cell(&random_read(1))?.rate()?.median;
+    let rate = results.cell(&random_read(1))?.median()?;
     (rate > 1_000.0).then_some(rate)
 }
 

@@ -10,15 +10,10 @@ use crate::evidence::{Bar, Panel};
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
 use crate::text::{self, vars};
-use crate::verdict::{Answer, Pair, Writer, data, pair};
-use std::sync::LazyLock;
+use crate::verdict::{Answer, Pair, Writer, pair};
 
-pub(crate) static EXPERIMENT: Definition = Definition {
-    texts: LazyLock::new(|| data(include_str!("commit_levels.toml"))),
-    cells,
-    conclude: &[conclude],
-    evidence,
-};
+pub(crate) static EXPERIMENT: Definition =
+    Definition { toml: include_str!("commit_levels.toml"), cells, conclude: &[conclude], evidence };
 
 /// Threads of the cells of E5, and of the commits under settings.
 pub const COMMIT_THREADS: u32 = 4;

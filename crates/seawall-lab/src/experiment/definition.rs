@@ -6,12 +6,11 @@ use crate::evidence::Panel;
 use crate::results::Results;
 use crate::verdict::{Says, Writer};
 use serde::Deserialize;
-use std::sync::LazyLock;
 
 /// One experiment.
 pub(crate) struct Definition {
-    /// Its text.
-    pub(crate) texts: LazyLock<Texts>,
+    /// The TOML file with its text: [`Texts`].
+    pub(crate) toml: &'static str,
     /// The cells of the default run, or of the full run, which includes them.
     pub(crate) cells: fn(full: bool) -> Vec<CellSpec>,
     /// Each adds the verdicts on one subject that the results allow.

@@ -8,17 +8,17 @@
 
 use super::baseline::rotates;
 use super::definition::{Definition, Published};
+use super::published;
 use crate::cell::{CellSpec, Experiment, Sync};
 use crate::evidence::{Measured, Panel};
 use crate::results::Results;
 use crate::text::{self, vars};
-use crate::verdict::{Answer, Pair, Writer, data, p50_ns, pair};
+use crate::verdict::{Answer, Pair, Writer, pair};
 use seawall_io::probe::WriteCache;
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 pub(crate) static EXPERIMENT: Definition = Definition {
-    texts: LazyLock::new(|| data(include_str!("direct_sync.toml"))),
+    toml: include_str!("direct_sync.toml"),
     cells,
     conclude: &[flush_cost, flush_plausible, flush_sent, rwf_dsync, published_column, scaling],
     evidence,
@@ -73,13 +73,16 @@ pub(crate) fn without_flush(results: &Results) -> Option<Pair<'_>> {
 /// The time that a flush adds to a 4 KiB direct write by one thread: the median of write + fdatasync less the
 /// median of the write alone, ns, never below zero. Both medians come from cells measured alternately.
 pub(crate) fn flush_cost_ns(results: &Results) -> Option<f64> {
-    let median = |sync| p50_ns(results.cell(&direct_sync(1, BLOCK, sync))?);
+    let median = |sync| results.cell(&direct_sync(1, BLOCK, sync))?.latency_ns(0.5);
     Some((median(Sync::Fdatasync)? - median(Sync::None)?).max(0.0))
 }
 
 fn flush_cost(results: &Results, w: &mut Writer<'_>) {
     let Some(p) = without_flush(results) else { return };
-    let (Some(without), Some(with), Some(cost)) = (p50_ns(p.a), p50_ns(p.b), flush_cost_ns(results)) else { return };
+    let (Some(without), Some(with), Some(cost)) = (p.a.latency_ns(0.5), p.b.latency_ns(0.5), flush_cost_ns(results))
+    else {
+        return;
+    };
     let [without, with, cost] = [without, with, cost].map(text::latency);
     w.compare("flush-cost", p, vars![without, with, cost]);
 }
@@ -139,8 +142,8 @@ fn published_column(results: &Results, w: &mut Writer<'_>) {
     const ON_MAX: f64 = 1.2;
     const OFF_MIN: f64 = 1.6;
     let Some(p) = without_flush(results) else { return };
-    let Some(rate) = p.b.rate().map(|r| r.median).filter(|r| *r > 0.0) else { return };
-    let figures = &EXPERIMENT.texts.figures;
+    let Some(rate) = p.b.median().filter(|r| *r > 0.0) else { return };
+    let figures = published(Experiment::DirectSync);
     let [off_each, off_none, on_first, on_second] = [0, 1, 2, 3].map(|i: usize| figures[i].rates[0]);
     let (outcome, base) = match p.answer {
         Answer::More if p.ratio.median >= OFF_MIN && p.ratio.low > ON_MAX => ("off", off_each),
@@ -183,8 +186,8 @@ fn word(sync: Sync) -> &'static str {
 fn methods(results: &Results) -> Option<Panel> {
     let measured = METHODS.iter().filter_map(|(sync, name, postgres)| {
         let cell = results.cell(&direct_sync(1, BLOCK, *sync))?;
-        let rate = cell.rate().filter(|r| r.median > 0.0)?.median;
-        let p99 = text::or_missing(cell.latency_ns(0.99), |ns| text::latency(ns as f64));
+        let rate = cell.median().filter(|rate| *rate > 0.0)?;
+        let p99 = text::or_missing(cell.latency_ns(0.99), text::latency);
         Some((rate, vec![(*name).into(), (*postgres).into(), text::count(rate), text::latency(1e9 / rate), p99]))
     });
     let mut measured: Vec<(f64, Vec<String>)> = measured.collect();
@@ -203,7 +206,7 @@ fn left_over(results: &Results) -> Option<Panel> {
         let [none, fdatasync, dsync] =
             [Sync::None, Sync::Fdatasync, Sync::RwfDsync].map(|sync| direct_sync(threads, BLOCK, sync));
         let [fdatasync, dsync] = [fdatasync, dsync].map(|spec| results.compare(&spec, &none));
-        let rate = |figure: usize| EXPERIMENT.texts.figures[figure].rates.get(i);
+        let rate = |figure: usize| published(Experiment::DirectSync)[figure].rates.get(i);
         let published = rate(0).zip(rate(1)).map(|(each, none)| each / none);
         fdatasync.or(dsync)?;
         Some(vec![

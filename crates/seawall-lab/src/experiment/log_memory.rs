@@ -10,11 +10,10 @@ use crate::cell::{Access, CellSpec, Experiment, LogShape, Pattern, Sync};
 use crate::evidence::{Measured, Panel};
 use crate::results::{CellResult, Results};
 use crate::text::{self, vars};
-use crate::verdict::{Pair, Writer, data, file_system_word, most_cached, pair};
-use std::sync::LazyLock;
+use crate::verdict::{Pair, Writer, file_system_word, most_cached, pair};
 
 pub(crate) static EXPERIMENT: Definition = Definition {
-    texts: LazyLock::new(|| data(include_str!("log_memory.toml"))),
+    toml: include_str!("log_memory.toml"),
     cells,
     conclude: &[direct_against_buffered, merged, dont_cache, page_cache, hidden_reads],
     evidence,

@@ -4,7 +4,7 @@
 //! - To add one: a variant of `Experiment` (`cell.rs`) with its stable ids, two files here, of
 //!   which one defines `EXPERIMENT`, and an arm in `definition`. The compiler demands the arm; plan, table,
 //!   report, summary and `--only` follow.
-//! - A file imports other experiments' cells if its verdict needs them, never this registry.
+//! - A file imports other experiments' cells if its verdict needs them, and of this registry only [`published`].
 
 pub(crate) mod append_overwrite;
 pub(crate) mod baseline;
@@ -18,9 +18,10 @@ pub(crate) mod settings;
 
 use crate::cell::Experiment;
 use crate::results::Results;
-use crate::verdict::{Verdict, Writer, device, run};
+use crate::verdict::{Verdict, Writer, data, device, run};
 pub(crate) use definition::{Definition, Texts};
 pub use definition::{Published, Source};
+use std::sync::LazyLock;
 
 /// The registry.
 pub(crate) fn definition(experiment: Experiment) -> &'static Definition {
@@ -38,7 +39,9 @@ pub(crate) fn definition(experiment: Experiment) -> &'static Definition {
 
 /// The text of an experiment.
 pub(crate) fn texts(experiment: Experiment) -> &'static Texts {
-    &definition(experiment).texts
+    static TEXTS: LazyLock<[Texts; Experiment::ALL.len()]> =
+        LazyLock::new(|| Experiment::ALL.map(|experiment| data(definition(experiment).toml)));
+    &TEXTS[experiment as usize]
 }
 
 /// The publication that an experiment repeats.

@@ -12,11 +12,10 @@ use crate::cell::{Beside, CellSpec, Experiment, Sync};
 use crate::evidence::{Measured, Panel};
 use crate::results::Results;
 use crate::text::{self, vars};
-use crate::verdict::{Answer, Writer, cell_rate, data, file_system_word, p50_ns, pair};
-use std::sync::LazyLock;
+use crate::verdict::{Answer, Writer, cell_rate, file_system_word, pair};
 
 pub(crate) static EXPERIMENT: Definition = Definition {
-    texts: LazyLock::new(|| data(include_str!("parallel_direct.toml"))),
+    toml: include_str!("parallel_direct.toml"),
     cells,
     conclude: &[serialised, beside_pages, flush_under_load],
     evidence,
@@ -74,8 +73,8 @@ fn serialised(results: &Results, w: &mut Writer<'_>) {
     // Below 1.5x: does the file system serialise, or does one writer saturate the device?
     let depth = pair(results, [32, 1].map(random_read));
     let idle = depth.is_some_and(|d| {
-        let best = d.a.rate().map_or(0.0, |r| r.median);
-        let one = p.b.rate().map_or(f64::INFINITY, |r| r.median);
+        let best = d.a.median().unwrap_or(0.0);
+        let one = p.b.median().unwrap_or(f64::INFINITY);
         d.answer == Answer::More && d.ratio.median >= READ_SCALING_MIN && one <= SATURATED * best
     });
     let outcome = match depth {
@@ -106,12 +105,12 @@ fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
     const WORST_NS_MAX: f64 = 1e9;
     const ALONE_NS: f64 = 100e6;
     let Some(cell) = results.cell(&flush_under_writes()) else { return };
-    let (Some(p50), Some(p99), Some(worst)) = (p50_ns(cell), cell.latency_ns(0.99), cell.latency_ns_max()) else {
+    let (Some(p50), Some(p99), Some(worst)) = (cell.latency_ns(0.5), cell.latency_ns(0.99), cell.latency_ns_max())
+    else {
         return;
     };
-    let (p99, worst) = (p99 as f64, worst as f64);
     let quiet = results.cell(&direct_sync(1, 4096, Sync::Fdatasync));
-    let quiet_p99 = quiet.and_then(|q| q.latency_ns(0.99)).map(|ns| ns as f64);
+    let quiet_p99 = quiet.and_then(|q| q.latency_ns(0.99));
     let limit = quiet_p99.map_or(ALONE_NS, |q| TIMES_MAX * q);
     let figures = format!("p99 {}, longest {}", text::latency(p99), text::latency(worst));
     let undisturbed = match quiet_p99.filter(|q| *q > 0.0) {

@@ -9,19 +9,15 @@
 
 use super::baseline::random_read;
 use super::definition::Definition;
+use super::published;
 use crate::cell::{Access, Ahead, CellSpec, EngineShape, Experiment, KeyOrder, Pattern};
 use crate::evidence::{Bar, Measured, Panel};
 use crate::results::{CellResult, Results};
 use crate::text::{self, vars};
-use crate::verdict::{Pair, Writer, cell_rate, data, most_cached, pair};
-use std::sync::LazyLock;
+use crate::verdict::{Writer, cell_rate, most_cached, pair};
 
-pub(crate) static EXPERIMENT: Definition = Definition {
-    texts: LazyLock::new(|| data(include_str!("range_prefetch.toml"))),
-    cells,
-    conclude: &[by_tree, page_cache],
-    evidence,
-};
+pub(crate) static EXPERIMENT: Definition =
+    Definition { toml: include_str!("range_prefetch.toml"), cells, conclude: &[by_tree, page_cache], evidence };
 /// The published ways to read, in the order of the published figures.
 const WAYS: [(Access, Ahead); 3] =
     [(Access::Buffered, Ahead::None), (Access::Direct, Ahead::None), (Access::Direct, Ahead::Adaptive)];
@@ -71,11 +67,12 @@ fn cells(full: bool) -> Vec<CellSpec> {
 
 fn by_tree(results: &Results, w: &mut Writer<'_>) {
     for tree in TREES {
-        adaptive_against_none(results, tree, w);
+        let [buffered, direct, adaptive] = WAYS;
+        two_ways(results, "adaptive", tree, [adaptive, direct], w);
         if tree == KeyOrder::Fragmented {
             share(results, w);
         }
-        direct_against_buffered(results, tree, w);
+        two_ways(results, "direct", tree, [direct, buffered], w);
         parallel(results, tree, w);
         windows(results, tree, w);
     }
@@ -83,7 +80,7 @@ fn by_tree(results: &Results, w: &mut Writer<'_>) {
 
 /// 16 KiB pages that a cell read from the device a second, over the disk's random reads at depth 32.
 fn share_of_disk(results: &Results, cell: &CellResult) -> Option<f64> {
-    let disk = results.cell(&random_read(32))?.rate()?.median;
+    let disk = results.cell(&random_read(32))?.median()?;
     let (_, bytes) = cell.device_reads_per_second()?;
     (disk > 0.0).then_some(bytes / PAGE_BYTES / disk).filter(|s| s.is_finite())
 }
@@ -96,14 +93,12 @@ fn at_the_device(results: &Results, cell: &CellResult) -> String {
     format!("{} device reads/s, {} pages/s{share}", text::count(reads), text::count(bytes / PAGE_BYTES))
 }
 
-fn with_device(results: &Results, p: &Pair<'_>) -> String {
-    format!("{}; without: {}", at_the_device(results, p.a), at_the_device(results, p.b))
-}
-
-fn adaptive_against_none(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
-    let specs = [Ahead::Adaptive, Ahead::None].map(|ahead| range_prefetch(tree, Access::Direct, ahead, 1));
+/// Two ways of one query, with what the device did for each.
+fn two_ways(results: &Results, key: &str, tree: KeyOrder, ways: [(Access, Ahead); 2], w: &mut Writer<'_>) {
+    let specs = ways.map(|(access, ahead)| range_prefetch(tree, access, ahead, 1));
     let Some(p) = pair(results, specs) else { return };
-    w.compare("adaptive", p, vars![tree, over = tree.words(), device = with_device(results, &p)]);
+    let device = format!("{}; without: {}", at_the_device(results, p.a), at_the_device(results, p.b));
+    w.compare(key, p, vars![tree, over = tree.words(), device]);
 }
 
 /// Whether one query uses the whole disk. A page is one random read only if pages are scattered.
@@ -123,17 +118,11 @@ fn share(results: &Results, w: &mut Writer<'_>) {
     w.say("share", outcome, vars![rate, device, disk_rate, share, pages]);
 }
 
-fn direct_against_buffered(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
-    let specs = [Access::Direct, Access::Buffered].map(|access| range_prefetch(tree, access, Ahead::None, 1));
-    let Some(p) = pair(results, specs) else { return };
-    w.compare("direct", p, vars![tree, over = tree.words(), device = with_device(results, &p)]);
-}
-
 /// The gain of concurrent queries when each reads ahead.
 fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let spec = |queries| range_prefetch(tree, Access::Direct, Ahead::Adaptive, queries);
     let most = QUERIES[QUERIES.len() - 1];
-    let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.rate()?.median)));
+    let rate = |q: u32| Some(format!("{q}: {}", text::count(results.cell(&spec(q))?.median()?)));
     let by_queries = QUERIES.into_iter().filter_map(rate).collect::<Vec<_>>().join(", ");
     w.compare("parallel", pair(results, [most, 1].map(spec)), vars![tree, most, over = tree.words(), by_queries]);
 }
@@ -141,7 +130,7 @@ fn parallel(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
 /// Adaptive against the best of the fixed windows.
 fn windows(results: &Results, tree: KeyOrder, w: &mut Writer<'_>) {
     let spec = |ahead| range_prefetch(tree, Access::Direct, ahead, 1);
-    let rate = |pages: u32| Some((pages, results.cell(&spec(Ahead::Window(pages)))?.rate()?.median));
+    let rate = |pages: u32| Some((pages, results.cell(&spec(Ahead::Window(pages)))?.median()?));
     let rates: Vec<(u32, f64)> = WINDOWS.into_iter().filter_map(rate).collect();
     let Some(&(best, _)) = rates.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     let by_window: Vec<String> = rates.iter().map(|(pages, rate)| format!("{pages}: {}", text::count(*rate))).collect();
@@ -185,13 +174,12 @@ fn evidence(results: &Results) -> Vec<Option<Panel>> {
 /// One query at a time, the published rates scaled to direct reads without prefetch.
 fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
     let cell = |access, ahead| results.cell(&range_prefetch(tree, access, ahead, 1));
-    let base = cell(Access::Direct, Ahead::None).and_then(CellResult::rate);
-    let base = base.map(|r| r.median).filter(|m| *m > 0.0);
-    let figures = &EXPERIMENT.texts.figures;
+    let base = cell(Access::Direct, Ahead::None).and_then(CellResult::median);
+    let figures = published(Experiment::RangePrefetch);
     let bars = WAYS.into_iter().zip(figures).enumerate().filter_map(|(i, ((access, ahead), figure))| {
         let bar = Bar::rate(cell(access, ahead)?, format!("{}, {}", access.words(), ahead.words()), i)?;
         let published = Some((figure.rates[0], figures[1].rates[0], " queries/s"));
-        Some(if let Some(base) = base { bar.relative(base, text::ratio, published) } else { bar })
+        Some(bar.relative(base, text::ratio, published))
     });
     Panel::bars(
         format!("One query at a time, {}", tree.words()),
@@ -206,7 +194,7 @@ fn at_the_device_table(results: &Results) -> Option<Panel> {
         let device = cell.device_reads_per_second();
         vec![
             cell.spec.title(),
-            text::or_missing(cell.rate(), |r| text::count(r.median)),
+            text::or_missing(cell.median(), text::count),
             text::or_missing(device, |(reads, _)| text::count(reads)),
             text::or_missing(device, |(_, bytes)| text::count(bytes / PAGE_BYTES)),
             text::or_missing(share_of_disk(results, cell), text::percent),

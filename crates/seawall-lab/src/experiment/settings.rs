@@ -13,11 +13,10 @@ use crate::results::Results;
 use crate::settings::recommend;
 use crate::summary::changed;
 use crate::text::{self, vars};
-use crate::verdict::{Pair, Writer, data, pair};
-use std::sync::LazyLock;
+use crate::verdict::{Pair, Writer, pair};
 
 pub(crate) static EXPERIMENT: Definition =
-    Definition { texts: LazyLock::new(|| data(include_str!("settings.toml"))), cells, conclude: &[conclude], evidence };
+    Definition { toml: include_str!("settings.toml"), cells, conclude: &[conclude], evidence };
 
 /// From this many bytes written for each query on, a database is still settling.
 const SETTLING_BYTES: f64 = 4096.0;

@@ -247,7 +247,7 @@ fn percentiles(results: &Results) -> Option<Panel> {
         let points = steps
             .map(|at| (at, 10f64.powf(-at)))
             .take_while(|(_, beyond)| total * beyond >= 10.0)
-            .filter_map(|(at, beyond)| Some(Point::bare(at, cell.latency_ns(1.0 - beyond)? as f64)));
+            .filter_map(|(at, beyond)| Some(Point::bare(at, cell.latency_ns(1.0 - beyond)?)));
         Line { name: name.to_owned(), points: points.collect() }
     });
     let lines: Vec<Line> = lines.collect();
@@ -275,7 +275,7 @@ fn steadiness(results: &Results) -> Option<Panel> {
         let rounds = cell.rounds.iter().filter(|r| r.seconds.is_finite());
         let tenths = rounds.flat_map(|r| r.per_tenth.iter().take((r.seconds * 10.0 + 1e-6).max(0.0) as usize));
         let tenths: Vec<f64> = tenths.map(|n| f64::from(*n) * 10.0).collect();
-        let mut row = vec![name.to_owned(), text::count(cell.rate()?.median)];
+        let mut row = vec![name.to_owned(), text::count(cell.median()?)];
         for rates in [cell.rates(), tenths] {
             row.extend([edge(&rates, f64::min), edge(&rates, f64::max)]);
         }

@@ -15,7 +15,7 @@ use crate::experiment::commit_levels::measured_gain;
 use crate::results::Results;
 use crate::stats::distinct;
 use crate::text::{self, Var, fill, vars};
-use crate::verdict::{data, device_words, file_system_word};
+use crate::verdict::{Answer, Pair, data, device_words, file_system_word};
 use crate::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -227,6 +227,21 @@ fn comment(text: &str) -> String {
 fn toml_value(value: &str) -> String {
     let bare = value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok();
     if bare { value.to_owned() } else { toml::Value::String(value.to_owned()).to_string() }
+}
+
+/// The finding of a comparison: its first cell is faster, it is slower, the two are alike, or were not measured.
+fn finding(pair: Option<&Pair<'_>>, [faster, slower, alike, unmeasured]: [&'static str; 4]) -> &'static str {
+    match pair.map(|pair| pair.answer) {
+        Some(Answer::More) => faster,
+        Some(Answer::Less) => slower,
+        Some(Answer::Same | Answer::Unclear) => alike,
+        None => unmeasured,
+    }
+}
+
+/// The physical block of the device, if it is known.
+fn physical_block(results: &Results) -> Option<u32> {
+    results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied()
 }
 
 /// Writes per second to plan with: the low end of the interval of many parallel 16 KiB writes, or less if a long run

@@ -3,7 +3,7 @@
 //!
 //! - The defaults are the engine's own; a test in a crate that has the engine compares them.
 
-use super::{Recommendation, advise, round_down, write_capacity};
+use super::{Recommendation, advise, finding, physical_block, round_down, write_capacity};
 use crate::cell::{Access, Preparation, Sync};
 use crate::experiment::append_overwrite::{extend, overwrite_against};
 use crate::experiment::baseline::{DEPTHS, random_read};
@@ -83,13 +83,9 @@ fn log_flush_method(results: &Results) -> Recommendation {
     let p = dsync_against_fdatasync(results, access);
     let words = p.map_or_else(|| "O_DSYNC was not measured against write + fdatasync".into(), |p| dsync_words(&p));
     let refused = direct.err().map_or_else(String::new, |why| format!("{why}; "));
-    let finding = match p.map(|p| p.answer) {
-        Some(Answer::More) => "through",
-        Some(Answer::Less) => "flushed",
-        // Without this setting the engine tries both direct methods in the database's own directory.
-        _ if access == Access::Direct => "kept",
-        _ => "buffered",
-    };
+    // Without this setting the engine tries both direct methods in the database's own directory.
+    let kept = if access == Access::Direct { "kept" } else { "buffered" };
+    let finding = finding(p.as_ref(), ["through", "flushed", kept, kept]);
     advise(None, "log.flush_method", finding, vars![through, flushed, refused, words])
 }
 
@@ -107,11 +103,10 @@ pub(super) fn dsync_words(p: &Pair<'_>) -> String {
 fn log_block(results: &Results) -> Recommendation {
     const KEY: &str = "log.block_bytes";
     let probe = &results.probe;
-    let physical = probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied();
     let align = probe.direct_align.known().map(|a| a.offset_bytes);
     let align = align.or_else(|| probe.direct_align_tried_bytes.known().copied()).unwrap_or(4096);
     let sane = |b: u32| b.is_power_of_two() && (512..=65536).contains(&b);
-    let Some(physical) = physical.filter(|b| sane(*b)) else { return advise(None, KEY, "unknown", &[]) };
+    let Some(physical) = physical_block(results).filter(|b| sane(*b)) else { return advise(None, KEY, "unknown", &[]) };
     let bytes = physical.max(align);
     if bytes > 4096 && sane(bytes) {
         return advise(None, KEY, "large", vars![bytes, physical, align]);
@@ -122,11 +117,7 @@ fn log_block(results: &Results) -> Recommendation {
     let Some(p) = pair(results, [512, 4096].map(|block| log(16, Access::Direct, block, true))) else {
         return advise(None, KEY, "unmeasured", &[]);
     };
-    let finding = match p.answer {
-        Answer::More => "small-faster",
-        Answer::Less => "small-slower",
-        Answer::Same | Answer::Unclear => "alike",
-    };
+    let finding = finding(Some(&p), ["small-faster", "small-slower", "alike", "unmeasured"]);
     let words = p.in_words("512-byte log blocks", "4096-byte ones");
     advise(None, KEY, finding, vars![times = p.times(), times_slower = p.times_slower(), rates = p.reason(), words])
 }
@@ -146,7 +137,7 @@ fn io_capacity(results: &Results) -> [Recommendation; 2] {
 /// The smallest depth that gives nine tenths of the best measured read rate.
 fn prefetch_depth(results: &Results) -> Recommendation {
     const KEY: &str = "prefetch_depth";
-    let median = |depth| Some((depth, results.cell(&random_read(depth))?.rate()?.median));
+    let median = |depth| Some((depth, results.cell(&random_read(depth))?.median()?));
     let measured: Vec<(u32, f64)> = DEPTHS.into_iter().filter_map(median).filter(|(_, rate)| *rate > 0.0).collect();
     let best = measured.iter().map(|(_, r)| *r).fold(0.0, f64::max);
     let (Some(&(first, slowest)), Some(&(deepest, _)), Some(&(depth, rate))) =

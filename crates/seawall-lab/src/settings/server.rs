@@ -12,7 +12,7 @@
 //!   space or a reflinked extent: never advised.
 
 use super::seawall::{direct_works, dsync_against_fdatasync, dsync_words, flush_may_be_skipped};
-use super::{Recommendation, advise, round_down, write_capacity};
+use super::{Recommendation, advise, finding, physical_block, round_down, write_capacity};
 use crate::cell::{Access, Preparation};
 use crate::experiment::append_overwrite::overwrite_against;
 use crate::experiment::baseline::{random_read, rotates, too_fast_to_rotate};
@@ -98,15 +98,12 @@ pub(super) fn recommend(results: &Results, server: Server) -> Vec<Recommendation
     let mut list = match server {
         Server::MariaDb10 => vec![a.mariadb_flush_method(), a.log_buffering()],
         Server::MariaDb11 => {
-            vec![
-                a.data_buffering(),
-                a.log_write_through(),
-                a.advise("innodb_data_file_write_through", "kept", &[]),
-                a.log_buffering(),
-            ]
+            let write_through = a.advise("innodb_data_file_write_through", "kept", &[]);
+            vec![a.data_buffering(), a.log_write_through(), write_through, a.log_buffering()]
         }
         Server::MySql80 | Server::MySql84 => {
-            vec![a.mysql_flush_method(), a.use_fdatasync(), a.extend_and_initialize()]
+            let use_fdatasync = a.advise("innodb_use_fdatasync", "found", &[]);
+            vec![a.mysql_flush_method(), use_fdatasync, a.extend_and_initialize()]
         }
     };
     list.push(if server.is_mariadb() { a.mariadb_write_ahead_size() } else { a.mysql_write_ahead_size() });
@@ -167,12 +164,7 @@ impl Advice<'_> {
     fn log_write_through(&self) -> Recommendation {
         let access = if self.direct_refused().is_some() { Access::Buffered } else { Access::Direct };
         let p = dsync_against_fdatasync(self.results, access);
-        let finding = match p.map(|p| p.answer) {
-            None => "unmeasured",
-            Some(Answer::More) => "faster",
-            Some(Answer::Less) => "slower",
-            Some(Answer::Same | Answer::Unclear) => "alike",
-        };
+        let finding = finding(p.as_ref(), ["faster", "slower", "alike", "unmeasured"]);
         let words = p.as_ref().map(dsync_words).unwrap_or_default();
         self.advise("innodb_log_file_write_through", finding, vars![words])
     }
@@ -199,14 +191,10 @@ impl Advice<'_> {
         if let Some(why) = self.direct_refused() {
             return self.advise(KEY, "refused", vars![why]);
         }
-        let pairs = THREADS.into_iter().filter_map(|t| Some((t, pair(self.results, direct_and_buffered(t))?)));
-        let pairs: Vec<_> = pairs.collect();
+        let pair_of = |threads| Some((threads, pair(self.results, direct_and_buffered(threads))?));
+        let pairs: Vec<_> = THREADS.into_iter().filter_map(pair_of).collect();
         let seen = pairs.iter().map(|(threads, p)| {
-            let word = match p.answer {
-                Answer::More => "direct faster",
-                Answer::Less => "direct slower",
-                Answer::Same | Answer::Unclear => "cannot tell",
-            };
+            let word = finding(Some(p), ["direct faster", "direct slower", "cannot tell", "cannot tell"]);
             format!("{} {} ({word})", text::many(*threads, "thread", "threads"), p.times())
         });
         let seen = seen.collect::<Vec<_>>().join(", ");
@@ -223,10 +211,6 @@ impl Advice<'_> {
         self.advise(KEY, finding, vars![seen])
     }
 
-    fn use_fdatasync(&self) -> Recommendation {
-        self.advise("innodb_use_fdatasync", "found", &[])
-    }
-
     fn extend_and_initialize(&self) -> Recommendation {
         const KEY: &str = "innodb_extend_and_initialize";
         let p = overwrite_against(self.results, Preparation::Unwritten);
@@ -235,15 +219,11 @@ impl Advice<'_> {
         self.advise(KEY, if p.answer == Answer::More { "measured" } else { "alike" }, vars![times, words])
     }
 
-    fn physical_block(&self) -> Option<u32> {
-        self.results.probe.device.known().and_then(|d| d.physical_block_bytes.known()).copied()
-    }
-
     /// The server itself uses at least the physical block; only a device that understates it needs a setting.
     fn mariadb_write_ahead_size(&self) -> Recommendation {
         const KEY: &str = "innodb_log_write_ahead_size";
         let better = pair(self.results, [4096, 512].map(|block| log(16, Access::Direct, block, true)));
-        match (self.physical_block(), better.filter(|p| p.answer == Answer::More)) {
+        match (physical_block(self.results), better.filter(|p| p.answer == Answer::More)) {
             (Some(512) | None, Some(p)) => self.advise(KEY, "faster", vars![times = p.times()]),
             (Some(bytes), _) => {
                 let default = bytes.clamp(512, 4096).to_string();
@@ -255,7 +235,7 @@ impl Advice<'_> {
     }
 
     fn mysql_write_ahead_size(&self) -> Recommendation {
-        let block = self.physical_block();
+        let block = physical_block(self.results);
         let finding = match block {
             Some(8193..=16384) => "large",
             Some(_) => "covered",
@@ -290,7 +270,7 @@ impl Advice<'_> {
     }
 
     fn io_threads(&self) -> [Recommendation; 2] {
-        let deep = |d| Some((d, self.results.cell(&random_read(d))?.rate()?.median));
+        let deep = |d| Some((d, self.results.cell(&random_read(d))?.median()?));
         let because = match [64, 32, 16].into_iter().find_map(deep) {
             Some((depth, rate)) => {
                 let reach = format!("{depth} requests in flight reach {} reads per second", text::count(rate));

@@ -162,13 +162,8 @@ impl<'a> Pair<'a> {
 
 /// `overwrite 8K, buffered, fdatasync each, 1 thread: 12,330 writes/s`.
 pub(crate) fn cell_rate(cell: &CellResult) -> String {
-    let rate = cell.rate().map_or_else(|| "?".into(), |r| text::count(r.median));
+    let rate = cell.median().map_or_else(|| "?".into(), text::count);
     format!("{}: {rate} {}/s", cell.spec.title(), operation_word(&cell.spec))
-}
-
-/// Median latency, ns.
-pub(crate) fn p50_ns(cell: &CellResult) -> Option<f64> {
-    cell.latency_ns(0.5).map(|ns| ns as f64)
 }
 
 /// The cell that held the most page cache, and how many bytes.
