@@ -32,6 +32,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is not a duration: write a number with ms, s, m or h, such as 30m"))
 }
 
+/// Parses a number above 0.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| format!("{text:?} is not a rate: write a number above 0"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

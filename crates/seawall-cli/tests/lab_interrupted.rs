@@ -51,7 +51,7 @@ fn ctrl_c_shows_and_writes_what_was_measured() {
 #[test]
 fn ctrl_c_in_every_preparation_is_an_interruption() {
     let (work, disk) = (scratch(), scratch());
-    for file in ["append", "unwritten", "zerofilled", "preallocated.filling", "filled-beside.filling"] {
+    for file in ["append", "unwritten", "zerofill-now", "preallocated.filling", "filled-beside.filling"] {
         let mut child = spawn(long(work.path(), disk.path(), &["--only", "E4", "--json", "-"]));
         wait_until(&mut child, || in_scratch(disk.path(), file).is_some());
         signal(child, Signal::INT).exits(130);

@@ -9,7 +9,6 @@ use crate::cell::{Access, Beside, CellSpec, Preparation, Sync};
 use crate::plan::{self, direct_sync, extend, flush_under_writes, log, parallel, random_read};
 use crate::results::{Results, operation_word};
 use crate::text;
-use std::fmt;
 
 /// One metric: its name, the cell it reads, and its description.
 ///
@@ -109,7 +108,8 @@ pub struct Requirement {
     /// The requirement as written.
     pub text: String,
     metric: String,
-    cell: String,
+    /// The cell that must be measured, by [`CellSpec::id`].
+    pub cell: String,
     stat: Stat,
     /// Index in [`OPERATORS`].
     operator: usize,
@@ -124,7 +124,7 @@ pub struct Requirement {
 /// # let results = sample::of_plan(&plan::decisive());
 /// let outcome = Requirement::parse("flush.p99 < 1us")?.evaluate(&results)?;
 /// assert!(!outcome.met && outcome.measured > 1000.0, "nanoseconds");
-/// assert!(outcome.to_string().starts_with("short: flush.p99 < 1us ("));
+/// assert!(outcome.sentence.starts_with("short: flush.p99 < 1us ("));
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -135,12 +135,6 @@ pub struct Outcome {
     pub measured: f64,
     /// Both figures in a sentence.
     pub sentence: String,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence)
-    }
 }
 
 /// Every metric with what it measures, a line each.
@@ -193,17 +187,6 @@ impl Requirement {
         Ok(Self { text: text.trim().into(), metric: metric.into(), cell, stat, operator, limit })
     }
 
-    /// The cell that must be measured, by [`CellSpec::id`].
-    ///
-    /// ```
-    /// let requirement = seawall_lab::require::Requirement::parse("read.p99<1ms")?;
-    /// assert_eq!(requirement.cell(), seawall_lab::plan::random_read(1).id());
-    /// # Ok::<(), String>(())
-    /// ```
-    pub fn cell(&self) -> &str {
-        &self.cell
-    }
-
     /// Compares the results with the requirement.
     ///
     /// # Errors
@@ -226,9 +209,9 @@ impl Requirement {
                 if n * (1.0 - q) < 5.0 {
                     aside = format!(", from {} operations only", text::count(n));
                 }
-                cell.latency_ns(q).ok_or_else(no_samples)? as f64
+                cell.latency_ns(q).ok_or_else(no_samples)?
             }
-            Stat::Max => cell.latency_ns_max().ok_or_else(no_samples)? as f64,
+            Stat::Max => cell.latency_ns_max().ok_or_else(no_samples)?,
             Stat::Rate => {
                 let rate = cell.rate().ok_or_else(no_samples)?;
                 if rate.low < self.limit && self.limit < rate.high {

@@ -18,7 +18,6 @@ use seawall_lab::{compare, mycnf, report, table};
 use seawall_tools::witness::{self, Verification};
 use std::io::{ErrorKind, IsTerminal as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -62,7 +61,7 @@ pub(crate) struct LabArgs {
     #[arg(long, default_value = "auto")]
     io_backend: Backend,
     /// Maximum operations per second in each cell [default: no limit]
-    #[arg(long, value_parser = positive)]
+    #[arg(long, value_parser = units::rate)]
     rate: Option<f64>,
     /// Rounds of each cell [default: 6, with --full 5]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..1000))]
@@ -147,78 +146,68 @@ fn server(text: &str) -> Result<Server, String> {
     Server::parse(text).ok_or_else(|| "use mariadb-10.11, mariadb-11, mysql-8.0 or mysql-8.4".into())
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    text.parse::<f64>().ok().filter(|r| r.is_finite() && *r > 0.0).ok_or_else(|| "give a number above 0".into())
-}
-
 fn after_help() -> String {
     format!("Metrics for --require (with .p50 .p90 .p99 .p999 .max .median .rate):\n{}\n", metric_list())
 }
 
 pub(crate) fn run(args: LabArgs, stop: &Stop) -> Outcome {
-    match (args.command, args.path) {
-        (Some(LabCommand::Diff { a, b, json }), _) => diff(&a, &b, json),
-        (Some(LabCommand::Report { file, outputs }), _) => {
+    match args.command {
+        Some(LabCommand::Diff { a, b, json }) => return diff(&a, &b, json),
+        Some(LabCommand::Report { file, outputs }) => {
             let checked = outputs.check(false)?;
-            let results = Results::read(&file)?;
-            outputs.show(results, &checked, Run::Earlier)
+            return outputs.show(Results::read(&file)?, &checked, Run::Earlier);
         }
-        (None, Some(path)) => {
-            if let Some(duration) = args.observe {
-                return watch(&path, duration, stop);
-            }
-            // For the record, with invalid UTF-8 replaced.
-            let command: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
-            let base = if args.full { LabOptions::full(&path) } else { LabOptions::new(&path) };
-            let options = LabOptions {
-                only: args.only,
-                file_bytes: args.size.unwrap_or(base.file_bytes),
-                round: args.round.unwrap_or(base.round),
-                rounds: args.rounds.unwrap_or(base.rounds),
-                seed: args.seed,
-                backend: args.io_backend,
-                rate: args.rate,
-                reserve_bytes: args.reserve,
-                force: args.force,
-                sustain: args.sustain,
-                command: command.join(" "),
-                ..base
-            };
-            measure(options, &args.outputs, stop)
-        }
-        (None, None) => match args.server {
-            Some(socket) => {
-                let base = SqlOptions::new(&socket);
-                let options = SqlOptions {
-                    user: args.server_user,
-                    only: args.only,
-                    rounds: args.rounds.unwrap_or(base.rounds),
-                    round: args.round.unwrap_or(base.round),
-                    table_bytes_max: args.size.unwrap_or(base.table_bytes_max),
-                    ..base
-                };
-                through_sql(&options, args.outputs.json.as_deref(), stop)
-            }
-            None => Err("give a directory on the disk to measure".into()),
-        },
+        None => {}
     }
+    if let Some(socket) = args.server {
+        let base = SqlOptions::new(&socket);
+        let options = SqlOptions {
+            user: args.server_user,
+            only: args.only,
+            rounds: args.rounds.unwrap_or(base.rounds),
+            round: args.round.unwrap_or(base.round),
+            table_bytes_max: args.size.unwrap_or(base.table_bytes_max),
+            ..base
+        };
+        return through_sql(&options, &args.outputs, stop);
+    }
+    let path = args.path.ok_or("give a directory on the disk to measure")?;
+    if let Some(duration) = args.observe {
+        return watch(&path, duration, stop);
+    }
+    // For the record, with invalid UTF-8 replaced.
+    let command: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let base = if args.full { LabOptions::full(&path) } else { LabOptions::new(&path) };
+    let options = LabOptions {
+        only: args.only,
+        file_bytes: args.size.unwrap_or(base.file_bytes),
+        round: args.round.unwrap_or(base.round),
+        rounds: args.rounds.unwrap_or(base.rounds),
+        seed: args.seed,
+        backend: args.io_backend,
+        rate: args.rate,
+        reserve_bytes: args.reserve,
+        force: args.force,
+        sustain: args.sustain,
+        command: command.join(" "),
+        ..base
+    };
+    measure(options, &args.outputs, stop)
 }
 
 fn measure(options: LabOptions, outputs: &Outputs, stop: &Stop) -> Outcome {
     // Paths that cannot be used later are refused now, not after some minutes.
     let checked = outputs.check(true)?;
     let planned = if options.sustain.is_some() { Vec::new() } else { options.plan() };
-    if let Some(missing) = checked.requirements.iter().find(|r| !planned.iter().any(|cell| cell.id() == r.cell())) {
+    if let Some(missing) = checked.requirements.iter().find(|r| !planned.iter().any(|cell| cell.id() == r.cell)) {
         let hint = "leave --only and --sustain out, or give --full for the whole grid";
-        return Err(format!("{}: this run does not measure {}; {hint}", missing.text, missing.cell()).into());
+        return Err(format!("{}: this run does not measure {}; {hint}", missing.text, missing.cell).into());
     }
+    let (rounds, sustains) = (options.rounds, options.sustain.is_some());
     let lab = Lab::new(options)?;
-    let options = lab.options();
-    if options.sustain.is_none() && (options.rounds as usize) < ROUNDS_MIN {
-        note(format_args!(
-            "{} rounds decide nothing: every comparison will be \"cannot tell\" (a verdict needs {ROUNDS_MIN})",
-            options.rounds
-        ));
+    if !sustains && (rounds as usize) < ROUNDS_MIN {
+        let why = format!("every comparison will be \"cannot tell\" (a verdict needs {ROUNDS_MIN})");
+        note(format_args!("{rounds} rounds decide nothing: {why}"));
     }
     let ran = lab.run_with(Some(&mut EngineCells::default()), &mut Bar::new(), stop);
     match ran {
@@ -232,8 +221,8 @@ fn measure(options: LabOptions, outputs: &Outputs, stop: &Stop) -> Outcome {
     }
 }
 
-fn through_sql(options: &SqlOptions, json: Option<&Path>, stop: &Stop) -> Outcome {
-    let json_file = json.filter(|path| *path != Path::new("-"));
+fn through_sql(options: &SqlOptions, outputs: &Outputs, stop: &Stop) -> Outcome {
+    let json_file = file(&outputs.json);
     json_file.map_or(Ok(()), can_write)?;
     let measured = sql::measure(options, &mut Bar::new(), stop);
     if let Err(SqlError::Interrupted) = measured {
@@ -244,7 +233,7 @@ fn through_sql(options: &SqlOptions, json: Option<&Path>, stop: &Stop) -> Outcom
         std::fs::write(path, results.to_json() + "\n").map_err(cannot("write", path))?;
         note(format_args!("wrote {}", path.display()));
     }
-    print(if json == Some(Path::new("-")) { results.to_json() + "\n" } else { results.to_text() })?;
+    print(if is_stdout(&outputs.json) { results.to_json() + "\n" } else { results.to_text() })?;
     match error {
         None => Ok(Ended::Well),
         Some(SqlError::Interrupted) => {
@@ -368,9 +357,8 @@ impl Outputs {
             let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
             return table::screen(results, if colour { table::COLOUR } else { table::PLAIN });
         }
-        let settings = recommend(results).files().into_iter().next();
-        let settings = settings.map(|(name, toml)| format!("{name}:\n{}\n", indent(&toml))).unwrap_or_default();
-        format!("{}\n{}\n{settings}", table::table(results), table::conclusions(results))
+        let settings = indent(&recommend(results).to_toml());
+        format!("{}\n{}\nseawall.toml:\n{settings}\n", table::table(results), table::conclusions(results))
     }
 
     /// Prints and writes all output derived from the results.
@@ -408,7 +396,7 @@ impl Outputs {
         let mut short = false;
         for requirement in &checked.requirements {
             let outcome = requirement.evaluate(&results)?;
-            note(&outcome);
+            note(&outcome.sentence);
             short |= !outcome.met;
         }
         Ok(if short { Ended::Short } else { Ended::Well })
@@ -478,9 +466,7 @@ fn watch(path: &Path, duration: Duration, stop: &Stop) -> Outcome {
         lines += 1;
         let header = if lines % 30 == 0 { format!("{}\n", Observation::HEADER) } else { String::new() };
         // A closed standard output ends the watching.
-        if !matches!(print(format!("{header}{}\n", o.line())), Ok(Reader::Listens)) {
-            stop.store(true, Ordering::Relaxed);
-        }
+        matches!(print(format!("{header}{}\n", o.line())), Ok(Reader::Listens))
     });
     if watched { Ok(Ended::Well) } else { Err(format!("/proc/diskstats has no row for {device}").into()) }
 }

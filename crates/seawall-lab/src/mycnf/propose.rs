@@ -68,28 +68,24 @@ impl MyCnf {
     /// The line after which new settings are inserted: the end of the server's group that already holds
     /// `innodb_` settings, else of the best named group that the server reads; `None` when there is none.
     fn place_for_additions(&self, server: Server) -> Option<usize> {
-        let mut best: Option<(u8, usize)> = None;
-        let mut group: Option<(u8, usize)> = None;
+        let (mut best, mut rank) = (None, 0);
         for (i, line) in self.lines.iter().enumerate() {
             match line {
                 Line::Group(name) => {
-                    best = best.max(group);
-                    let rank = match name.as_str() {
+                    rank = match name.as_str() {
                         n if !reads(server, n) => 0,
                         n if n == server.group() => 3,
                         "mysqld" => 2,
                         _ => 1,
-                    };
-                    group = (rank > 0).then_some((rank, i));
+                    }
                 }
-                Line::Setting(setting) => {
-                    let innodb = setting.key.starts_with("innodb_");
-                    group = group.map(|(rank, _)| (if innodb { 4 } else { rank }, i));
-                }
-                Line::Quiet | Line::Include => {}
+                Line::Setting(setting) if rank > 0 && setting.key.starts_with("innodb_") => rank = 4,
+                Line::Setting(_) => {}
+                Line::Quiet | Line::Include => continue,
             }
+            best = best.max((rank > 0).then_some((rank, i)));
         }
-        best.max(group).map(|(_, line)| line)
+        best.map(|(_, line)| line)
     }
 
     fn notes(&self, server: Server) -> Vec<String> {

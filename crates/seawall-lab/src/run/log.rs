@@ -26,7 +26,7 @@ pub(super) struct GroupLog<'a> {
     disk: OsDisk,
     file: &'a Prepared,
     spec: &'a CellSpec,
-    shape: LogShape,
+    pub(super) shape: LogShape,
     state: Mutex<State>,
     changed: Condvar,
     writes: AtomicU64,
@@ -69,10 +69,6 @@ impl<'a> GroupLog<'a> {
             writes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
         }
-    }
-
-    pub(super) fn shape(&self) -> LogShape {
-        self.shape
     }
 
     /// Writes and syncs issued.

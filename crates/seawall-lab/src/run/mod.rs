@@ -45,7 +45,7 @@ use seawall_io::{Backend, Disk as _, OsDisk};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A disk busier than this before the run is not measured without `force`.
 const BUSY_MAX: f64 = 0.20;
@@ -57,7 +57,7 @@ const BUSY_MAX: f64 = 0.20;
 /// # let dir = tempfile::tempdir()?;
 /// let options = LabOptions { file_bytes: FILE_BYTES_MIN, ..LabOptions::new(dir.path()) };
 /// match Lab::new(options) {
-///     Ok(lab) => println!("direct I/O: {}; needs {} MiB", lab.probe().direct_io, lab.bytes_needed() >> 20),
+///     Ok(lab) => println!("needs {} MiB", lab.bytes_needed() >> 20),
 ///     Err(error) => assert!(error.to_string().contains("free above the reserve"), "{error}"),
 /// }
 /// assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing has been written yet");
@@ -107,21 +107,12 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The options of the run.
-    pub fn options(&self) -> &LabOptions {
-        &self.options
-    }
-
-    /// The probe's findings.
-    pub fn probe(&self) -> &Probe {
-        &self.probe
-    }
-
     /// The most bytes that the run uses at one time: the big file, and the larger of what a round adds and the engine's
     /// databases.
     pub fn bytes_needed(&self) -> u64 {
         let sizes = EngineSizes::of(self.options.file_bytes);
-        let engine = if self.options.needs_engine() { sizes.disk_bytes() } else { 0 };
+        let needs_engine = self.options.sustain.is_none() && self.options.plan().iter().any(|c| c.engine.is_some());
+        let engine = if needs_engine { sizes.disk_bytes() } else { 0 };
         self.options.file_bytes + self.round_bytes().max(engine)
     }
 
@@ -136,29 +127,27 @@ impl Lab {
     /// Waits up to half a minute for other disk use to end (recent writes of other programs may still be
     /// written back).
     fn wait_for_quiet(&self, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<(), LabError> {
-        let Some(device) = self.device.as_deref().filter(|_| !self.options.force) else { return Ok(()) };
         const TRIES: u64 = 30;
+        let Some(device) = self.device.as_deref().filter(|_| !self.options.force) else { return Ok(()) };
         progress.begin("waiting for a quiet disk", TRIES);
-        let mut seen = String::new();
-        for n in 0..TRIES {
-            let Some(before) = device_counters(device) else { return Ok(()) };
-            let start = Instant::now();
-            std::thread::sleep(Duration::from_secs(1));
-            if stop.load(Ordering::Relaxed) {
-                return Err(LabError::Interrupted);
+        let (mut tries, mut busy) = (0, None);
+        let known = observe(device, Duration::from_secs(1), None, stop, |second| {
+            let (share, bytes) = (second.busy(), second.delta.read_bytes + second.delta.written_bytes);
+            let bytes_per_s = bytes as f64 / second.seconds;
+            busy = (share > BUSY_MAX || bytes_per_s > FOREIGN_IO_MAX)
+                .then(|| format!("{:.0}% busy with {:.1} MB/s of others' I/O", share * 100.0, bytes_per_s / 1e6));
+            tries += 1;
+            if let Some(busy) = &busy {
+                progress.at(tries, &format!("{device} is {busy}"));
             }
-            let delta = device_counters(device).map(|after| device_delta(before, after)).unwrap_or_default();
-            let seconds = start.elapsed().as_secs_f64();
-            let share = delta.busy_ms as f64 / 1000.0 / seconds;
-            let bytes_per_s = (delta.read_bytes + delta.written_bytes) as f64 / seconds;
-            if share <= BUSY_MAX && bytes_per_s <= FOREIGN_IO_MAX {
-                return Ok(());
-            }
-            seen = format!("{:.0}% busy with {:.1} MB/s of others' I/O", share * 100.0, bytes_per_s / 1e6);
-            progress.at(n + 1, &format!("{device} is {seen}"));
+            busy.is_some() && tries < TRIES
+        });
+        if stop.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
         }
+        let Some(busy) = busy.filter(|_| known) else { return Ok(()) };
         let hint = "what is measured now would say little; stop the other work, wait, or give --force";
-        Err(LabError::Refused(format!("the disk {device} is {seen}: {hint}")))
+        Err(LabError::Refused(format!("the disk {device} is {busy}: {hint}")))
     }
 
     /// Runs the plan without an engine: engine cells are left out and listed as skipped. Otherwise like
@@ -182,32 +171,19 @@ impl Lab {
         stop: &AtomicBool,
     ) -> Result<Results, LabError> {
         self.wait_for_quiet(progress, stop)?;
-        let mut results = self.empty_results();
+        let results = self.empty_results();
         let disk = Arc::new(OsDisk::synchronous());
-        let scratch = Scratch::create(&disk, &self.probe.path, self.bytes_needed(), self.options.reserve_bytes)?;
-        let preparer = Preparer {
-            base: scratch.dir.join("base"),
-            dir: scratch.dir.clone(),
-            base_bytes: self.options.file_bytes,
-            seed: self.options.seed,
-            filled_ahead: Mutex::default(),
-            stop,
-            disk,
-        };
-        let bytes = self.options.file_bytes;
-        progress.begin("writing the scratch file", bytes >> 20);
-        preparer.write_file(&preparer.base, bytes, |bytes| progress.at(bytes >> 20, "MiB written"))?;
-        let ended = match self.options.sustain {
-            Some(duration) => self.sustain(&preparer, duration, &mut results, progress),
-            None => self.phases(&preparer, engine, &mut results, progress),
-        };
+        let LabOptions { file_bytes: base_bytes, seed, reserve_bytes, .. } = self.options;
+        let scratch = Scratch::create(&disk, &self.probe.path, self.bytes_needed(), reserve_bytes)?;
+        let (dir, base) = (scratch.dir.clone(), scratch.dir.join("base"));
+        let preparer = Preparer { disk, dir, base, base_bytes, seed, stop, filled_ahead: Mutex::default() };
+        let mut run = Run { lab: self, preparer, results, progress };
+        let ended = run.measure(engine);
+        let mut results = run.results;
         results.cells.retain(|c| !c.rounds.is_empty());
         let empty = results.cells.is_empty() && results.sustain.is_none();
         match ended {
-            Ok(()) => {
-                results.complete = true;
-                Ok(results)
-            }
+            Ok(()) => Ok(Results { complete: true, ..results }),
             Err(e) if empty => Err(e),
             Err(LabError::Interrupted) => Ok(results),
             Err(e) => Err(LabError::Cut { results: Box::new(results), cause: e.to_string() }),
@@ -238,42 +214,56 @@ impl Lab {
             skipped: Vec::new(),
         }
     }
+}
+
+/// A run under way.
+struct Run<'a> {
+    lab: &'a Lab,
+    preparer: Preparer<'a>,
+    results: Results,
+    progress: &'a mut dyn Progress,
+}
+
+impl Run<'_> {
+    fn measure(&mut self, engine: Option<&mut dyn Engine>) -> Result<(), LabError> {
+        let Self { preparer, progress, .. } = self;
+        progress.begin("writing the scratch file", preparer.base_bytes >> 20);
+        let written = |bytes| progress.at(bytes >> 20, "MiB written");
+        preparer.write_file(&preparer.base, preparer.base_bytes, written)?;
+        match self.lab.options.sustain {
+            Some(duration) => self.sustain(duration),
+            None => self.phases(engine),
+        }
+    }
 
     /// The disk's cells, then the engine's.
-    fn phases(
-        &self,
-        preparer: &Preparer<'_>,
-        engine: Option<&mut dyn Engine>,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), LabError> {
+    fn phases(&mut self, engine: Option<&mut dyn Engine>) -> Result<(), LabError> {
         const NO_ENGINE: &str = "this program runs the lab without the engine; `seawall lab` has it";
-        for spec in self.options.plan() {
+        let Lab { options, probe, .. } = self.lab;
+        for spec in options.plan() {
             let lacking = (spec.engine.is_some() && engine.is_none()).then(|| NO_ENGINE.to_owned());
-            match lacking.or_else(|| unavailable(&spec, &self.probe)) {
-                Some(reason) => results.skip(&spec, reason),
-                None => results.cells.push(CellResult { id: spec.id(), spec, rounds: Vec::new() }),
+            match lacking.or_else(|| unavailable(&spec, probe)) {
+                Some(reason) => self.results.skip(&spec, reason),
+                None => self.results.cells.push(CellResult { id: spec.id(), spec, rounds: Vec::new() }),
             }
         }
-        let specs = results.cells.iter().map(|c| c.spec);
+        let specs = self.results.cells.iter().map(|c| c.spec);
         let (cells, disk): (Vec<CellSpec>, Vec<CellSpec>) = specs.partition(|spec| spec.engine.is_some());
         if !disk.is_empty() {
-            let mut one = |spec: &CellSpec, seed: u64| self.one_round(preparer, spec, seed);
-            self.rounds(preparer, false, &mut one, results, progress)?;
+            self.rounds(None)?;
         }
         let Some(engine) = engine.filter(|_| !cells.is_empty()) else { return Ok(()) };
-        let seawall_toml = crate::settings::recommend(results).to_toml();
-        let dir = preparer.dir.join("engine");
+        let seawall_toml = crate::settings::recommend(&self.results).to_toml();
+        let dir = self.preparer.dir.join("engine");
         std::fs::create_dir(&dir).map_err(|e| directory_error(&dir, &e))?;
-        let (sizes, seed, stop) = (EngineSizes::of(self.options.file_bytes), self.options.seed, preparer.stop);
+        let (sizes, seed, stop) = (EngineSizes::of(options.file_bytes), options.seed, self.preparer.stop);
         let work = EngineWork { dir: &dir, specs: &cells, sizes, seed, seawall_toml: &seawall_toml, stop };
-        engine.make(&work, progress)?;
+        engine.make(&work, self.progress)?;
         let EngineSizes { tree_bytes, range_rows, rows, warehouses, customers, .. } = sizes;
         let pool_bytes = sizes.pool_bytes();
-        results.engine =
+        self.results.engine =
             Some(EngineRun { tree_bytes, pool_bytes, range_rows, rows, warehouses, customers, seawall_toml });
-        let mut one = |spec: &CellSpec, seed: u64| self.engine_round(preparer, engine, spec, seed);
-        self.rounds(preparer, true, &mut one, results, progress)
+        self.rounds(Some(engine))
     }
 }
 

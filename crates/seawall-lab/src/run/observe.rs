@@ -67,13 +67,16 @@ pub fn pause(time: Duration, stop: &AtomicBool) -> bool {
 }
 
 /// Watches `device` every `interval` until `stop` is set or `duration` is over; calls `each` with every
-/// interval. Returns false when the kernel has no counters for the device.
+/// interval, until it returns false. Returns false when the kernel has no counters for the device.
 ///
 /// ```
 /// use seawall_lab::run::{Observation, observe};
 /// use std::{sync::atomic::AtomicBool, time::Duration};
 /// let (second, stop) = (Duration::from_secs(1), AtomicBool::new(false));
-/// let print = |seen: &Observation| println!("{}", seen.line());
+/// let print = |seen: &Observation| {
+///     println!("{}", seen.line());
+///     true
+/// };
 /// assert!(!observe("no-such-device", second, None, &stop, print), "it has no counters");
 /// ```
 pub fn observe(
@@ -81,7 +84,7 @@ pub fn observe(
     interval: Duration,
     duration: Option<Duration>,
     stop: &AtomicBool,
-    mut each: impl FnMut(&Observation),
+    mut each: impl FnMut(&Observation) -> bool,
 ) -> bool {
     let start = Instant::now();
     let Some(mut before) = device_counters(device) else { return false };
@@ -90,11 +93,14 @@ pub fn observe(
         pause(duration.map_or(interval, |d| interval.min(d.saturating_sub(start.elapsed()))), stop);
         let Some(after) = device_counters(device) else { return false };
         let now = Instant::now();
-        each(&Observation {
+        let go_on = each(&Observation {
             at_s: now.duration_since(start).as_secs_f64(),
             seconds: now.duration_since(last).as_secs_f64().max(1e-3),
             delta: device_delta(before, after),
         });
+        if !go_on {
+            break;
+        }
         (last, before) = (now, after);
     }
     true
@@ -121,6 +127,6 @@ mod tests {
 
     #[test]
     fn an_unknown_device_is_said_to_be_unknown() {
-        assert!(!observe("nosuchdisk", Duration::from_millis(1), None, &AtomicBool::new(false), |_| {}));
+        assert!(!observe("nosuchdisk", Duration::from_millis(1), None, &AtomicBool::new(false), |_| true));
     }
 }

@@ -97,11 +97,6 @@ impl LabOptions {
         let beside = |c: &CellSpec| reads.contains(c) && asked(Experiment::RangePrefetch);
         all.into_iter().filter(|c| asked(c.experiment) || beside(c)).collect()
     }
-
-    /// Whether any cell needs the engine.
-    pub(super) fn needs_engine(&self) -> bool {
-        self.sustain.is_none() && self.plan().iter().any(|c| c.engine.is_some())
-    }
 }
 
 /// Limits of one round.

@@ -220,38 +220,31 @@ impl Preparer<'_> {
     /// continue from its start.
     fn make(&self, spec: &CellSpec) -> Result<(PathBuf, u64, bool), LabError> {
         use Preparation as P;
-        let len = FRESH_BYTES.min(self.base_bytes);
-        let name = |what: &str| self.dir.join(what);
-        let empty = |path: PathBuf| -> Result<_, LabError> {
-            drop(self.disk.open(&path, fresh())?);
-            Ok((path, self.base_bytes, false))
-        };
-        let allocated = |path: PathBuf, how| self.allocate(&path, how, len).map(|()| (path, len, false));
-        match (spec.pattern, spec.preparation, spec.beside) {
-            (Pattern::Log, ..) => {
-                let (path, len) = (name("log"), LOG_BYTES.min(self.base_bytes));
+        let (path, len) = (self.dir.join(spec.preparation.word()), FRESH_BYTES.min(self.base_bytes));
+        // A block that was overwritten once is no longer in the state that the others left it in.
+        let circular = matches!(spec.preparation, P::Recycled | P::Preallocated);
+        match spec.preparation {
+            _ if spec.pattern == Pattern::Log => {
+                let (path, len) = (self.dir.join("log"), LOG_BYTES.min(self.base_bytes));
                 self.write_file(&path, len, |_| {})?;
-                Ok((path, len, true))
+                return Ok((path, len, true));
             }
-            (_, _, Beside::BeyondEof) => empty(name("beyond")),
-            (_, P::Written, _) => Ok((self.base.clone(), self.base_bytes, true)),
-            (_, P::Append, _) => empty(name("append")),
-            (_, P::Unwritten, _) => allocated(name("unwritten"), Allocate::Unwritten),
-            (_, P::KeepSize, _) => allocated(name("keepsize"), Allocate::KeepSize),
-            (_, P::WriteZeroes, _) => allocated(name("writezeroes"), Allocate::WriteZeroes),
-            (_, P::Recycled, _) => {
-                self.write_file(&name("used"), len, |_| {})?;
-                self.disk.rename(&name("used"), &name("recycled"))?;
+            P::Written if spec.beside != Beside::BeyondEof => return Ok((self.base.clone(), self.base_bytes, true)),
+            P::Written | P::Append => {
+                drop(self.disk.open(&path, fresh())?);
+                return Ok((path, self.base_bytes, false));
+            }
+            P::Unwritten => self.allocate(&path, Allocate::Unwritten, len)?,
+            P::KeepSize => self.allocate(&path, Allocate::KeepSize, len)?,
+            P::WriteZeroes => self.allocate(&path, Allocate::WriteZeroes, len)?,
+            P::Recycled => {
+                let used = self.dir.join("used");
+                self.write_file(&used, len, |_| {})?;
+                self.disk.rename(&used, &path)?;
                 self.disk.sync_dir(&self.dir)?;
-                Ok((name("recycled"), len, true))
             }
-            // Used once and not cyclically: an overwritten block is no longer in the state that the zero-fill
-            // left.
-            (_, P::ZeroFilledNow, _) => {
-                self.zero_fill(&name("zerofilled"), len)?;
-                Ok((name("zerofilled"), len, false))
-            }
-            (_, P::ZeroFilledWait, _) => {
+            P::ZeroFilledNow => self.zero_fill(&path, len)?,
+            P::ZeroFilledWait => {
                 if !self.is_filled_ahead(spec) {
                     self.fill_ahead(&[*spec])?;
                 }
@@ -261,18 +254,21 @@ impl Preparer<'_> {
                     self.go_on()?;
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                Ok((path, len, false))
+                return Ok((path, len, circular));
             }
-            (_, P::Preallocated, _) => {
-                let path = name("preallocated");
-                let options =
-                    FillOptions { bytes_per_second: FILL_BYTES_PER_S, ..FillOptions::new(FileClass::Scratch, len) };
-                match Fill::begin(self.disk.clone(), &path, options)?.run(&SystemClock::default(), self.stop) {
-                    Err(e) if e.kind == IoErrorKind::Cancelled => return Err(LabError::Interrupted),
-                    filled => drop(filled?),
-                }
-                Ok((path, len, true))
+            P::Preallocated => {
+                let options = FillOptions::new(FileClass::Scratch, len);
+                self.fill(&path, FillOptions { bytes_per_second: FILL_BYTES_PER_S, ..options }, self.stop)?;
             }
+        }
+        Ok((path, len, circular))
+    }
+
+    /// Makes a file as the engine preallocates one.
+    pub(super) fn fill(&self, path: &Path, options: FillOptions, stop: &AtomicBool) -> Result<(), LabError> {
+        match Fill::begin(self.disk.clone(), path, options)?.run(&SystemClock::default(), stop) {
+            Err(e) if e.kind == IoErrorKind::Cancelled => Err(LabError::Interrupted),
+            filled => Ok(filled.map(drop)?),
         }
     }
 

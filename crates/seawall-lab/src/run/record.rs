@@ -10,7 +10,7 @@ pub(super) struct Recorder {
     start: Instant,
     latency: Histogram,
     max_ns: u64,
-    operations: u64,
+    pub(super) operations: u64,
     /// From the start to the end of the last operation.
     took: Option<Duration>,
     per_tenth: Vec<u32>,
@@ -46,10 +46,6 @@ impl Recorder {
             self.per_tenth.resize(tenth + 1, 0);
         }
         self.per_tenth[tenth] += 1;
-    }
-
-    pub(super) fn operations(&self) -> u64 {
-        self.operations
     }
 
     /// Combines the threads' records into a round; the caller adds what the machine did meanwhile. The round ends with

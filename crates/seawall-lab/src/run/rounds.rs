@@ -2,15 +2,15 @@
 
 use super::error::check_space;
 use super::machine::{self, device_counters, device_delta};
-use super::options::{Limits, Progress};
+use super::options::Limits;
 use super::prepare::{BESIDE_FILL_BYTES_PER_S, Preparer};
-use super::{Engine, Lab, LabError, engine, work};
+use super::{Engine, LabError, Run, engine, work};
 use crate::cell::{Beside, CellSpec, Pattern, Preparation};
-use crate::results::{CellResult, Foreign, Results, Round};
+use crate::results::{CellResult, Foreign, Round};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
-use seawall_io::{Disk as _, FileClass, Fill, FillOptions, SystemClock};
+use seawall_io::{Disk as _, FileClass, FillOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A round is disturbed if other processes use more than this, cores.
@@ -28,68 +28,54 @@ const ENGINE_ROUND_PART: u32 = 2;
 const ENGINE_ROUND_BYTES: u64 = 64 << 20;
 /// A range query is hundreds of reads: a round continues until each thread has done this many.
 const QUERIES_MIN: u64 = 3;
-/// Measures one round of a cell, with a seed.
-type OneRound<'a> = &'a mut dyn FnMut(&CellSpec, u64) -> Result<Round, LabError>;
 
-impl Lab {
-    /// All rounds of the cells that measure the engine, or of those that do not.
-    pub(super) fn rounds(
-        &self,
-        preparer: &Preparer<'_>,
-        of_engine: bool,
-        one: OneRound<'_>,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), LabError> {
-        let cells = results.cells.iter().filter(|c| c.spec.engine.is_some() == of_engine).count();
-        let total = cells as u64 * u64::from(self.options.rounds);
-        progress.begin(if of_engine { "measuring the engine" } else { "measuring" }, total);
+impl Run<'_> {
+    /// All rounds of the cells that measure the engine, or without one of the others.
+    pub(super) fn rounds(&mut self, mut engine: Option<&mut dyn Engine>) -> Result<(), LabError> {
+        let (of_engine, options) = (engine.is_some(), &self.lab.options);
+        let cells = self.results.cells.iter().filter(|c| c.spec.engine.is_some() == of_engine).count();
+        let total = cells as u64 * u64::from(options.rounds);
+        self.progress.begin(if of_engine { "measuring the engine" } else { "measuring" }, total);
         let mut done = 0;
-        for n in 0..self.options.rounds {
-            let seed = self.options.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(n));
-            for index in pass_order(&results.cells, seed) {
-                let CellResult { id, spec, .. } = results.cells[index].clone();
+        for n in 0..options.rounds {
+            let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(n));
+            for index in pass_order(&self.results.cells, seed) {
+                let CellResult { id, spec, .. } = self.results.cells[index].clone();
                 if spec.engine.is_some() != of_engine {
                     continue;
                 }
-                progress.at(done, &spec.title());
+                self.progress.at(done, &spec.title());
                 done += 1;
-                let skipped = |id: &str| results.skipped.iter().any(|s| s.id == id);
+                let skipped = |id: &str| self.results.skipped.iter().any(|s| s.id == id);
                 if skipped(&id) {
                     continue;
                 }
-                if spec.preparation == Preparation::ZeroFilledWait && !preparer.is_filled_ahead(&spec) {
+                if spec.preparation == Preparation::ZeroFilledWait && !self.preparer.is_filled_ahead(&spec) {
                     // Cells found unavailable are left out: their files would never be used up.
                     let waits = |c: &&CellResult| c.spec.preparation == spec.preparation && !skipped(&c.id);
-                    let waiting: Vec<CellSpec> = results.cells.iter().filter(waits).map(|c| c.spec).collect();
-                    preparer.fill_ahead(&waiting)?;
+                    let waiting: Vec<CellSpec> = self.results.cells.iter().filter(waits).map(|c| c.spec).collect();
+                    self.preparer.fill_ahead(&waiting)?;
                 }
-                match self.quiet_round(preparer, &spec, seed, one) {
-                    Ok(round) => results.cells[index].rounds.push(round),
-                    Err(LabError::Unavailable(reason)) => results.skip(&spec, reason),
+                match self.quiet_round(&spec, seed, &mut engine) {
+                    Ok(round) => self.results.cells[index].rounds.push(round),
+                    Err(LabError::Unavailable(reason)) => self.results.skip(&spec, reason),
                     Err(e) => return Err(e),
                 }
             }
         }
-        progress.at(total, "done");
+        self.progress.at(total, "done");
         Ok(())
     }
 
     /// One round, repeated while other processes disturb it.
-    fn quiet_round(
-        &self,
-        preparer: &Preparer<'_>,
-        spec: &CellSpec,
-        seed: u64,
-        one: OneRound<'_>,
-    ) -> Result<Round, LabError> {
-        let of_engine = spec.engine.is_some();
-        let needed = if of_engine { ENGINE_ROUND_BYTES } else { self.round_bytes() };
+    fn quiet_round(&self, spec: &CellSpec, seed: u64, engine: &mut Option<&mut dyn Engine>) -> Result<Round, LabError> {
+        let Self { lab, preparer, .. } = self;
+        let needed = if engine.is_some() { ENGINE_ROUND_BYTES } else { lab.round_bytes() };
         let repeats_max = match spec.preparation {
             // A file that waited 20 s cannot be created again at once.
             Preparation::ZeroFilledWait => 0,
             // Many cells: on a busy machine the run would take three times as long.
-            _ if of_engine => REPEATS_MAX / 2,
+            _ if engine.is_some() => REPEATS_MAX / 2,
             _ => REPEATS_MAX,
         };
         let mut repeats = 0;
@@ -97,8 +83,12 @@ impl Lab {
             // Other processes may have filled the disk since the run began.
             let free = preparer.disk.free_bytes(&preparer.dir)?;
             let needed = needed.saturating_sub(preparer.filled_ahead_bytes());
-            check_space(&self.probe.path, free, needed, self.options.reserve_bytes)?;
-            let mut round = one(spec, seed ^ (u64::from(repeats) << 56))?;
+            check_space(&lab.probe.path, free, needed, lab.options.reserve_bytes)?;
+            let seed = seed ^ (u64::from(repeats) << 56);
+            let mut round = match engine {
+                Some(engine) => self.engine_round(*engine, spec, seed)?,
+                None => self.disk_round(spec, seed)?,
+            };
             if preparer.stop.load(Ordering::Relaxed) {
                 return Err(LabError::Interrupted);
             }
@@ -112,11 +102,12 @@ impl Lab {
         }
     }
 
-    pub(super) fn one_round(&self, preparer: &Preparer<'_>, spec: &CellSpec, seed: u64) -> Result<Round, LabError> {
+    fn disk_round(&self, spec: &CellSpec, seed: u64) -> Result<Round, LabError> {
+        let (preparer, options) = (&self.preparer, &self.lab.options);
         let file = preparer.prepare(spec)?;
-        let limits = Limits { round: self.options.round, operations_min: OPERATIONS_MIN, rate: self.options.rate };
+        let limits = Limits { round: options.round, operations_min: OPERATIONS_MIN, rate: options.rate };
         let fill = (spec.beside == Beside::PacedFill).then_some(|stop: &AtomicBool| fill_beside(preparer, stop));
-        let measure = || work::round(spec, &file, &limits, self.options.backend, seed, preparer.stop);
+        let measure = || work::round(spec, &file, &limits, options.backend, seed, preparer.stop);
         let round = self.observed(|| work::beside(fill, measure))?;
         let len = preparer.disk.len(&file.file)?;
         Ok(Round { cached_bytes: preparer.disk.cached(&file.file, len).ok().map(|c| c.resident), ..round })
@@ -124,7 +115,7 @@ impl Lab {
 
     /// Measures a round and adds what the device and other processes did meanwhile.
     fn observed(&self, measure: impl FnOnce() -> Result<Round, LabError>) -> Result<Round, LabError> {
-        let counters = || self.device.as_deref().and_then(device_counters);
+        let counters = || self.lab.device.as_deref().and_then(device_counters);
         let (before, foreign) = (counters(), machine::ForeignReading::take());
         let round = measure()?;
         let (cpu_cores, io_bytes_per_s) = foreign.since();
@@ -133,19 +124,14 @@ impl Lab {
     }
 
     /// One round of a cell that measures the engine.
-    pub(super) fn engine_round(
-        &self,
-        preparer: &Preparer<'_>,
-        engine: &mut dyn Engine,
-        spec: &CellSpec,
-        seed: u64,
-    ) -> Result<Round, LabError> {
+    fn engine_round(&self, engine: &mut dyn Engine, spec: &CellSpec, seed: u64) -> Result<Round, LabError> {
+        let options = &self.lab.options;
         let ready = engine.prepare(spec, seed)?;
         let queries = spec.pattern == Pattern::RangeQuery;
         let operations_min = if queries { QUERIES_MIN * u64::from(spec.threads) } else { OPERATIONS_MIN };
-        let limits = Limits { round: self.options.round / ENGINE_ROUND_PART, operations_min, rate: self.options.rate };
-        let round = self.observed(|| engine::round(spec, &*ready, &limits, preparer.stop))?;
-        let cached_bytes = engine::cached_bytes(&preparer.disk, &ready.dir());
+        let limits = Limits { round: options.round / ENGINE_ROUND_PART, operations_min, rate: options.rate };
+        let round = self.observed(|| engine::round(spec, &*ready, &limits, self.preparer.stop))?;
+        let cached_bytes = engine::cached_bytes(&self.preparer.disk, &ready.dir());
         ready.finish()?;
         Ok(Round { cached_bytes, ..round })
     }
@@ -171,10 +157,10 @@ fn fill_beside(preparer: &Preparer<'_>, stop: &AtomicBool) -> Result<(), LabErro
             // Small enough that a round contains whole files: zeroes, fsync, rename, directory fsync.
             ..FillOptions::new(FileClass::Scratch, 24 << 20)
         };
-        match Fill::begin(preparer.disk.clone(), &path, options)?.run(&SystemClock::default(), stop) {
-            Ok(_) => preparer.disk.remove(&path)?,
-            Err(e) if e.kind == seawall_io::IoErrorKind::Cancelled => break,
-            Err(e) => return Err(e.into()),
+        match preparer.fill(&path, options, stop) {
+            Ok(()) => preparer.disk.remove(&path)?,
+            Err(LabError::Interrupted) => break,
+            failed => return failed,
         }
     }
     Ok(())

@@ -1,36 +1,28 @@
 //! `--sustain`: constant load, counted by the second.
 
-use super::options::{Limits, Progress};
-use super::prepare::Preparer;
-use super::{Lab, LabError, work};
+use super::{LabError, Limits, Run, work};
 use crate::cell::{CellSpec, Sync};
 use crate::plan;
-use crate::results::{Results, Sustain};
+use crate::results::Sustain;
 use crate::sustain::plateaus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-impl Lab {
-    /// Constant random direct writes, one long round at a time, counted per second.
-    pub(super) fn sustain(
-        &self,
-        preparer: &Preparer<'_>,
-        duration: Duration,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), LabError> {
+impl Run<'_> {
+    pub(super) fn sustain(&mut self, duration: Duration) -> Result<(), LabError> {
+        let (preparer, options) = (&self.preparer, &self.lab.options);
         let spec = CellSpec { queue_depth: 16, ..plan::direct_sync(1, 16 << 10, Sync::None) };
         let file = preparer.prepare(&spec)?;
-        progress.begin("sustained load", duration.as_secs().max(1));
+        self.progress.begin("sustained load", duration.as_secs().max(1));
         let mut per_second: Vec<u32> = Vec::new();
         let mut measured = 0.0;
         let start = Instant::now();
-        let limits = Limits { round: Duration::from_secs(1), operations_min: 1, rate: self.options.rate };
+        let limits = Limits { round: Duration::from_secs(1), operations_min: 1, rate: options.rate };
         let stopped = || preparer.stop.load(Ordering::Relaxed);
         let mut ended = Ok(());
         while ended.is_ok() && start.elapsed() < duration && !stopped() {
-            let seed = self.options.seed ^ per_second.len() as u64;
-            match work::round(&spec, &file, &limits, self.options.backend, seed, preparer.stop) {
+            let seed = options.seed ^ per_second.len() as u64;
+            match work::round(&spec, &file, &limits, options.backend, seed, preparer.stop) {
                 // A second cut short by Ctrl-C would look like a drop of the rate.
                 Ok(_) if stopped() => {}
                 Ok(round) => {
@@ -40,14 +32,14 @@ impl Lab {
                     let whole = (measured.round() as usize).saturating_sub(per_second.len());
                     let rate = (round.operations as f64 / round.seconds.max(1e-3)).round() as u32;
                     per_second.extend(std::iter::repeat_n(rate, whole));
-                    progress.at(per_second.len() as u64, &format!("{rate} writes/s"));
+                    self.progress.at(per_second.len() as u64, &format!("{rate} writes/s"));
                 }
                 Err(e) => ended = Err(e),
             }
         }
         if !per_second.is_empty() {
             let (title, plateaus) = ("random 16K direct writes, depth 16".into(), plateaus(&per_second));
-            results.sustain = Some(Sustain { title, plateaus, per_second });
+            self.results.sustain = Some(Sustain { title, plateaus, per_second });
         }
         if stopped() { Err(LabError::Interrupted) } else { ended }
     }

@@ -73,11 +73,11 @@ impl Turns<'_> {
         mut operation: impl FnMut(&mut Recorder) -> Result<Option<Instant>, LabError>,
     ) -> Result<Recorder, LabError> {
         let mut record = Recorder::new(self.start);
-        while self.due().is_none_or(|due| self.wait_until(due, record.operations())) {
+        while self.due().is_none_or(|due| self.wait_until(due, record.operations)) {
             let Some(started) = operation(&mut record)? else { break };
             let end = Instant::now();
             record.add(end - started, end);
-            if self.over(end, record.operations()) {
+            if self.over(end, record.operations) {
                 break;
             }
         }
@@ -188,7 +188,7 @@ impl Worker<'_> {
                 whole(Op::Read, self.file, at, block.len(), disk.read_at(file, at, &mut block)?)?;
                 return Ok(Some(started));
             }
-            block[..8].copy_from_slice(&record.operations().to_le_bytes());
+            block[..8].copy_from_slice(&record.operations.to_le_bytes());
             let n = disk.write_at(file, at, &[IoSlice::new(&block)], how)?;
             whole(Op::Write, self.file, at, block.len(), n)?;
             record.writes += 1;
@@ -232,7 +232,7 @@ impl Worker<'_> {
                         // Waiting here would add the pause to the latency of requests in flight.
                         break;
                     }
-                    if !self.turns.wait_until(at, record.operations()) {
+                    if !self.turns.wait_until(at, record.operations) {
                         over = true;
                         break;
                     }
@@ -271,14 +271,14 @@ impl Worker<'_> {
                 }
             });
             outcome?;
-            over = over || self.turns.over(end, record.operations());
+            over = over || self.turns.over(end, record.operations);
         }
         Ok(record)
     }
 
     /// One commit after the other into the shared log.
     fn commit(&self, log: &GroupLog<'_>) -> Result<Recorder, LabError> {
-        let shape = log.shape();
+        let shape = log.shape;
         let mut records = vec![0; (shape.records_per_commit * shape.record_bytes) as usize];
         noise(&mut records, self.seed);
         self.turns.repeat(|_| {

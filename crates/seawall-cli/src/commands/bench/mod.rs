@@ -89,7 +89,7 @@ pub(super) struct CommonArgs {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     steady: Option<Duration>,
     /// Start this many operations per second at random times, whether or not earlier ones are done
-    #[arg(long, value_name = "N", conflicts_with = "ops", value_parser = rate)]
+    #[arg(long, value_name = "N", conflicts_with = "ops", value_parser = units::rate)]
     rate: Option<f64>,
     /// Keep the data in this directory [default: a temporary one below ./target or $TMPDIR]
     #[arg(long, value_name = "DIR")]
@@ -253,11 +253,6 @@ fn setting(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE, such as page_size=8K".into()),
     }
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| format!("{text:?} is not a rate: write a number above 0"))
 }
 
 /// Parses a warm-up time. Unlike other times, it may be zero.
