@@ -15,10 +15,10 @@
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
 use crate::observe::{Observed, Observer, cpu_time};
-use crate::process::{ProcessError, failed, go_on};
-use crate::run::cell::{commit, machine};
+use crate::process::{ProcessError, go_on};
+use crate::results::Origin;
 use crate::run::load::{BATCH, Loader};
-use crate::stores::shown_options;
+use crate::stores::about;
 use crate::workload::{Values, check_keys, key, thread_rng};
 use parking_lot::RwLock;
 use rand::Rng as _;
@@ -29,7 +29,6 @@ use seawall::{
 use seawall_lab::results::DeviceDelta;
 use seawall_lab::words;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -81,8 +80,6 @@ pub struct Bulked {
     pub workload: &'static str,
     /// `seawall`.
     pub store: &'static str,
-    /// Seawall's.
-    pub version: &'static str,
     /// Rows popped, built, put or indexed.
     pub ops: u64,
     /// The time they took, s.
@@ -111,29 +108,25 @@ pub struct Bulked {
     pub foreign_cpu_cores: f64,
     /// Bytes written at the device for each row, settling included.
     pub device_written_bytes_per_op: Option<f64>,
-    /// Options.
-    pub settings: BTreeMap<String, String>,
-    /// The machine.
-    pub machine: crate::results::Machine,
-    /// The commit of the source.
-    pub commit: String,
+    /// Where the figures come from.
+    #[serde(flatten)]
+    pub origin: Origin,
 }
 
 /// Elapsed and processor time of a task; the writers' rates during an index build.
 struct Took {
-    rows: u64,
     wall: Duration,
     cpu: Duration,
     beside_per_s: Option<f64>,
     alone_per_s: Option<f64>,
 }
 
-fn take_time(work: impl FnOnce() -> Result<u64>) -> Result<Took> {
+fn take_time(work: impl FnOnce() -> Result<()>) -> Result<Took> {
     let cpu_time = || cpu_time(ClockId::ThreadCPUTime);
     let (wall, cpu) = (Instant::now(), cpu_time());
-    let rows = work()?;
+    work()?;
     let (wall, cpu) = (wall.elapsed(), cpu_time().saturating_sub(cpu));
-    Ok(Took { rows, wall, cpu, beside_per_s: None, alone_per_s: None })
+    Ok(Took { wall, cpu, beside_per_s: None, alone_per_s: None })
 }
 
 /// Options of transactions that change the latest version and do not wait at commit.
@@ -168,14 +161,17 @@ impl Bulk {
     /// [`ProcessError`].
     pub fn run(&self, stop: &AtomicBool) -> Result<Bulked> {
         self.check()?;
-        let db = Database::open_with(&self.dir, self.options()).map_err(failed("opening"))?;
+        let db = Database::open_with(&self.dir, self.options())?;
         let mut observer = Observer::new(&self.dir);
         match self.task {
-            Task::PopFirst | Task::Index => self.load(&db, stop)?,
-            Task::PutMany => drop(db.create_tree(TREE).map_err(failed("a tree"))?),
+            Task::PopFirst | Task::Index => {
+                self.build(&db, stop)?;
+                db.checkpoint()?;
+            }
+            Task::PutMany => drop(db.create_tree(TREE)?),
             Task::BuildTree => {}
         }
-        let tree = || db.open_tree(TREE).map_err(failed("the tree"));
+        let tree = || db.open_tree(TREE);
         observer.begin();
         let took = match self.task {
             Task::PopFirst => take_time(|| self.pop(&db, &tree()?, stop))?,
@@ -184,24 +180,23 @@ impl Bulk {
             Task::Index => self.index(&db, &tree()?, stop)?,
         };
         let began = Instant::now();
-        db.checkpoint().map_err(failed("a checkpoint"))?;
+        db.checkpoint()?;
         let settled = began.elapsed();
         let observed = observer.end();
         expect_rows(&db, &tree()?, if self.task == Task::PopFirst { 0 } else { self.keys })?;
         let result = self.result(&took, settled, &observed);
-        db.close().map_err(failed("closing"))?;
+        db.close()?;
         Ok(result)
     }
 
     fn result(&self, took: &Took, settled: Duration, observed: &Observed) -> Bulked {
-        let per_s = |time: Duration| took.rows as f64 / time.as_secs_f64().max(1e-9);
-        let per_row = |device: DeviceDelta| device.written_bytes as f64 / took.rows.max(1) as f64;
+        let per_s = |time: Duration| self.keys as f64 / time.as_secs_f64().max(1e-9);
+        let per_row = |device: DeviceDelta| device.written_bytes as f64 / self.keys as f64;
         let shown = ["pool_size", "durability", "page_size", "log_capacity"];
         Bulked {
             workload: self.task.word(),
             store: "seawall",
-            version: env!("CARGO_PKG_VERSION"),
-            ops: took.rows,
+            ops: self.keys,
             duration_s: took.wall.as_secs_f64(),
             ops_per_s: per_s(took.wall),
             ops_per_cpu_s: per_s(took.cpu),
@@ -214,9 +209,7 @@ impl Bulk {
             cpu_cores: observed.used.cpu_cores,
             foreign_cpu_cores: observed.used.foreign_cpu_cores,
             device_written_bytes_per_op: observed.device.map(per_row),
-            settings: shown_options(&self.options(), &shown).collect(),
-            machine: machine(&self.dir),
-            commit: commit(),
+            origin: Origin::new(about(&self.options(), &shown), &self.dir),
         }
     }
 
@@ -224,58 +217,44 @@ impl Bulk {
         Loader::new(0..self.keys, None, self.value_size, 1, 0)
     }
 
-    fn load(&self, db: &Database, stop: &AtomicBool) -> Result<()> {
-        self.build(db, stop)?;
-        db.checkpoint().map_err(failed("a checkpoint"))
-    }
-
-    fn build(&self, db: &Database, stop: &AtomicBool) -> Result<u64> {
-        let told = failed("building the tree");
-        let mut tx = db.begin().map_err(&told)?;
-        let mut builder = tx.tree_builder(TREE, BuildOptions::default()).map_err(&told)?;
+    fn build(&self, db: &Database, stop: &AtomicBool) -> Result<()> {
+        let mut tx = db.begin()?;
+        let mut builder = tx.tree_builder(TREE, BuildOptions::default())?;
         let mut loader = self.loader();
         while let Some(rows) = loader.next_batch() {
-            rows.iter().try_for_each(|(key, value)| builder.push(key, value)).map_err(&told)?;
+            rows.iter().try_for_each(|(key, value)| builder.push(key, value))?;
             go_on(stop)?;
         }
-        let rows = builder.rows();
-        builder.finish().map_err(&told)?;
-        tx.commit_with(Durability::Deferred).map_err(&told)?;
-        Ok(rows)
+        builder.finish()?;
+        Ok(tx.commit_with(Durability::Deferred)?)
     }
 
-    fn put(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64> {
-        let told = failed("putting rows");
-        let (mut loader, mut done) = (self.loader(), 0);
+    fn put(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<()> {
+        let mut loader = self.loader();
         while let Some(rows) = loader.next_batch() {
-            let mut tx = db.begin_with(deferred()).map_err(&told)?;
-            tx.put_many(tree, rows).map_err(&told)?;
-            tx.commit().map_err(&told)?;
-            done += rows.len() as u64;
+            let mut tx = db.begin_with(deferred())?;
+            tx.put_many(tree, rows)?;
+            tx.commit()?;
             go_on(stop)?;
         }
-        Ok(done)
+        Ok(())
     }
 
-    fn pop(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<u64> {
-        let told = failed("taking rows from the front");
-        let mut done = 0;
-        loop {
-            let mut tx = db.begin_with(deferred()).map_err(&told)?;
-            for _ in 0..BATCH {
-                let Some((popped, value)) = tx.pop_first(tree).map_err(&told)? else {
-                    tx.commit().map_err(&told)?;
-                    return Ok(done);
-                };
-                if popped != key(done) || value.len() as u64 != self.value_size {
-                    let popped = popped.escape_ascii();
-                    return Err(ProcessError::Failed(format!("key {popped} was first where number {done} was loaded")));
+    fn pop(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<()> {
+        let mut numbers = (0..self.keys).peekable();
+        while numbers.peek().is_some() {
+            let mut tx = db.begin_with(deferred())?;
+            for number in numbers.by_ref().take(BATCH as usize) {
+                let popped = tx.pop_first(tree)?;
+                if !popped.as_ref().is_some_and(|(k, v)| *k == key(number) && v.len() as u64 == self.value_size) {
+                    let popped = popped.map_or("none".into(), |(key, _)| key.escape_ascii().to_string());
+                    return Err(format!("key {popped} was first where number {number} was loaded").into());
                 }
-                done += 1;
             }
-            tx.commit().map_err(&told)?;
+            tx.commit()?;
             go_on(stop)?;
         }
+        Ok(())
     }
 
     /// Measures the time of the index build, and the writers' commits a second during it and without it.
@@ -289,7 +268,7 @@ impl Bulk {
             writers.over.store(true, Ordering::Relaxed);
             let wrote: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no writer panics")).collect();
             let measured = measured?;
-            wrote.into_iter().collect::<Result<(), _>>().map_err(failed("a writer"))?;
+            wrote.into_iter().collect::<Result<(), _>>()?;
             Ok(measured)
         })
     }
@@ -312,8 +291,8 @@ impl Bulk {
                 closed = Some(writers.gate.write());
                 Ok(())
             };
-            let index = db.build_index(tree, INDEX, IndexOptions::default(), entries, switch);
-            index.map_err(failed("building the index")).map(|_| self.keys)
+            db.build_index(tree, INDEX, IndexOptions::default(), entries, switch)?;
+            Ok(())
         })?;
         let beside = (count() - counted) as f64 / took.wall.as_secs_f64().max(1e-9);
         self.check_index(db, tree, stop)?;
@@ -325,18 +304,17 @@ impl Bulk {
 
     /// Checks that the index has an entry for each row and no other. The rows must not change meanwhile.
     fn check_index(&self, db: &Database, tree: &Tree, stop: &AtomicBool) -> Result<()> {
-        let told = failed("checking the index");
-        let index = db.open_tree(INDEX).map_err(&told)?;
+        let index = db.open_tree(INDEX)?;
         expect_rows(db, &index, self.keys)?;
-        let tx = db.begin().map_err(&told)?;
+        let tx = db.begin()?;
         for row in tx.iter(tree) {
-            let (key, value) = row.map_err(&told)?;
-            if tx.get_with(&index, &entry(&key, &value), |_| ()).map_err(&told)?.is_none() {
-                return Err(ProcessError::Failed(format!("row {} is not in the index", key.escape_ascii())));
+            let (key, value) = row?;
+            if tx.get_with(&index, &entry(&key, &value), |_| ())?.is_none() {
+                return Err(format!("row {} is not in the index", key.escape_ascii()).into());
             }
             go_on(stop)?;
         }
-        let findings = db.check_tree(&index).map_err(&told)?;
+        let findings = db.check_tree(&index)?;
         findings.first().map_or(Ok(()), |finding| Err(format!("the index is damaged: {finding}").into()))
     }
 
@@ -370,12 +348,11 @@ fn entry(key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<()> {
-    let told = failed("counting rows");
-    let rows = db.begin().map_err(&told)?.count(tree, ..).map_err(&told)?;
+    let rows = db.begin()?.count(tree, ..)?;
     if rows == expected {
         return Ok(());
     }
-    Err(ProcessError::Failed(format!("tree {} has {rows} rows where there should be {expected}", tree.name())))
+    Err(format!("tree {} has {rows} rows where there should be {expected}", tree.name()).into())
 }
 
 #[cfg(test)]
@@ -416,7 +393,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bulk = bulk(Task::Index, dir.path().join("db"));
         let (db, no) = (Database::open_with(&bulk.dir, bulk.options()).unwrap(), AtomicBool::new(false));
-        bulk.load(&db, &no).unwrap();
+        bulk.build(&db, &no).unwrap();
         let tree = db.open_tree(TREE).unwrap();
         expect_rows(&db, &tree, 2500).unwrap();
         let entries = |key: &[u8], value: &[u8], index: &mut IndexEntries| index.push(entry(key, value), []);

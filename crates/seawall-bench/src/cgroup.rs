@@ -18,12 +18,8 @@ pub struct MemoryGroup {
     before: PathBuf,
 }
 
-/// A way to bound memory: the group of the process, a group below which one may be created, and the limit's file.
-struct Way {
-    before: PathBuf,
-    parent: PathBuf,
-    limit_file: &'static str,
-}
+/// A way to bound memory: the group of the process, the groups below which one may be created, and the limit's file.
+type Way = (PathBuf, Vec<PathBuf>, &'static str);
 
 impl MemoryGroup {
     /// Puts this process into a fresh group of at most `limit` bytes.
@@ -37,10 +33,12 @@ impl MemoryGroup {
     fn enter_below(root: &Path, limit: u64) -> Result<Self, String> {
         let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         let mut tried = Vec::new();
-        for way in groups.lines().filter_map(|line| ways(root, line)).flatten() {
-            match enter(way, limit) {
-                Ok(group) => return Ok(group),
-                Err(why) => tried.push(why),
+        for (before, parents, limit_file) in groups.lines().filter_map(|line| way(root, line)) {
+            for parent in parents {
+                match enter(&before, &parent, limit_file, limit) {
+                    Ok(group) => return Ok(group),
+                    Err(why) => tried.push(why),
+                }
             }
         }
         if tried.is_empty() {
@@ -54,8 +52,8 @@ impl MemoryGroup {
     }
 }
 
-/// The ways that a line of `/proc/self/cgroup` offers: `4:memory:/path` in version 1, `0::/path` in version 2.
-fn ways(root: &Path, line: &str) -> Option<Vec<Way>> {
+/// The way that a line of `/proc/self/cgroup` offers: `4:memory:/path` in version 1, `0::/path` in version 2.
+fn way(root: &Path, line: &str) -> Option<Way> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?);
     let below = |mount: &Path| {
@@ -65,8 +63,7 @@ fn ways(root: &Path, line: &str) -> Option<Vec<Way>> {
     };
     if controllers.split(',').any(|controller| controller == "memory") {
         let mount = root.join("sys/fs/cgroup/memory");
-        let (before, limit_file) = (below(&mount), "memory.limit_in_bytes");
-        return mount.is_dir().then(|| vec![Way { parent: before.clone(), before, limit_file }]);
+        return mount.is_dir().then(|| (below(&mount), vec![below(&mount)], "memory.limit_in_bytes"));
     }
     if !controllers.is_empty() {
         return None;
@@ -79,20 +76,20 @@ fn ways(root: &Path, line: &str) -> Option<Vec<Way>> {
         controllers.split_whitespace().any(|controller| controller == "memory")
     };
     let parents = before.ancestors().take_while(|dir| dir.starts_with(&mount)).filter(|dir| hands_on(dir));
-    let way = |parent: &Path| Way { before: before.clone(), parent: parent.into(), limit_file: "memory.max" };
-    Some(parents.map(way).collect())
+    let parents = parents.map(Path::to_path_buf).collect();
+    Some((before, parents, "memory.max"))
 }
 
-fn enter(way: Way, limit: u64) -> Result<MemoryGroup, String> {
-    let dir = way.parent.join(format!("seawall-bench-{}", std::process::id()));
+fn enter(before: &Path, parent: &Path, limit_file: &str, limit: u64) -> Result<MemoryGroup, String> {
+    let dir = parent.join(format!("seawall-bench-{}", std::process::id()));
     fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let write = |file: PathBuf, text: String| fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()));
     // Swap must not add memory; without swap accounting there is no such file.
     drop(fs::write(dir.join("memory.swap.max"), "0"));
-    let entered = write(dir.join(way.limit_file), limit.to_string())
+    let entered = write(dir.join(limit_file), limit.to_string())
         .and_then(|()| write(dir.join("cgroup.procs"), std::process::id().to_string()));
     match entered {
-        Ok(()) => Ok(MemoryGroup { dir, before: way.before }),
+        Ok(()) => Ok(MemoryGroup { dir, before: before.into() }),
         Err(why) => {
             drop(fs::remove_dir(&dir));
             Err(why)

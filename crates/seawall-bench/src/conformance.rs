@@ -5,12 +5,11 @@ use crate::store::{Error, Result, Session, Store, Visit};
 /// Opens the store, which keeps its data between openings.
 pub type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
 
-/// Calls every operation of a store that is empty and has two tables. `transactions` says whether it offers
-/// [`crate::Session::begin`].
+/// Calls every operation of a store that is empty and has two tables.
 ///
 /// # Panics
 /// When the store gives a wrong result.
-pub fn check(open: &Open<'_>, transactions: bool) {
+pub fn check(open: &Open<'_>) {
     let store = open().unwrap();
     assert!(!store.about().version.is_empty() && !store.about().settings.is_empty());
     let mut session = store.session().unwrap();
@@ -51,11 +50,7 @@ pub fn check(open: &Open<'_>, transactions: bool) {
     let mut seen = visited(|visit| session.multi_get(&keys, visit));
     seen.sort();
     assert_eq!(seen, [3, 7, 999].map(row));
-    if transactions {
-        check_transactions(&*store, &mut *session);
-    } else {
-        assert!(matches!(session.begin().err(), Some(Error::Unsupported { .. })));
-    }
+    check_transactions(&*store, &mut *session);
     drop(session);
     // Concurrent threads lose no change.
     at_once(&*store, |session| session.read_modify_write(b"count", &mut |value| value.push(b'x')));

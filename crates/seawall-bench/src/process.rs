@@ -43,6 +43,12 @@ impl From<String> for ProcessError {
     }
 }
 
+impl From<seawall::Error> for ProcessError {
+    fn from(error: seawall::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 /// Says what failed, for `map_err`.
 pub(crate) fn failed<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl Fn(E) -> ProcessError {
     move |error| ProcessError::Failed(format!("{what}: {error}"))
@@ -64,17 +70,27 @@ pub(crate) fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
 ///
 /// # Errors
 /// [`ProcessError`].
-pub fn run(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said, ProcessError> {
+pub fn run(command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said, ProcessError> {
+    let (status, said) = ended(command, limit, stop)?;
+    if status.success() { Ok(said) } else { Err(format!("{status}: {}", last_words(&said.err)).into()) }
+}
+
+/// Runs `command` for at most `limit`; returns how it ended and its output.
+///
+/// # Errors
+/// [`ProcessError`].
+pub(crate) fn ended(
+    mut command: Command,
+    limit: Duration,
+    stop: &AtomicBool,
+) -> Result<(ExitStatus, Said), ProcessError> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(failed(format_args!("cannot start {name}")))?;
     let (out, err) = (listen(child.stdout.take()), listen(child.stderr.take()));
-    let ended = wait(&mut child, limit, stop);
+    let status = wait(&mut child, limit, stop);
     let said = Said { out: out.join().unwrap_or_default(), err: err.join().unwrap_or_default() };
-    match ended? {
-        status if status.success() => Ok(said),
-        status => Err(ProcessError::Failed(format!("{status}: {}", last_words(&said.err)))),
-    }
+    Ok((status?, said))
 }
 
 /// Waits for a child. A child that must end gets SIGTERM, and is killed if it does not end in time.

@@ -1,9 +1,9 @@
 //! Opening after `kill -9`: how long it takes, and its lower bound.
 //!
 //! ```text
-//!   writer: load, close │ open with a cleaner that hardly works, update until so much log lies behind the checkpoint, say `ready` ─┐
-//!   parent: ────────────────────────────────────────────────────────── SIGKILL <──────────────────────────────────────────────────┘
-//!           copy it, open the copy from the page cache: `apply_s`
+//!   writer: load, close │ open with a cleaner that hardly works, update until so much log lies behind the checkpoint,
+//!           say `ready`, SIGKILL to itself
+//!   parent: copy it, open the copy from the page cache: `apply_s`
 //!           drop the page cache, open, get one row: `open_s`
 //!           the same log read in sequence, the data file read at random: `read_log_s`, `read_pages_s`; `bound_s` is the greatest
 //! ```
@@ -14,20 +14,21 @@
 //! 2. Pages read are counted as in a pool that holds all rows, so that no page counts twice.
 
 use crate::observe::{Observer, drop_page_cache, files_below};
-use crate::process::{self, ProcessError, failed, go_on};
-use crate::results::named;
-use crate::run::cell::{commit, machine};
+use crate::process::{self, ProcessError, failed};
+use crate::results::{Origin, named};
 use crate::run::load::Loader;
 use crate::scan::fio;
+use crate::store::About;
 use crate::workload::{Values, key};
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
+use rustix::process::{Signal, getpid, kill_process};
 use seawall::{DATA_FILE, Database, Durability, Options};
 use seawall_io::{AlignedBuf, Cause, File, FileClass, FileOptions, FlushMethod, Op, OsDisk};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,8 +70,6 @@ pub struct Restarted {
     pub workload: &'static str,
     /// `seawall`.
     pub store: &'static str,
-    /// Seawall's.
-    pub version: &'static str,
     /// From the call that opens to the first row, s.
     pub open_s: f64,
     /// The greatest of the three terms, s.
@@ -95,12 +94,9 @@ pub struct Restarted {
     pub cpu_s: f64,
     /// Cores that other processes used during the opening.
     pub foreign_cpu_cores: f64,
-    /// Options that matter.
-    pub settings: BTreeMap<String, String>,
-    /// The machine.
-    pub machine: crate::results::Machine,
-    /// The commit of the source.
-    pub commit: String,
+    /// Where the figures come from.
+    #[serde(flatten)]
+    pub origin: Origin,
 }
 
 impl Restart {
@@ -123,7 +119,8 @@ impl Restart {
         Ok(options)
     }
 
-    /// The writer's part: creates the database, and changes it until it is killed.
+    /// The writer's part: creates the database, changes it until its log is as long as asked for, says so, and kills
+    /// this process: SIGKILL leaves no time to clean up.
     ///
     /// # Errors
     /// Those of the database.
@@ -146,26 +143,27 @@ impl Restart {
 
         let db = Database::open_with(&self.dir, self.options()?)?;
         let tree = db.open_tree(TREE)?;
-        let (mut told, mut turn) = (false, 0);
-        while !stop.load(Ordering::Relaxed) {
-            turn += 1;
+        for turn in 1.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             let mut tx = db.begin()?;
             for _ in 0..CHANGES {
                 values.fill(&mut value, &mut random);
                 tx.put(&tree, &key(random.random_range(0..self.keys)), &value)?;
             }
-            // Once the length is reported, all of it must be in the file, and stay there.
-            let long = !told && turn % LOOK_EVERY == 0 && db.stats().log.checkpoint_age_bytes >= self.log_bytes;
-            tx.commit_with(if told || long { Durability::Flushed } else { Durability::Deferred })?;
+            // All of the reported length must be in the file.
+            let long = turn % LOOK_EVERY == 0 && db.stats().log.checkpoint_age_bytes >= self.log_bytes;
+            tx.commit_with(if long { Durability::Flushed } else { Durability::Deferred })?;
             if long {
                 say(&format!("{READY}{}", db.stats().log.checkpoint_age_bytes));
-                told = true;
+                kill_process(getpid(), Signal::KILL).unwrap_or(());
             }
         }
         db.close()
     }
 
-    /// Runs `writer` and kills it, opens the database it left, and measures the bound.
+    /// Runs `writer`, opens the database it left, and measures the bound.
     ///
     /// # Errors
     /// In words, including Ctrl-C.
@@ -177,11 +175,9 @@ impl Restart {
         let mut observer = Observer::new(&self.dir);
         observer.begin();
         let began = Instant::now();
-        let engine = failed("opening");
-        let options = self.options().map_err(&engine)?;
-        let db = Database::open_with(&self.dir, options).map_err(&engine)?;
-        let tree = db.open_tree(TREE).map_err(&engine)?;
-        let found = db.begin().and_then(|tx| tx.get(&tree, &key(0))).map_err(&engine)?;
+        let db = Database::open_with(&self.dir, self.options()?)?;
+        let tree = db.open_tree(TREE)?;
+        let found = db.begin()?.get(&tree, &key(0))?;
         let open_s = began.elapsed().as_secs_f64();
         let observed = observer.end();
         if found.is_none_or(|value| value.len() as u64 != self.value_size) {
@@ -198,14 +194,14 @@ impl Restart {
         drop(tree);
         let log_read_bytes_per_s = self.log_rate(log_bytes)?;
         let random_reads_per_s = self.random_reads(stats.pool.page_bytes, stop)?;
-        db.close().map_err(failed("closing"))?;
+        db.close()?;
 
+        let about = About { version: env!("CARGO_PKG_VERSION").into(), settings: named(self.settings()).collect() };
         let read_log_s = log_bytes as f64 / log_read_bytes_per_s;
         let read_pages_s = pages_read as f64 / random_reads_per_s;
         Ok(Restarted {
             workload: "restart",
             store: "seawall",
-            version: env!("CARGO_PKG_VERSION"),
             open_s,
             bound_s: read_log_s.max(read_pages_s).max(apply_s),
             log_bytes,
@@ -218,9 +214,7 @@ impl Restart {
             apply_s,
             cpu_s: observed.used.cpu_cores * open_s,
             foreign_cpu_cores: observed.used.foreign_cpu_cores,
-            settings: named(self.settings()).collect(),
-            machine: machine(&self.dir),
-            commit: commit(),
+            origin: Origin::new(about, &self.dir),
         })
     }
 
@@ -293,29 +287,11 @@ impl Restart {
     }
 }
 
-/// Starts the writer and kills it as soon as it reports the length of its log; returns that length.
-fn killed(mut writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
-    let failed = failed("the writer");
-    let out = tempfile::NamedTempFile::new().map_err(&failed)?;
-    let told = out.reopen().map_err(&failed)?;
-    let mut child = writer.stdin(Stdio::null()).stdout(told).spawn().map_err(&failed)?;
-    let length = |line: &str| line.strip_suffix('\n')?.strip_prefix(READY)?.trim().parse::<u64>().ok();
-    let began = Instant::now();
-    let said = loop {
-        let ended = child.try_wait().map_err(&failed)?.is_some();
-        let text = std::fs::read_to_string(out.path()).map_err(&failed)?;
-        if let Some(bytes) = text.split_inclusive('\n').find_map(length) {
-            break Ok(bytes);
-        } else if ended {
-            break Err("the writer ended before its log was as long as asked for".to_owned().into());
-        } else if began.elapsed() > WRITER_TIME {
-            break Err(format!("the writer took more than {} s", WRITER_TIME.as_secs()).into());
-        } else if let Err(interrupted) = go_on(stop) {
-            break Err(interrupted);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    // SIGKILL: the writer must have no time to clean up.
-    child.kill().and_then(|()| child.wait()).map_err(failed)?;
-    said
+/// Runs the writer, which kills itself; returns the length of its log.
+fn killed(writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
+    let (status, said) = process::ended(writer, WRITER_TIME, stop)?;
+    let length = said.out.lines().find_map(|line| line.strip_prefix(READY)?.trim().parse().ok());
+    let length = length.filter(|_| status.signal() == Some(Signal::KILL.as_raw()));
+    length
+        .ok_or_else(|| format!("the writer ended before its log was as long as asked for: {}", said.err.trim()).into())
 }

@@ -19,20 +19,15 @@ pub struct CellResult {
     /// What was requested.
     #[serde(flatten)]
     pub cell: Cell,
-    /// The store's version, as reported by its library.
-    pub version: String,
     /// Figures of the measured window.
     #[serde(flatten)]
     pub measured: Measured,
     /// What the process used meanwhile.
     #[serde(flatten)]
     pub used: Usage,
-    /// Settings that matter for the comparison, by the store's own names.
-    pub settings: BTreeMap<String, String>,
-    /// The machine.
-    pub machine: Machine,
-    /// `git describe` of the source, or `unknown`.
-    pub commit: String,
+    /// Where the figures come from.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// How the data was loaded; `null` when it existed already, or when the load was measured.
     pub load: Option<Load>,
     /// Operations completed in each 100 ms.
@@ -106,6 +101,19 @@ pub struct Measured {
     pub device_writes_per_s: Option<f64>,
     /// Flush requests of the device per operation.
     pub flushes_per_op: Option<f64>,
+}
+
+/// Where figures come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The store's version, as reported by its library.
+    pub version: String,
+    /// Settings that matter for the comparison, by the store's own names.
+    pub settings: BTreeMap<String, String>,
+    /// The machine.
+    pub machine: Machine,
+    /// `git describe` of the source, or `unknown`.
+    pub commit: String,
 }
 
 /// The machine.

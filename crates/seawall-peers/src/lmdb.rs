@@ -120,24 +120,22 @@ struct Work<'s> {
 
 impl Session for Work<'_> {
     fn get(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let txn = self.reader.renew()?;
-        Ok(txn.get(self.store.tables[0], key)?.map(visit).is_some())
+        self.reader.read(|txn| Ok(txn.get(self.store.tables[0], key)?.map(visit).is_some()))
     }
 
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
-        let mut txn = self.reader.renew()?;
-        let mut cursor = txn.kept_cursor(self.store.tables[0])?;
-        let mut entry = cursor.go(&Go::AtLeast(from))?;
-        while let Some((key, value)) = entry.filter(|(key, _)| to.is_none_or(|to| *key < to)) {
-            entry = if visit(key, value) { cursor.go(&Go::Next)? } else { None };
-        }
-        Ok(())
+        self.reader.walk(self.store.tables[0], |cursor| {
+            let mut entry = cursor.go(&Go::AtLeast(from))?;
+            while let Some((key, value)) = entry.filter(|(key, _)| to.is_none_or(|to| *key < to)) {
+                entry = if visit(key, value) { cursor.go(&Go::Next)? } else { None };
+            }
+            Ok(())
+        })
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
-        let txn = self.reader.renew()?;
         let table = self.store.tables[0];
-        found(keys, |key| Ok(txn.get(table, key)?.map(|value| visit(key, value)).is_some()))
+        self.reader.read(|txn| found(keys, |key| Ok(txn.get(table, key)?.map(|value| visit(key, value)).is_some())))
     }
 
     fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {

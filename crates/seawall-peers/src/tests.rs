@@ -32,7 +32,7 @@ fn conforms(name: &str) {
             scope.spawn(move || {
                 let dir = tempfile::tempdir().unwrap();
                 let settings = Settings { durability, ..settings(dir.path()) };
-                conformance::check(&|| open(name, &settings), true);
+                conformance::check(&|| open(name, &settings));
             });
         }
     });

@@ -132,9 +132,3 @@ impl Drop for Disks<'_> {
 fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> ProcessError {
     move |why| format!("cannot write {}: {why}; give another place with --dir", path.display()).into()
 }
-
-/// The number of calls that the library delayed, as the process reported it; of several processes, the last.
-pub fn delayed_calls(said: &str) -> Option<u64> {
-    let line = said.lines().rev().find_map(|line| line.strip_prefix("flush_delay: "))?;
-    line.split_whitespace().next()?.parse().ok()
-}

@@ -66,10 +66,8 @@ pub struct Figures {
     pub values: Vec<f64>,
     /// Whether a round was disturbed.
     pub disturbed: bool,
-    /// Whether a round has no result.
-    pub failed: bool,
     /// Why a round has no result.
-    pub why: Option<String>,
+    pub failed: Option<String>,
 }
 
 fn taken(take: Take, values: &[f64]) -> Option<f64> {
@@ -97,27 +95,21 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
         values.resize(values.len().max(ours.values.len()), 0.0);
         taken(goal.take, &values).is_some_and(|value| value >= other.at_least)
     });
-    // The rounds that are left would be a selection.
-    let failed = ours.failed || theirs.as_ref().is_some_and(|theirs| theirs.failed);
+    let other = other || goal.or_at_most.zip(figure).is_some_and(|(limit, figure)| figure <= limit);
+    let disturbed = ours.disturbed || theirs.as_ref().is_some_and(|theirs| theirs.disturbed);
+    let failed = ours.failed.or(theirs.and_then(|theirs| theirs.failed));
+    let measured = figure.is_some() && (goal.theirs.is_none() || peer.is_some());
     let held = if goal.theirs.is_some() { ratio } else { figure };
-    let held = held.filter(|_| !failed);
-    let mut verdict = match (held, goal.threshold, goal.or_at_most.zip(figure)) {
-        (_, Threshold::Reported, _) if !failed && figure.is_some() && (goal.theirs.is_none() || peer.is_some()) => {
-            Verdict::Reported
-        }
-        (None, ..) => Verdict::NotMeasured,
-        (Some(_), _, Some((limit, figure))) if figure <= limit => Verdict::Met,
-        (Some(held), threshold, _) if threshold.holds(held) || other => Verdict::Met,
-        _ => Verdict::Short,
+    // After a failure, the rounds that are left would be a selection.
+    let verdict = match held.filter(|_| failed.is_none()) {
+        _ if goal.threshold == Threshold::Reported && measured && failed.is_none() => Verdict::Reported,
+        Some(held) if goal.threshold.holds(held) || other => Verdict::Met,
+        Some(_) => Verdict::Short,
+        None if figure.is_some() && failed.as_ref().is_some_and(|why| why.contains(NOT_OFFERED)) => Verdict::NotOffered,
+        None => Verdict::NotMeasured,
     };
-    let why = (verdict == Verdict::NotMeasured).then(|| {
-        let missing = [Some(&ours), theirs.as_ref()].into_iter().flatten().find(|f| f.failed || f.values.is_empty());
-        let reason = missing.and_then(|f| f.why.clone());
-        reason.unwrap_or_else(|| "the result does not have the figure".into())
-    });
-    if figure.is_some() && why.as_ref().is_some_and(|why| why.contains(NOT_OFFERED)) {
-        verdict = Verdict::NotOffered;
-    }
+    let why = matches!(verdict, Verdict::NotMeasured | Verdict::NotOffered)
+        .then(|| failed.unwrap_or_else(|| "the result does not have the figure".into()));
     Outcome {
         id: goal.id.clone(),
         text: goal.text.clone(),
@@ -126,7 +118,7 @@ pub fn evaluate(goal: &Goal, figures: impl Fn(&Source) -> Figures) -> Outcome {
         ratio,
         goal: goal.in_words(),
         verdict,
-        disturbed: ours.disturbed || theirs.is_some_and(|theirs| theirs.disturbed),
+        disturbed,
         why,
     }
 }

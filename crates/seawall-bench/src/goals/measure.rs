@@ -1,6 +1,6 @@
 //! Measures one cell once, in a separate process: no data of one store is in memory while another is measured.
 
-use super::disks::{Disks, delayed_calls};
+use super::disks::Disks;
 use super::plan::{Cell, DiskKind, Tool};
 use crate::observe::FOREIGN_CORES;
 use crate::process::{self, ProcessError, Said, failed, go_on};
@@ -174,16 +174,15 @@ fn object(text: &str) -> Result<Map<String, Value>, ProcessError> {
 
 /// Checks that a requested delay took effect; otherwise a slow disk would be compared with a fast one.
 fn check_delay(cell: &Cell, said: &Said) -> Result<(), ProcessError> {
-    match delayed_calls(&said.err) {
-        Some(calls) if calls > 0 => Ok(()),
-        // A workload that only reads flushes nothing.
-        calls if calls.is_some() && cell.command.iter().any(|word| word == "scan") => Ok(()),
-        calls => Err(ProcessError::Failed(format!(
-            "the injected delay reached {} calls of {}: its flushes do not go through libc",
-            calls.unwrap_or(0),
-            cell.store
-        ))),
+    // Of several processes, the last.
+    let line = said.err.lines().rev().find_map(|line| line.strip_prefix("flush_delay: "));
+    let calls = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    // A workload that only reads flushes nothing.
+    if calls > Some(0) || (calls.is_some() && cell.command.iter().any(|word| word == "scan")) {
+        return Ok(());
     }
+    let (calls, store) = (calls.unwrap_or(0), &cell.store);
+    Err(format!("the injected delay reached {calls} calls of {store}: its flushes do not go through libc").into())
 }
 
 /// The count in callgrind's final output: `==123== Collected : 456`.

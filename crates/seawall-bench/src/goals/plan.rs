@@ -5,6 +5,7 @@
 //! 2. Two goals that need the same figure share one [`Cell`]: equal cells are one cell, in whichever goals
 //!    they occur.
 
+use seawall_lab::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -176,27 +177,24 @@ pub enum Tool {
     Instructions,
 }
 
-/// The disk under a cell.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskKind {
-    /// Without a delay or limit.
-    #[default]
-    Plain,
-    /// Every flush takes [`FLUSH_DELAY_MS`] longer.
-    SlowFlush,
-    /// At most [`IOPS_MAX`] reads and writes a second.
-    FewIops,
+words! {
+    /// The disk under a cell.
+    #[derive(Default)]
+    pub enum DiskKind {
+        /// Without a delay or limit.
+        #[default]
+        Plain = "plain",
+        /// Every flush takes [`FLUSH_DELAY_MS`] longer.
+        SlowFlush = "slow-flush",
+        /// At most [`IOPS_MAX`] reads and writes a second.
+        FewIops = "few-iops",
+    }
 }
 
 impl DiskKind {
     /// Prefix of the names of goals on this disk.
-    pub fn prefix(self) -> &'static str {
-        match self {
-            Self::Plain => "",
-            Self::SlowFlush => "slow-flush-",
-            Self::FewIops => "few-iops-",
-        }
+    pub fn prefix(self) -> String {
+        if self == Self::Plain { String::new() } else { format!("{self}-") }
     }
 }
 
@@ -318,7 +316,7 @@ impl Plan {
         let file: File = toml::from_str(text).map_err(|e| format!("goals.toml: {e}"))?;
         let maker = Maker { file: &file, extent, overrides };
         let mut groups = Vec::new();
-        for disk in [DiskKind::Plain, DiskKind::SlowFlush, DiskKind::FewIops] {
+        for disk in DiskKind::ALL {
             for group in &file.group {
                 if disk == DiskKind::Plain || group.also_on.contains(&disk) {
                     groups.push(maker.group(group, disk)?);

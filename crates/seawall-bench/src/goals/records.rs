@@ -121,10 +121,7 @@ impl Records {
         for record in self.all.iter().filter(|record| record.group == group && record.cell == source.cell) {
             figures.values.extend(record.figure(&source.figure));
             figures.disturbed |= record.is_disturbed();
-            if record.result.is_none() {
-                figures.failed = true;
-                figures.why.clone_from(&record.error);
-            }
+            figures.failed = record.error.clone().or(figures.failed);
         }
         figures
     }

@@ -47,33 +47,28 @@ pub struct Runner<'r> {
     pub exe: PathBuf,
 }
 
-/// The result of a run.
-#[derive(Debug)]
-pub struct Ran {
-    /// One for each goal.
-    pub outcomes: Vec<Outcome>,
-    /// Whether Ctrl-C ended it.
-    pub interrupted: bool,
-}
-
 impl Runner<'_> {
-    /// Measures every cell that `records` lacks.
+    /// Measures every cell that `records` lacks. Returns an outcome for each goal, and whether Ctrl-C ended the run.
     ///
     /// # Errors
     /// When records cannot be written. The failure of a cell is in its record.
-    pub fn run(&self, records: &mut Records, listener: &mut dyn Listener, stop: &AtomicBool) -> Result<Ran, String> {
+    pub fn run(
+        &self,
+        records: &mut Records,
+        listener: &mut dyn Listener,
+        stop: &AtomicBool,
+    ) -> Result<(Vec<Outcome>, bool), String> {
         let disks = Disks::new(&self.base, stop)?;
         let bench = Bench { exe: self.exe.clone(), disks, stop, quiet_left: QUIET_WITHIN_RUN };
         let total = self.plan.groups.iter().map(|group| self.turns(group).len()).sum::<usize>();
         let (failed, repeats_left) = (BTreeSet::new(), total.div_ceil(ONE_REPEAT_IN));
         let mut work = Work { runner: self, bench, records, listener, done: 0, total, failed, repeats_left };
-        let mut ran = Ran { outcomes: Vec::new(), interrupted: false };
-        match work.all(&mut ran.outcomes) {
-            Ok(()) => {}
-            Err(ProcessError::Interrupted) => ran.interrupted = true,
-            Err(ProcessError::Failed(why)) => return Err(why),
+        let mut outcomes = Vec::new();
+        match work.all(&mut outcomes) {
+            Ok(()) => Ok((outcomes, false)),
+            Err(ProcessError::Interrupted) => Ok((outcomes, true)),
+            Err(ProcessError::Failed(why)) => Err(why),
         }
-        Ok(ran)
     }
 
     /// The cells of a group in the order in which they are measured, each with the name of its turn.

@@ -25,7 +25,7 @@ fn outcome(id: &str, ours: &[f64], theirs: &[f64]) -> Outcome {
     let goal = goal_named(id);
     evaluate(&goal, |source| {
         let values = if *source == goal.ours { ours } else { theirs };
-        Figures { values: values.to_vec(), why: values.is_empty().then(|| "it broke".into()), ..Figures::default() }
+        Figures { values: values.to_vec(), failed: values.is_empty().then(|| "it broke".into()), ..Figures::default() }
     })
 }
 
@@ -86,8 +86,7 @@ fn what_is_not_measured_is_not_met_and_what_is_not_offered_does_not_count() {
     for failing in [true, false] {
         let some = evaluate(&goal, |source| Figures {
             values: vec![if *source == goal.ours { 200.0 } else { 100.0 }],
-            failed: (*source == goal.ours) == failing,
-            why: Some("a round broke".into()),
+            failed: ((*source == goal.ours) == failing).then(|| "a round broke".into()),
             ..Figures::default()
         });
         assert_eq!((some.verdict, some.why.as_deref()), (Verdict::NotMeasured, Some("a round broke")));
@@ -98,8 +97,7 @@ fn what_is_not_measured_is_not_met_and_what_is_not_offered_does_not_count() {
         let ours = *source == goal.ours;
         Figures {
             values: if ours { vec![1.0] } else { vec![] },
-            failed: !ours,
-            why: Some(lacks.clone()),
+            failed: (!ours).then(|| lacks.clone()),
             ..Figures::default()
         }
     });
@@ -278,7 +276,7 @@ fn records_are_files_of_a_group_and_of_a_binary() {
     }
     records.add(record(&cell, "commit", "2", None)).unwrap();
     let figures = records.figures("commit", &source);
-    assert_eq!((figures.values, figures.disturbed, figures.why.as_deref()), (vec![5.0, 7.0], true, Some("why")));
+    assert_eq!((figures.values, figures.disturbed, figures.failed.as_deref()), (vec![5.0, 7.0], true, Some("why")));
     assert_eq!(records.all[0].figure("rss_beside_pool_mib"), Some(2.0));
     assert_eq!(records.all[0].figure("device_reads_per_s"), None, "unknown is not zero");
     let again = Records::open(&out, &one, true).unwrap();

@@ -5,13 +5,15 @@
 //!    warehouse per thread.
 //! 2. A transaction that met a conflict runs again, and its latency includes the retries.
 
-use super::{Repeat, Result, close, failed, issued, settings};
+use super::{Repeat, issued, settings};
+use crate::observe::Observer;
+use crate::run::load::Loader;
 use crate::run::{Operation, Outcome};
-use crate::store::Store;
+use crate::store::{Error, Result, Store};
 use crate::stores::Seawall;
 use crate::tpcc::client::Client;
-use crate::tpcc::load::{Loader, Units, rows_about};
-use crate::tpcc::{Scale, Shape, TABLES};
+use crate::tpcc::load::{fill, rows_about};
+use crate::tpcc::{Shape, TABLES};
 use crate::workload::{Values, key, thread_rng};
 use rand::Rng as _;
 use rand_pcg::Pcg64Mcg;
@@ -46,12 +48,15 @@ pub(super) struct Levels {
 
 impl Levels {
     /// Creates and fills the database.
-    pub(super) fn make(work: &EngineWork<'_>, method: FlushMethod, progress: &mut dyn Progress) -> Result<Self> {
+    pub(super) fn make(
+        work: &EngineWork<'_>,
+        method: FlushMethod,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, LabError> {
         let sizes = work.sizes;
         let dir = work.dir.join(format!("levels-{}", method.word()));
         let tables: Vec<&str> = TABLES.into_iter().chain([ROWS]).collect();
-        let scale = Scale { items: sizes.items, customers: sizes.customers };
-        let shape = Shape { warehouses: sizes.warehouses, scale };
+        let shape = Shape { warehouses: sizes.warehouses, items: sizes.items, customers: sizes.customers };
         // Space for all of the data, its growth by the loads, and versions that no transaction needs any more.
         let data_bytes = u64::from(sizes.rows) * 250 + 160 * rows_about(shape);
         let mut settings = settings(dir.clone(), (3 * data_bytes).max(16 << 20), sizes, &tables);
@@ -59,50 +64,39 @@ impl Levels {
         settings.options.extend(methods);
         settings.durability = seawall::Durability::Deferred;
         let store = Seawall::open(&settings)?;
-        let tree = store.database().open_tree(ROWS).map_err(failed)?;
+        let tree = store.database().open_tree(ROWS).map_err(Error::from)?;
         let levels = Self { method, dir, store, tree, rows: sizes.rows.into(), shape };
-        if let Err(error) = levels.fill(work, progress) {
+        let filled = levels.fill(work, progress);
+        if !matches!(filled, Ok(true)) {
             // The first error is the one reported.
-            drop(close(levels.store));
-            return Err(error);
+            drop(Box::new(levels.store).close());
+            return Err(filled.err().map_or(LabError::Interrupted, LabError::from));
         }
         Ok(levels)
     }
 
-    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
-        let db = self.store.database();
-        let total = self.rows + rows_about(self.shape);
-        progress.begin(&format!("making a database, {}", self.method.word()), total);
-        let go_on = || if work.stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) };
-        let mut loader = crate::run::load::Loader::new(0..self.rows, None, VALUE_BYTES as u64, work.seed, 0);
+    /// Creates the rows of all loads; false when Ctrl-C came.
+    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<bool> {
+        progress.begin(&format!("making a database, {}", self.method.word()), self.rows);
+        let mut loader = Loader::new(0..self.rows, None, VALUE_BYTES as u64, work.seed, 0);
         while let Some(rows) = loader.next_batch() {
-            go_on()?;
-            db.transact(|tx| tx.put_many(&self.tree, rows)).map_err(failed)?;
+            if work.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            self.store.database().transact(|tx| tx.put_many(&self.tree, rows))?;
             progress.at(loader.done(), "rows");
         }
-        let units = Units::default();
-        let mut loader = Loader::new(&self.store, self.shape, work.seed, &units)?;
-        let mut done = self.rows;
-        loop {
-            go_on()?;
-            match loader.next()? {
-                Outcome::Done(rows) => done += rows,
-                Outcome::Conflict => {}
-                Outcome::Finished => break,
-            }
-            progress.at(done, "TPC-C rows");
-        }
-        drop(loader);
-        Ok(self.store.settle()?)
+        let observer = &mut Observer::new(&self.dir);
+        Ok(fill(&self.store, self.shape, work.seed, 1, observer, progress, work.stop)?.is_some())
     }
 
     /// One operation of the read-only load. A missing or changed row means a broken engine, not a fast one.
     fn read(&self, n: u64) -> Result<bool> {
         let db = self.store.database();
-        match db.get_with(&self.tree, &key(n), |value| std::hint::black_box(value).len()).map_err(failed)? {
+        match db.get_with(&self.tree, &key(n), |value| std::hint::black_box(value).len())? {
             Some(VALUE_BYTES) => Ok(true),
-            Some(bytes) => Err(LabError::Engine(format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
-            None => Err(LabError::Engine(format!("row {n} is gone"))),
+            Some(bytes) => Err(Error::failed("lab", format!("row {n} has {bytes} bytes and not {VALUE_BYTES}"))),
+            None => Err(Error::failed("lab", format!("row {n} is gone"))),
         }
     }
 
@@ -132,16 +126,16 @@ impl Levels {
             tx.insert(tree, &key(changed[2]), &value)?;
             Ok(seen)
         });
-        let (seen, expected) = (done.map_err(failed)?, POINTS as u64 + RANGES as u64 * range);
+        let (seen, expected) = (done?, POINTS as u64 + RANGES as u64 * range);
         if seen == expected {
             return Ok(true);
         }
-        Err(LabError::Engine(format!("a transaction found {seen} rows and not {expected}")))
+        Err(Error::failed("lab", format!("a transaction found {seen} rows and not {expected}")))
     }
 
     /// Prepares a load at a level.
-    pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>> {
-        self.store.database().set("durability", level.word()).map_err(failed)?;
+    pub(super) fn ready(&self, load: Pattern, level: Level, seed: u64) -> Result<Box<dyn Ready + '_>, LabError> {
+        self.store.database().set("durability", level.word()).map_err(Error::from)?;
         Ok(Box::new(Loaded { levels: self, load, seed }))
     }
 }
@@ -154,7 +148,7 @@ struct Loaded<'l> {
 }
 
 impl Ready for Loaded<'_> {
-    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>> {
+    fn worker(&self, thread: u32) -> Result<Box<dyn Worker + '_>, LabError> {
         let (levels, mut rng) = (self.levels, thread_rng(self.seed, thread as usize));
         match self.load {
             Pattern::ReadOnly => Ok(Box::new(Repeat(move || levels.read(rng.random_range(0..levels.rows))))),
@@ -181,7 +175,7 @@ impl Ready for Loaded<'_> {
         issued(&self.levels.store)
     }
 
-    fn finish(self: Box<Self>) -> Result<()> {
+    fn finish(self: Box<Self>) -> Result<(), LabError> {
         // Purge changes pages: work that it postpones would be written during another round.
         let patience = Instant::now() + PURGE_WAIT;
         while self.levels.store.database().stats().purge.history > 0 && Instant::now() < patience {

@@ -7,33 +7,27 @@
 //! 3. Queries read data that is only on the disk: each round opens its database anew, none of it is in the
 //!    page cache, and no query reads what another query of the round has read.
 
-mod commits;
 mod levels;
-mod queries;
+mod rounds;
 #[cfg(test)]
 mod tests;
 
 use crate::results::named;
-use crate::scan::Rows;
-use crate::store::{Error, Settings, Store};
+use crate::store::{Error, Settings};
 use crate::stores::Seawall;
-use commits::Commits;
 use levels::Levels;
-use queries::Trees;
+use rounds::Rounds;
 use seawall_io::Op;
-use seawall_lab::cell::{CellSpec, Experiment, Origin, Pattern};
+use seawall_lab::cell::{CellSpec, Experiment, Level, Origin};
 use seawall_lab::run::{Engine, EngineSizes, EngineWork, Issued, LabError, Progress, Ready, Worker};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-
-type Result<T, E = LabError> = std::result::Result<T, E>;
 
 /// The databases of one run.
 #[derive(Debug, Default)]
 pub struct EngineCells {
     levels: Vec<Levels>,
-    trees: Vec<Trees>,
-    commits: Option<Commits>,
+    rounds: Vec<Rounds>,
     seawall_toml: String,
 }
 
@@ -46,16 +40,10 @@ impl From<Error> for LabError {
 /// A worker that repeats a closure.
 struct Repeat<F>(F);
 
-impl<F: FnMut() -> Result<bool>> Worker for Repeat<F> {
-    fn operation(&mut self) -> Result<bool> {
-        (self.0)()
+impl<F: FnMut() -> crate::Result<bool>> Worker for Repeat<F> {
+    fn operation(&mut self) -> Result<bool, LabError> {
+        Ok((self.0)()?)
     }
-}
-
-/// Converts an error of the engine for the lab.
-#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` takes")]
-fn failed(error: seawall::Error) -> LabError {
-    LabError::Engine(error.to_string())
 }
 
 /// The common settings for opening a database.
@@ -91,47 +79,19 @@ fn issued(store: &Seawall) -> Issued {
     sum
 }
 
-/// Writes the `seawall.toml` to be measured, or removes it.
-fn put_settings(dir: &Path, seawall_toml: Option<&str>) -> Result<()> {
-    let path = dir.join(seawall::options::FILE_NAME);
-    let put = match seawall_toml {
-        Some(text) => std::fs::write(&path, text),
-        None => std::fs::remove_file(&path).or_else(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => Ok(()),
-            _ => Err(e),
-        }),
-    };
-    put.map_err(|e| LabError::Engine(format!("cannot change {}: {e}", path.display())))
-}
-
-/// Fills a new database with rows.
-fn fill(rows: &Rows, settings: &Settings, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
-    let store = Seawall::open(settings)?;
-    let filled = rows.fill(&store, progress, work.stop);
-    close(store)?;
-    filled?.map(drop).ok_or(LabError::Interrupted)
-}
-
-fn close(store: Seawall) -> Result<()> {
-    Ok(Box::new(store).close()?)
-}
-
 impl Engine for EngineCells {
-    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
+    fn make(&mut self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<(), LabError> {
         self.seawall_toml = work.seawall_toml.to_owned();
         for spec in work.specs {
             let Some(shape) = spec.engine else { continue };
-            match (spec.experiment, shape.method, shape.tree) {
-                (Experiment::CommitLevels, Some(method), _) if self.levels.iter().all(|l| l.method != method) => {
+            match (spec.experiment, shape.method) {
+                (Experiment::CommitLevels, Some(method)) if self.levels.iter().all(|l| l.method != method) => {
                     self.levels.push(Levels::make(work, method, progress)?);
                 }
-                (Experiment::RangePrefetch | Experiment::Settings, _, Some(order))
-                    if self.trees.iter().all(|t| t.order != order) =>
+                (Experiment::RangePrefetch | Experiment::Settings, _)
+                    if self.rounds.iter().all(|r| r.order != shape.tree) =>
                 {
-                    self.trees.push(Trees::make(work, order, progress)?);
-                }
-                (Experiment::Settings, _, None) if self.commits.is_none() => {
-                    self.commits = Some(Commits::make(work, progress)?);
+                    self.rounds.push(Rounds::make(work, shape.tree, progress)?);
                 }
                 _ => {}
             }
@@ -139,24 +99,18 @@ impl Engine for EngineCells {
         Ok(())
     }
 
-    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>> {
+    fn prepare<'e>(&'e mut self, spec: &CellSpec, seed: u64) -> Result<Box<dyn Ready + 'e>, LabError> {
         let lacking = || LabError::Engine(format!("there is no database for {}", spec.id()));
         let shape = spec.engine.ok_or_else(lacking)?;
-        let under = match shape.settings {
-            Some(Origin::Recommended) => Some(self.seawall_toml.as_str()),
-            _ => None,
-        };
-        match (spec.experiment, shape.method, shape.tree) {
-            (Experiment::CommitLevels, Some(method), _) => {
+        let under = (shape.settings == Some(Origin::Recommended)).then_some(self.seawall_toml.as_str());
+        match (spec.experiment, shape.method) {
+            (Experiment::CommitLevels, Some(method)) => {
                 let levels = self.levels.iter().find(|l| l.method == method).ok_or_else(lacking)?;
-                levels.ready(spec.pattern, shape.level.unwrap_or(seawall_lab::cell::Level::Flushed), seed)
+                levels.ready(spec.pattern, shape.level.unwrap_or(Level::Flushed), seed)
             }
-            (Experiment::RangePrefetch | Experiment::Settings, _, Some(order)) => {
-                let trees = self.trees.iter().find(|t| t.order == order).ok_or_else(lacking)?;
-                trees.ready(spec, under, seed)
-            }
-            (Experiment::Settings, _, None) if spec.pattern == Pattern::Update => {
-                self.commits.as_ref().ok_or_else(lacking)?.ready(under, seed)
+            (Experiment::RangePrefetch | Experiment::Settings, _) => {
+                let rounds = self.rounds.iter().find(|r| r.order == shape.tree).ok_or_else(lacking)?;
+                Ok(rounds.ready(spec, under, seed)?)
             }
             _ => Err(LabError::Unavailable(format!("this version does not know the cell {}", spec.id()))),
         }

@@ -17,12 +17,11 @@ const POINTS: usize = 600;
 /// The result as one HTML document in the style of the lab's report, with its rate over time and its latencies drawn.
 pub fn html(result: &CellResult) -> String {
     let title = format!("{} on {}", result.cell.workload, result.cell.store);
-    let drawn =
-        |plot: Option<String>| plot.unwrap_or_else(|| "<p>Nothing completed: there is nothing to draw.</p>".into());
-    let rows = result
-        .settings
-        .iter()
-        .map(|(name, value)| format!("<tr><th>{}</th><td>{}</td></tr>", escape(name), escape(value)));
+    let nothing = "<p>Nothing completed: there is nothing to draw.</p>";
+    let drawn = |plot: String| if plot.is_empty() { nothing.to_owned() } else { plot };
+    let row =
+        |(name, value): (&String, &String)| format!("<tr><th>{}</th><td>{}</td></tr>", escape(name), escape(value));
+    let rows: String = result.origin.settings.iter().map(row).collect();
     let body = format!(
         r#"<header><div class="brand">Seawall bench<button id="theme" type="button" hidden>Light / dark</button></div>
 <h1>{}</h1></header><main><section><pre tabindex="0">{}</pre></section><section class="panels">{}{}</section>
@@ -31,13 +30,13 @@ pub fn html(result: &CellResult) -> String {
         escape(&table(result)),
         drawn(rate(result)),
         drawn(percentiles(result)),
-        rows.collect::<String>()
+        rows
     );
     frame(&title, &body)
 }
 
-/// Operations per second over the window; `None` when nothing completed.
-fn rate(result: &CellResult) -> Option<String> {
+/// Operations per second over the window; empty when nothing completed.
+fn rate(result: &CellResult) -> String {
     let width = result.timeline.len().div_ceil(POINTS).max(1);
     let step = TIMELINE_STEP.as_secs_f64();
     // A last step cut short by the window would look like a collapse.
@@ -52,19 +51,17 @@ fn rate(result: &CellResult) -> Option<String> {
         })
         .collect();
     if points.iter().all(|point| point.1 == 0.0) {
-        return None;
+        return String::new();
     }
     let ticks = (0..=4).map(|i| f64::from(i) * result.measured.duration_s / 4.0).map(|s| (s, format!("{s:.0}")));
-    let plot =
-        line_plot("Operations per second over time", "seconds", ticks.collect(), |v| format!("{v:.0}"), false, &points);
-    (!plot.is_empty()).then_some(plot)
+    line_plot("Operations per second over time", "seconds", ticks.collect(), |v| format!("{v:.0}"), false, &points)
 }
 
-/// Latency against the share of operations that took longer, both on log axes; `None` when nothing completed.
-fn percentiles(result: &CellResult) -> Option<String> {
+/// Latency against the share of operations that took longer, both on log axes; empty when nothing completed.
+fn percentiles(result: &CellResult) -> String {
     let all: u64 = result.histogram.iter().map(|bucket| bucket.1).sum();
     if all == 0 {
-        return None;
+        return String::new();
     }
     let mut below = 0;
     let mut points = Vec::new();
@@ -79,6 +76,5 @@ fn percentiles(result: &CellResult) -> Option<String> {
         (f64::from(nines), format!("{:.digits$}%", 100.0 - 100.0 / 10f64.powi(nines as i32)))
     };
     let ticks = (0..=(all as f64).log10() as u32).map(percentile).collect();
-    let plot = line_plot("Latency", "share of operations at most this slow", ticks, latency, true, &points);
-    (!plot.is_empty()).then_some(plot)
+    line_plot("Latency", "share of operations at most this slow", ticks, latency, true, &points)
 }

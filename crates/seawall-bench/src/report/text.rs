@@ -43,7 +43,7 @@ pub fn table(result: &CellResult) -> String {
 /// What was run.
 fn setting(lines: &mut Lines, result: &CellResult) {
     let cell = &result.cell;
-    let (workload, store, version) = (&cell.workload, &cell.store, &result.version);
+    let (workload, store, version) = (&cell.workload, &cell.store, &result.origin.version);
     let threads = if cell.threads == 1 { "1 thread".into() } else { format!("{} threads", cell.threads) };
     let durability = format!("{:?}", cell.durability).to_lowercase();
     lines.line("Measured", format!("{workload} on {store} {version}, {threads}, durability {durability}"));
@@ -97,11 +97,11 @@ fn resources(lines: &mut Lines, result: &CellResult) {
 
 /// Where the figures come from: machine, disk, seed, commit.
 fn origin(lines: &mut Lines, result: &CellResult) {
-    let Machine { cpu_model, cores, memory_bytes, kernel, file_system, device } = &result.machine;
+    let Machine { cpu_model, cores, memory_bytes, kernel, file_system, device } = &result.origin.machine;
     let memory = bytes(*memory_bytes);
     lines.line("Machine", format!("{cpu_model}, {cores} cores, {memory}, Linux {kernel}"));
     lines.line("Disk", format!("{device}, {file_system}"));
-    lines.line("Seed, commit", format!("{}, {}", result.cell.seed, result.commit));
+    lines.line("Seed, commit", format!("{}, {}", result.cell.seed, result.origin.commit));
 }
 
 /// A figure with its significant digits.

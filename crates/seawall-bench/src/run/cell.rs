@@ -1,10 +1,10 @@
 //! One cell: the request and the configuration, common to key-value workloads, scans and TPC-C, and the result.
 
-use super::data_dir::Marker;
+use super::data_dir::{DataDir, Marker};
 use super::drive::{Driven, Limit, Spec, SteadyTest};
 use crate::observe::drop_page_cache;
 pub use crate::results::Cell;
-use crate::results::{CellResult, Load, Machine, Measured, TIMELINE_STEP, named};
+use crate::results::{CellResult, Load, Machine, Measured, Origin, TIMELINE_STEP, named};
 use crate::store::{About, Error, Result, Settings, Store};
 use crate::workload::{KEY_BYTES, check_keys};
 use seawall_io::probe::{Finding, probe};
@@ -46,6 +46,26 @@ impl RunConfig {
         Spec { warm_up: self.warm_up(), steady, rate: self.rate, ..Spec::new(threads, self.limit, stop) }
     }
 
+    /// Prepares the directory of a cell's data, and the settings with which its store is opened there.
+    pub(crate) fn prepare(&self, cell: &Cell, marker: Marker, tables: &[&str], data_bytes: u64) -> Prepared {
+        let data_dir = DataDir::prepare(self.dir.as_deref(), self.reuse, marker)?;
+        if cell.memory_limit_bytes.is_some() {
+            // Pages cached earlier belong to another group, and would not count.
+            drop_page_cache(data_dir.dir())?;
+        }
+        let settings = Settings {
+            dir: data_dir.data(),
+            pool_bytes: cell.pool_bytes,
+            durability: cell.durability,
+            tables: tables.iter().map(|name| (*name).to_owned()).collect(),
+            threads: cell.threads,
+            options: self.options.clone(),
+            flush_delay: Duration::from_secs_f64(cell.flush_delay_ms / 1e3),
+            data_bytes,
+        };
+        Ok((data_dir, settings))
+    }
+
     /// Time before the window.
     pub fn warm_up(&self) -> Duration {
         self.warm_up.unwrap_or(match self.limit {
@@ -68,22 +88,11 @@ pub struct Ran {
     pub interrupted: bool,
 }
 
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// An error of the store.
-    #[error(transparent)]
-    Store(#[from] Error),
-    /// An impossible request, or a directory that cannot be used: says what to do.
-    #[error("{0}")]
-    Refused(String),
-}
+/// Why there is no result, in words: an error of the store, an impossible request, a directory that cannot be used.
+pub type RunError = Box<dyn std::error::Error>;
 
-impl From<String> for RunError {
-    fn from(why: String) -> Self {
-        Self::Refused(why)
-    }
-}
+/// The data of a cell, and how its store is opened.
+pub(crate) type Prepared = Result<(DataDir, Settings), String>;
 
 /// Opens a store by the cell's name.
 pub type Open<'a> = dyn Fn(&Settings) -> Result<Box<dyn Store>> + 'a;
@@ -122,35 +131,26 @@ impl Cell {
         named(rows.map(|(name, value)| (name, value.to_owned()))).collect()
     }
 
-    /// How the store is opened.
-    pub(crate) fn settings(&self, config: &RunConfig, dir: PathBuf, tables: &[&str], data_bytes: u64) -> Settings {
-        Settings {
-            dir,
-            pool_bytes: self.pool_bytes,
-            durability: self.durability,
-            tables: tables.iter().map(|name| (*name).to_owned()).collect(),
-            threads: self.threads,
-            options: config.options.clone(),
-            flush_delay: Duration::from_secs_f64(self.flush_delay_ms / 1e3),
-            data_bytes,
-        }
-    }
-
     /// The result of a window that was driven, without figures that only some workloads have.
-    pub fn result(&self, driven: &Driven, about: &About, machine: Machine, load: Option<Load>) -> CellResult {
+    pub fn result(&self, driven: &Driven, about: About, dir: &Path, load: Option<Load>) -> CellResult {
         CellResult {
             cell: self.clone(),
-            version: about.version.clone(),
             measured: measured(driven),
             used: driven.observed.used.clone(),
-            settings: about.settings.iter().cloned().collect(),
-            machine,
-            commit: commit(),
+            origin: Origin::new(about, dir),
             load,
             timeline: driven.timeline.steps(driven.window, TIMELINE_STEP),
             histogram: driven.latencies.buckets(),
             extra: BTreeMap::new(),
         }
+    }
+}
+
+impl Origin {
+    /// Of figures that this program has measured on a store with files in `dir`.
+    pub(crate) fn new(about: About, dir: &Path) -> Self {
+        let About { version, settings } = about;
+        Self { version, settings: settings.into_iter().collect(), machine: machine(dir), commit: commit() }
     }
 }
 
@@ -193,16 +193,15 @@ fn measured(driven: &Driven) -> Measured {
 }
 
 /// The machine, and the file system and device of `dir`.
-pub fn machine(dir: &Path) -> Machine {
+fn machine(dir: &Path) -> Machine {
     let machine = this_machine();
     let (file_system, device) = match probe(dir) {
         Ok(found) => (
             found.file_system.known().map_or_else(|| "unknown".into(), |fs| format!("{} ({})", fs.kind, fs.options)),
             match found.device {
-                Finding::Known(device) => match device.model.known() {
-                    Some(model) => format!("{} ({model})", device.name),
-                    None => device.name,
-                },
+                Finding::Known(device) => {
+                    device.name + &device.model.known().map_or(String::new(), |m| format!(" ({m})"))
+                }
                 Finding::Unknown(why) => format!("unknown: {why}"),
             },
         ),
@@ -220,7 +219,7 @@ pub fn machine(dir: &Path) -> Machine {
 
 /// The commit of the source tree around the running program, by git; `unknown` for a program installed
 /// elsewhere.
-pub(crate) fn commit() -> String {
+fn commit() -> String {
     let describe = || {
         let program = std::env::current_exe().ok()?;
         let mut git = std::process::Command::new("git");

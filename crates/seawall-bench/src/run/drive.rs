@@ -21,12 +21,10 @@ use parking_lot::{Condvar, Mutex};
 use rand_distr::{Distribution as _, Exp};
 use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The latest end, in the timeline, of a window without a known end; later completions count in the last slot.
-const LONGEST: Duration = Duration::from_secs(6 * 3600);
 const TICK: Duration = Duration::from_millis(100);
 /// The most classes of operations.
 pub const CLASSES: usize = 6;
@@ -149,17 +147,24 @@ pub struct Driven {
 /// What the threads share.
 struct Shared<'s> {
     spec: Spec<'s>,
-    timeline: Timeline,
+    timeline: Mutex<Timeline>,
     /// When the window began; empty during the warm-up.
     began: OnceLock<Instant>,
     over: AtomicBool,
     ready: Barrier,
-    /// Threads that work.
-    working: Mutex<usize>,
-    ended_ns: AtomicU64,
-    conflicts: AtomicU64,
-    errors: Mutex<Vec<Error>>,
+    state: Mutex<State>,
     one_ended: Condvar,
+}
+
+/// What the threads have reported.
+#[derive(Default)]
+struct State {
+    /// Threads that work.
+    working: usize,
+    /// The end of the last thread, from the window's beginning.
+    ended: Duration,
+    conflicts: u64,
+    errors: Vec<Error>,
 }
 
 /// Runs the operation of each thread repeatedly. `make` creates it from the thread's number, on that thread.
@@ -172,81 +177,68 @@ pub fn drive<F: Operation>(
     make: impl Fn(usize) -> Result<F> + Sync,
 ) -> Driven {
     let spec = Spec { threads: spec.threads.max(1), ..*spec };
-    let longest = if let Limit::For(time) = spec.limit { time } else { LONGEST };
     let shared = Shared {
         spec,
-        timeline: Timeline::new(longest),
+        timeline: Mutex::default(),
         began: OnceLock::new(),
         over: AtomicBool::new(false),
         ready: Barrier::new(spec.threads + 1),
-        working: Mutex::new(spec.threads),
-        ended_ns: AtomicU64::new(0),
-        conflicts: AtomicU64::new(0),
-        errors: Mutex::default(),
+        state: Mutex::new(State { working: spec.threads, ..State::default() }),
         one_ended: Condvar::new(),
     };
-    let (mut latencies, mut classes) = <(Latencies, [Latencies; CLASSES])>::default();
+    let mut classes = <[Latencies; CLASSES]>::default();
     let (interrupted, steady_after, observed) = std::thread::scope(|scope| {
         let (shared, make) = (&shared, &make);
         let workers: Vec<_> = (0..spec.threads).map(|thread| scope.spawn(move || shared.work(thread, make))).collect();
         let supervised = shared.supervise(observer, progress, phase);
         for worker in workers {
-            let (all, by_class) = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            latencies.merge(&all);
-            classes.iter_mut().zip(&by_class).for_each(|(class, more)| class.merge(more));
+            let worked = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            classes.iter_mut().zip(&worked).for_each(|(class, more)| class.merge(more));
         }
         supervised
     });
-    let window = shared.window();
-    let errors = shared.errors.into_inner();
+    let (State { ended, conflicts, errors, .. }, timeline) = (shared.state.into_inner(), shared.timeline.into_inner());
+    let mut latencies = Latencies::default();
+    classes.iter().for_each(|class| latencies.merge(class));
     Driven {
-        window,
+        window: if let Limit::For(time) = spec.limit { time.min(ended) } else { ended },
         latencies,
         classes,
-        ops: shared.timeline.ops(),
-        conflicts: shared.conflicts.into_inner(),
+        ops: timeline.ops,
+        conflicts,
         errors: errors.len() as u64,
         error: errors.into_iter().next(),
         interrupted,
         steady_after,
         observed,
-        timeline: shared.timeline,
+        timeline,
     }
 }
 
 impl Shared<'_> {
-    /// The length of the finished window.
-    fn window(&self) -> Duration {
-        let ended = Duration::from_nanos(self.ended_ns.load(Ordering::Relaxed));
-        match self.spec.limit {
-            Limit::For(time) => time.min(ended),
-            _ => ended,
-        }
-    }
-
-    /// One thread, from its session to its end.
-    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> (Latencies, Vec<Latencies>) {
-        let leaving = Leaving(self);
-        let (mut recorder, mut classes) = (Recorder::new(&self.timeline), Vec::new());
+    /// One thread, from its session to its end. Returns the latencies of each class.
+    fn work<F: Operation>(&self, thread: usize, make: &impl Fn(usize) -> Result<F>) -> Vec<Latencies> {
+        let _leaving = Leaving(self);
+        let mut classes = Vec::new();
         let made = make(thread);
         self.ready.wait();
-        let worked = made.and_then(|operation| self.repeat(thread, operation, &mut recorder, &mut classes));
+        let worked = made.and_then(|operation| self.repeat(thread, operation, &mut classes));
         if let Err(error) = worked {
-            self.errors.lock().push(error);
+            self.state.lock().errors.push(error);
             self.over.store(true, Ordering::Relaxed);
         }
-        drop(leaving);
-        (recorder.finish(), classes)
+        classes
     }
 
-    fn repeat(
-        &self,
-        thread: usize,
-        mut operation: impl Operation,
-        recorder: &mut Recorder<'_>,
-        classes: &mut Vec<Latencies>,
-    ) -> Result<()> {
-        let mut left = self.share(thread);
+    fn repeat(&self, thread: usize, mut operation: impl Operation, classes: &mut Vec<Latencies>) -> Result<()> {
+        let mut recorder = Recorder::new(&self.timeline);
+        let mut left = match self.spec.limit {
+            Limit::Ops(ops) => {
+                let (threads, thread) = (self.spec.threads as u64, thread as u64);
+                ops / threads + u64::from(thread < ops % threads)
+            }
+            Limit::For(_) | Limit::Finished { .. } => u64::MAX,
+        };
         let mut arrivals = self.spec.rate.map(|rate| Arrivals::new(rate / self.spec.threads as f64, thread));
         let (mut begin, mut again) = (Instant::now(), false);
         while left > 0 && !self.over.load(Ordering::Relaxed) {
@@ -264,17 +256,13 @@ impl Shared<'_> {
                     let class = operation.class();
                     classes.resize_with(classes.len().max(class + 1), Latencies::default);
                     classes[class].add(end - begin);
-                    if late {
-                        recorder.record_late(end - begin);
-                    } else {
-                        recorder.record(at, end - begin, ops);
+                    if !late {
+                        recorder.record(at, ops);
                         classes[class].ops += ops;
                         left = left.saturating_sub(ops);
                     }
                 }
-                (Outcome::Conflict, Some(_)) => {
-                    self.conflicts.fetch_add(1, Ordering::Relaxed);
-                }
+                (Outcome::Conflict, Some(_)) => self.state.lock().conflicts += 1,
                 (Outcome::Finished, _) => break,
                 (Outcome::Done(_) | Outcome::Conflict, None) => {}
             }
@@ -287,17 +275,6 @@ impl Shared<'_> {
             }
         }
         Ok(())
-    }
-
-    /// The operations assigned to one thread.
-    fn share(&self, thread: usize) -> u64 {
-        match self.spec.limit {
-            Limit::Ops(ops) => {
-                let threads = self.spec.threads as u64;
-                ops / threads + u64::from((thread as u64) < ops % threads)
-            }
-            Limit::For(_) | Limit::Finished { .. } => u64::MAX,
-        }
     }
 
     /// The driving thread's part. Returns whether Ctrl-C ended it, when the store was steady, and the
@@ -345,7 +322,7 @@ impl Shared<'_> {
             if rest.is_zero() || !self.goes_on(rest) {
                 break;
             }
-            let now = (began.elapsed(), self.timeline.ops());
+            let now = (began.elapsed(), self.timeline.lock().ops);
             let rate = (now.1 - before.1) as f64 / (now.0 - before.0).as_secs_f64().max(1e-3);
             let done = if let Limit::For(_) = spec.limit { millis(now.0) } else { now.1 };
             progress.at(done, &format!("{rate:.0}/s"));
@@ -364,9 +341,9 @@ impl Shared<'_> {
 
     /// Sleeps for a tick or `rest`. Returns whether threads still work and nothing has asked for the end.
     fn goes_on(&self, rest: Duration) -> bool {
-        let mut working = self.working.lock();
-        self.one_ended.wait_while_for(&mut working, |working| *working > 0, rest.min(TICK));
-        *working > 0 && !self.over.load(Ordering::Relaxed) && !self.spec.stop.load(Ordering::Relaxed)
+        let mut state = self.state.lock();
+        self.one_ended.wait_while_for(&mut state, |state| state.working > 0, rest.min(TICK));
+        state.working > 0 && !self.over.load(Ordering::Relaxed) && !self.spec.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -398,9 +375,9 @@ struct Leaving<'s>(&'s Shared<'s>);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let ended = self.0.began.get().map_or(0, |began| began.elapsed().as_nanos() as u64);
-        self.0.ended_ns.fetch_max(ended, Ordering::Relaxed);
-        *self.0.working.lock() -= 1;
+        let mut state = self.0.state.lock();
+        state.ended = state.ended.max(self.0.began.get().map_or(Duration::ZERO, Instant::elapsed));
+        state.working -= 1;
         self.0.one_ended.notify_all();
     }
 }
@@ -413,6 +390,7 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
     use seawall_lab::run::Silent;
+    use std::sync::atomic::AtomicU64;
 
     fn driven<M, F>(threads: usize, warm_up: Duration, limit: Limit, stop: &AtomicBool, make: M) -> Driven
     where

@@ -11,13 +11,13 @@
 //! 3. A read that does not find its key, or finds a value of another size, is an error: such a store would be
 //!    fast for the wrong reason.
 
-use super::cell::{Cell, Open, Ran, RunConfig, RunError, cold, machine};
-use super::data_dir::{DataDir, remove};
+use super::cell::{Cell, Open, Ran, RunConfig, RunError, cold};
+use super::data_dir::remove;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
 use super::load::{Loader, charge, fill};
 use crate::client_batching::ClientBatching;
-use crate::observe::{Observer, drop_page_cache};
+use crate::observe::Observer;
 use crate::results::named;
 use crate::store::{Error, Result, Session, Store};
 use crate::workload::{Keys, Permutation, SHORT_RANGE, Values, Workload, key, thread_rng};
@@ -54,9 +54,9 @@ impl KvRun {
         self.cell.check()?;
         let Cell { keys, value_size, pool_bytes, client_batch, .. } = self.cell;
         if client_batch > 1 && !matches!(self.workload, Workload::Update | Workload::Commit | Workload::Mixed) {
+            let workload = self.workload;
             return Err(format!(
-                "--client-batch is about puts: workload {} has none; use update, commit or mixed",
-                self.workload
+                "--client-batch is about puts: workload {workload} has none; use update, commit or mixed"
             ));
         }
         if self.workload.loads() && self.config.reuse {
@@ -70,9 +70,8 @@ impl KvRun {
             let least = pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size);
             return Err(format!(
                 "point-read-cold: {keys} keys of {value_size} bytes are {data} bytes, less than {COLD_FACTOR} times \
-                 the pool of \
-                 {pool_bytes} bytes, so that many reads would find their page in memory: give --keys {least} or more, \
-                 or a smaller --pool"
+                 the pool of {pool_bytes} bytes, so that many reads would find their page in memory: give --keys \
+                 {least} or more, or a smaller --pool"
             ));
         }
         Ok(())
@@ -85,12 +84,8 @@ impl KvRun {
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
         self.check()?;
         let order = if self.workload == Workload::LoadRandom { "random" } else { "sequential" };
-        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.cell.marker(order))?;
-        let settings = self.cell.settings(&self.config, data_dir.data(), &["kv"], self.cell.data_bytes());
-        if self.cell.memory_limit_bytes.is_some() {
-            // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(data_dir.dir())?;
-        }
+        let (cell, marker) = (&self.cell, self.cell.marker(order));
+        let (mut data_dir, settings) = self.config.prepare(cell, marker, &["kv"], cell.data_bytes())?;
         let mut store = open(&settings)?;
         let mut load = None;
         if !data_dir.is_loaded() && !self.workload.loads() {
@@ -113,27 +108,26 @@ impl KvRun {
             return Ok(Ran { load, interrupted: true, ..Ran::default() });
         }
         let batching = (self.cell.client_batch > 1).then(|| ClientBatching::new(self.cell.client_batch));
-        let machine = machine(data_dir.dir());
         let mut observer = Observer::new(data_dir.dir());
-        let mut beside = Beside::default();
         let mut work = || self.drive(&*store, batching.as_ref(), &mut observer, progress, stop);
-        let beside_backup = self.workload == Workload::CommitBesideBackup;
-        let to = data_dir.dir().join("backup");
-        let mut driven = if beside_backup { beside.drive(&*store, &to, work) } else { work() };
         let mut extra = vec![("data_bytes", self.cell.data_bytes().into())];
+        let mut driven = if self.workload == Workload::CommitBesideBackup {
+            let (driven, [backups, bytes]) = beside_backups(&*store, &data_dir.dir().join("backup"), work);
+            extra.extend([("backups", backups.into()), ("backup_bytes", bytes.into())]);
+            driven
+        } else {
+            work()
+        };
         if self.workload.writes() && driven.error.is_none() && !driven.interrupted {
             extra.extend(charge(&*store, &mut driven, &mut observer, progress)?);
             if self.workload.loads() {
                 data_dir.set_loaded()?;
             }
         }
-        let mut result = self.cell.result(&driven, &store.about(), machine, load.clone());
+        let mut result = self.cell.result(&driven, store.about(), data_dir.dir(), load.clone());
         if let Some(batching) = &batching {
-            result.settings.insert("client_batch".into(), self.cell.client_batch.to_string());
+            result.origin.settings.insert("client_batch".into(), self.cell.client_batch.to_string());
             extra.push(("client_batch_mean", batching.mean().into()));
-        }
-        if beside_backup {
-            extra.extend([("backups", beside.backups.into()), ("backup_bytes", beside.bytes.into())]);
         }
         result.extra = named(extra).collect();
         store.close()?;
@@ -215,42 +209,36 @@ impl KvRun {
     }
 }
 
-/// Backups that are taken during a workload.
-#[derive(Debug, Default)]
-struct Beside {
-    backups: u64,
-    bytes: u64,
-}
-
-impl Beside {
-    /// Runs `work` while one backup of `store` after the other is written into `to`. It is an error if no
-    /// backup read anything meanwhile.
-    fn drive(&mut self, store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -> Driven {
-        let ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let backups = scope.spawn(|| self.back_up(store, to, &ended));
-            let mut driven = work();
-            ended.store(true, Ordering::SeqCst);
-            let done = backups.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let none = || Error::failed(BENCH, "no backup was taken meanwhile: give it more time");
-            driven.error = driven.error.or(done.map_or_else(Some, |bytes| (bytes == 0).then(none)));
-            driven
-        })
-    }
-
-    fn back_up(&mut self, store: &dyn Store, to: &Path, ended: &AtomicBool) -> Result<u64> {
+/// Runs `work` while one backup of `store` after the other is written into `to`. Returns what was driven, the number of
+/// whole backups, and the bytes read for all. It is an error if no backup read anything meanwhile.
+fn beside_backups(store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -> (Driven, [u64; 2]) {
+    let ended = AtomicBool::new(false);
+    let back_up = || {
         let removed = || remove(to).map_err(|why| Error::failed(BENCH, why));
+        let (mut backups, mut bytes) = (0, 0);
         removed()?;
         while !ended.load(Ordering::SeqCst) {
-            store.back_up(to, &mut |bytes| {
-                self.bytes += bytes;
+            store.back_up(to, &mut |more| {
+                bytes += more;
                 !ended.load(Ordering::SeqCst)
             })?;
-            self.backups += u64::from(!ended.load(Ordering::SeqCst));
+            backups += u64::from(!ended.load(Ordering::SeqCst));
             removed()?;
         }
-        Ok(self.bytes)
-    }
+        let none = || Error::failed(BENCH, "no backup was taken meanwhile: give it more time");
+        if bytes > 0 { Ok([backups, bytes]) } else { Err(none()) }
+    };
+    std::thread::scope(|scope| {
+        let backups = scope.spawn(back_up);
+        let mut driven = work();
+        ended.store(true, Ordering::SeqCst);
+        let taken = backups.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let taken = taken.unwrap_or_else(|error| {
+            driven.error.get_or_insert(error);
+            [0, 0]
+        });
+        (driven, taken)
+    })
 }
 
 /// One thread's operations.

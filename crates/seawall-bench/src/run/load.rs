@@ -18,7 +18,7 @@ use seawall_lab::run::Progress;
 use serde_json::Value;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Rows of one batch of a load.
 pub const BATCH: u64 = 1000;
@@ -73,17 +73,13 @@ pub(crate) fn fill(
     let mut session = store.session()?;
     progress.begin("loading", loader.numbers.end - loader.numbers.start);
     let began = Instant::now();
-    let mut shown = began;
     while let Some(rows) = loader.next_batch() {
         session.load(rows, false)?;
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        if shown.elapsed() > Duration::from_millis(100) {
-            shown = Instant::now();
-            let rate = loader.done() as f64 / began.elapsed().as_secs_f64();
-            progress.at(loader.done(), &format!("{rate:.0} rows/s"));
-        }
+        let rate = loader.done() as f64 / began.elapsed().as_secs_f64();
+        progress.at(loader.done(), &format!("{rate:.0} rows/s"));
     }
     drop(session);
     let seconds = began.elapsed().as_secs_f64();

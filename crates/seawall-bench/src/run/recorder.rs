@@ -1,6 +1,6 @@
 //! When operations completed and how long they took, over all threads.
 //!
-//! 1. A thread records into its own histogram and touches shared memory once per millisecond, so that
+//! 1. A thread records into its own histogram and takes the shared lock once per millisecond, so that
 //!    recording does not slow down what it measures.
 //! 2. The longest gap is exact when it is at least one slot (1 ms): such a gap contains a slot's edge, and
 //!    the last completion before each edge and the first after it are kept. A shorter gap is never reported
@@ -9,8 +9,7 @@
 //!    completed later counts for the latencies only: otherwise a stall at the end would be invisible.
 
 use histogram::Histogram;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 /// Buckets are 0.8% wide.
@@ -18,67 +17,44 @@ const GROUPING_POWER: u8 = 7;
 /// Latencies up to 2^40 ns (18 minutes) are distinguished; longer ones count as the maximum.
 const MAX_VALUE_POWER: u8 = 40;
 const SLOT_NS: u64 = 1_000_000;
-/// Slots allocated together: about one second.
-const CHUNK_SLOTS: u64 = 1024;
 
-/// The completions of one millisecond.
-#[derive(Debug)]
+/// The completions of one millisecond: the first and the last, ns from the slot's beginning, and how many.
+#[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// The earliest completion, ns from the slot's beginning; `u32::MAX` when there was none.
-    first_ns: AtomicU32,
-    last_ns: AtomicU32,
-    ops: AtomicU32,
+    first_ns: u32,
+    last_ns: u32,
+    ops: u32,
 }
 
 impl Slot {
-    fn new() -> Self {
-        Self { first_ns: AtomicU32::new(u32::MAX), last_ns: AtomicU32::new(0), ops: AtomicU32::new(0) }
+    fn add(&mut self, more: Self) {
+        self.first_ns = if self.ops == 0 { more.first_ns } else { self.first_ns.min(more.first_ns) };
+        self.last_ns = self.last_ns.max(more.last_ns);
+        self.ops += more.ops;
     }
 }
 
 /// Completions of all threads by the millisecond.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Timeline {
-    chunks: Box<[OnceLock<Box<[Slot]>>]>,
-    ops: AtomicU64,
+    slots: Vec<Slot>,
+    /// Operations so far, possibly without those of each thread's last millisecond.
+    pub ops: u64,
 }
 
 impl Timeline {
-    /// For a window of at most `longest`; later completions count in the last slot.
-    pub fn new(longest: Duration) -> Self {
-        let slots = longest.as_millis() as u64 + 2 * CHUNK_SLOTS;
-        Self { chunks: (0..slots.div_ceil(CHUNK_SLOTS)).map(|_| OnceLock::new()).collect(), ops: AtomicU64::new(0) }
-    }
-
-    fn slot(&self, index: u64) -> &Slot {
-        let index = index.min(self.chunks.len() as u64 * CHUNK_SLOTS - 1);
-        let chunk =
-            self.chunks[(index / CHUNK_SLOTS) as usize].get_or_init(|| (0..CHUNK_SLOTS).map(|_| Slot::new()).collect());
-        &chunk[(index % CHUNK_SLOTS) as usize]
-    }
-
-    /// Operations so far, possibly without those of each thread's last millisecond.
-    pub fn ops(&self) -> u64 {
-        self.ops.load(Ordering::Relaxed)
-    }
-
     /// The slots with completions before the end of `window`: beginning (ns), slot.
     fn used(&self, window: Duration) -> impl Iterator<Item = (u64, &Slot)> {
-        let slots = self.chunks.iter().enumerate().flat_map(|(at, chunk)| {
-            let slots = chunk.get().into_iter().flatten();
-            slots.enumerate().map(move |(i, slot)| ((at as u64 * CHUNK_SLOTS + i as u64) * SLOT_NS, slot))
-        });
-        let end = nanos(window);
-        slots.filter(move |(begin, slot)| *begin < end && slot.ops.load(Ordering::Relaxed) > 0)
+        let slots = (0..nanos(window)).step_by(SLOT_NS as usize).zip(&self.slots);
+        slots.filter(|(_, slot)| slot.ops > 0)
     }
 
     /// The longest time without a completion, from the window's beginning to its end.
     pub fn longest_gap(&self, window: Duration) -> Duration {
         let (mut longest, mut last) = (0, 0);
         for (begin, slot) in self.used(window) {
-            let first = begin + u64::from(slot.first_ns.load(Ordering::Relaxed));
-            longest = longest.max(first.saturating_sub(last));
-            last = begin + u64::from(slot.last_ns.load(Ordering::Relaxed));
+            longest = longest.max((begin + u64::from(slot.first_ns)).saturating_sub(last));
+            last = begin + u64::from(slot.last_ns);
         }
         Duration::from_nanos(longest.max(nanos(window).saturating_sub(last)))
     }
@@ -88,69 +64,53 @@ impl Timeline {
         let step = nanos(step).max(SLOT_NS);
         let mut steps = vec![0; nanos(window).div_ceil(step) as usize];
         for (begin, slot) in self.used(window) {
-            if let Some(count) = steps.get_mut((begin / step) as usize) {
-                *count += u64::from(slot.ops.load(Ordering::Relaxed));
-            }
+            steps[(begin / step) as usize] += u64::from(slot.ops);
         }
         steps
     }
 }
 
-/// One thread's recorder.
+/// One thread's recorder of completions. It publishes its last millisecond when it is dropped.
 #[derive(Debug)]
 pub struct Recorder<'t> {
-    timeline: &'t Timeline,
-    latencies: Latencies,
-    slot: u64,
-    first_ns: u32,
-    last_ns: u32,
-    ops: u32,
+    timeline: &'t Mutex<Timeline>,
+    index: usize,
+    slot: Slot,
 }
 
 impl<'t> Recorder<'t> {
     /// Nothing recorded yet.
-    pub fn new(timeline: &'t Timeline) -> Self {
-        Self { timeline, latencies: Latencies::default(), slot: 0, first_ns: 0, last_ns: 0, ops: 0 }
+    pub fn new(timeline: &'t Mutex<Timeline>) -> Self {
+        Self { timeline, index: 0, slot: Slot::default() }
     }
 
-    /// Records `ops` operations that completed together `at` after the window's beginning and took `latency`.
-    /// Times must not decrease.
-    pub fn record(&mut self, at: Duration, latency: Duration, ops: u64) {
-        self.latencies.add(latency);
-        self.latencies.ops += ops;
-        let (slot, ns) = (nanos(at) / SLOT_NS, (nanos(at) % SLOT_NS) as u32);
-        if slot != self.slot {
+    /// Records `ops` operations that completed together `at` after the window's beginning. Times must not decrease.
+    pub fn record(&mut self, at: Duration, ops: u64) {
+        let (index, ns) = ((nanos(at) / SLOT_NS) as usize, (nanos(at) % SLOT_NS) as u32);
+        if index != self.index {
             self.publish();
-            self.slot = slot;
+            self.index = index;
         }
-        if self.ops == 0 {
-            self.first_ns = ns;
-        }
-        self.last_ns = ns;
-        self.ops += u32::try_from(ops).unwrap_or(u32::MAX / 2);
-    }
-
-    /// Records an operation that began inside the window and completed after its end.
-    pub fn record_late(&mut self, latency: Duration) {
-        self.latencies.add(latency);
+        self.slot.add(Slot { first_ns: ns, last_ns: ns, ops: ops as u32 });
     }
 
     fn publish(&mut self) {
-        if self.ops == 0 {
+        let (index, slot) = (self.index, std::mem::take(&mut self.slot));
+        if slot.ops == 0 {
             return;
         }
-        let slot = self.timeline.slot(self.slot);
-        slot.first_ns.fetch_min(self.first_ns, Ordering::Relaxed);
-        slot.last_ns.fetch_max(self.last_ns, Ordering::Relaxed);
-        slot.ops.fetch_add(self.ops, Ordering::Relaxed);
-        self.timeline.ops.fetch_add(self.ops.into(), Ordering::Relaxed);
-        self.ops = 0;
+        let mut timeline = self.timeline.lock();
+        if timeline.slots.len() <= index {
+            timeline.slots.resize(index + 1, Slot::default());
+        }
+        timeline.slots[index].add(slot);
+        timeline.ops += u64::from(slot.ops);
     }
+}
 
-    /// Publishes the last slot and returns the latencies.
-    pub fn finish(mut self) -> Latencies {
+impl Drop for Recorder<'_> {
+    fn drop(&mut self) {
         self.publish();
-        self.latencies
     }
 }
 
@@ -228,16 +188,18 @@ mod tests {
 
     #[test]
     fn threads_add_up() {
-        let timeline = Timeline::new(ms(500.0));
+        let timeline = Mutex::<Timeline>::default();
         let mut all = Latencies::default();
         for thread in 0..2 {
-            let mut recorder = Recorder::new(&timeline);
+            let (mut recorder, mut latencies) = (Recorder::new(&timeline), Latencies::default());
             for i in 0..100 {
-                recorder.record(ms(f64::from(i) * 2.0 + f64::from(thread)), ms(1.0), 3);
+                recorder.record(ms(f64::from(i) * 2.0 + f64::from(thread)), 3);
+                latencies.add(ms(1.0));
             }
-            all.merge(&recorder.finish());
+            all.merge(&latencies);
         }
-        assert_eq!((all.count(), timeline.ops()), (200, 600));
+        let timeline = timeline.into_inner();
+        assert_eq!((all.count(), timeline.ops), (200, 600));
         assert_eq!(timeline.steps(ms(250.0), ms(100.0)), [300, 300, 0]);
         assert_eq!(timeline.steps(ms(150.0), ms(100.0)), [300, 150]);
         assert!((all.quantile_us(0.5) - 1000.0).abs() < 10.0 && (all.max_us() - 1000.0).abs() < 0.001);
@@ -246,33 +208,30 @@ mod tests {
 
     #[test]
     fn a_gap_is_one_of_all_threads() {
-        let timeline = Timeline::new(ms(5000.0));
+        let timeline = Mutex::<Timeline>::default();
         let mut one = Recorder::new(&timeline);
         let mut two = Recorder::new(&timeline);
         for at in [0.5, 1.25, 40.75, 100.0] {
-            one.record(ms(at), ms(0.1), 1);
+            one.record(ms(at), 1);
         }
         for at in [11.5, 99.0] {
-            two.record(ms(at), ms(0.1), 1);
+            two.record(ms(at), 1);
         }
-        one.record_late(ms(3000.0));
-        let late = one.finish();
-        assert_eq!(timeline.ops(), 5, "the last of the other thread is not out yet");
-        drop(two.finish());
+        drop(one);
+        assert_eq!(timeline.lock().ops, 5, "the last of the other thread is not out yet");
+        drop(two);
+        let timeline = timeline.into_inner();
         // Between 40.75 and 99.0: no single thread shows it.
         assert_eq!(timeline.longest_gap(ms(110.0)), ms(58.25));
         assert_eq!(timeline.longest_gap(ms(300.0)), ms(200.0), "up to the end");
-        assert_eq!(late.max_us(), 3e6);
-        assert_eq!(Timeline::new(ms(1.0)).longest_gap(ms(70.0)), ms(70.0), "nothing completed at all");
+        assert_eq!(Timeline::default().longest_gap(ms(70.0)), ms(70.0), "nothing completed at all");
     }
 
     #[test]
-    fn what_lies_beyond_the_last_slot_is_still_counted() {
-        let timeline = Timeline::new(ms(1.0));
-        let mut recorder = Recorder::new(&timeline);
-        recorder.record(Duration::from_secs(3600), Duration::from_secs(7200), 1);
-        let latencies = recorder.finish();
-        assert_eq!((timeline.ops(), latencies.count(), latencies.max_us()), (1, 1, 7.2e9));
-        assert_eq!(Latencies::default().quantile_us(0.99), 0.0);
+    fn the_longest_latency_is_exact_and_none_is_lost() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.quantile_us(0.99), 0.0);
+        latencies.add(Duration::from_secs(7200));
+        assert_eq!((latencies.count(), latencies.max_us()), (1, 7.2e9));
     }
 }

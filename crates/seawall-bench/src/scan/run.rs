@@ -13,8 +13,7 @@ use super::fio::{self, Pattern};
 use super::query::{COLD_FACTOR, Order, Query, Rows};
 use crate::cgroup::MemoryGroup;
 use crate::process::{self, ProcessError};
-use crate::run::cell::{Cell, Open, Ran, RunError, cold, machine};
-use crate::run::data_dir::DataDir;
+use crate::run::cell::{Cell, Open, Ran, RunError, cold};
 use crate::run::{Limit, RunConfig};
 use crate::store::{Error, Result, Settings};
 use seawall_lab::run::{Progress, this_machine};
@@ -88,13 +87,13 @@ impl ScanRun {
         let bound = || self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
         // A bound that cannot be set is refused before the load.
         drop(bound()?);
-        let mut data_dir =
-            DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.cell.marker(self.order.word()))?;
+        let (cell, marker) = (&self.cell, self.cell.marker(self.order.word()));
+        let (mut data_dir, settings) = self.config.prepare(cell, marker, &["rows"], cell.data_bytes())?;
         let mut ran = Ran::default();
         if !data_dir.is_loaded() {
             let wanted = self.cell.data_bytes().saturating_mul(LOAD_POOL_FACTOR);
             let pool_bytes = wanted.min(this_machine().memory_bytes / LOAD_POOL_PART).max(self.cell.pool_bytes);
-            let store = open(&self.settings(&data_dir.data(), pool_bytes))?;
+            let store = open(&Settings { pool_bytes, ..settings.clone() })?;
             ran.load = self.rows().fill(&*store, progress, stop)?;
             store.close()?;
             if ran.load.is_none() {
@@ -106,13 +105,12 @@ impl ScanRun {
             return Ok(ran);
         }
         let bounded = bound()?;
-        let store = cold(&self.settings(&data_dir.data(), self.cell.pool_bytes), open)?;
-        let machine = machine(data_dir.dir());
+        let store = cold(&settings, open)?;
         let (mut driven, figures) = self.measure(&*store, data_dir.dir(), progress, stop);
         let about = store.about();
         store.close()?;
         drop(bounded);
-        let mut result = self.cell.result(&driven, &about, machine, ran.load.clone());
+        let mut result = self.cell.result(&driven, about, data_dir.dir(), ran.load.clone());
         ran.error = driven.error.take();
         ran.interrupted = driven.interrupted;
         result.extra = figures;
@@ -120,11 +118,6 @@ impl ScanRun {
             ran.interrupted = !self.beside_fio(&data_dir.data(), &mut result.extra, progress, stop)?;
         }
         Ok(Ran { result: Some(result), ..ran })
-    }
-
-    fn settings(&self, dir: &Path, pool_bytes: u64) -> Settings {
-        let settings = self.cell.settings(&self.config, dir.into(), &["rows"], self.cell.data_bytes());
-        Settings { pool_bytes, ..settings }
     }
 
     /// Adds fio's reads of the same file, and the scan's figures relative to them; false when Ctrl-C came.

@@ -5,7 +5,7 @@ mod seawall;
 
 pub use raw::Raw;
 pub use seawall::Seawall;
-pub(crate) use seawall::shown_options;
+pub(crate) use seawall::about;
 
 use crate::store::{Result, Settings, Store};
 

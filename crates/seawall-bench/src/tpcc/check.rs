@@ -10,7 +10,7 @@ use super::schema::*;
 use super::transactions::get;
 use super::{Shape, collect, scan};
 use crate::store::{Result, Store, Tx};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
 /// Violations that are listed; the rest is counted.
@@ -60,7 +60,7 @@ impl Checked {
 /// Those of the store; a row that is missing or malformed. Violations are in the result.
 pub fn check(store: &dyn Store, shape: Shape) -> Result<Checked> {
     let mut session = store.session()?;
-    let (mut checked, mut paid) = (Checked::default(), Payments::new(shape));
+    let (mut checked, mut paid) = <(Checked, Payments)>::default();
     // A customer can pay in any warehouse, so all histories are read first.
     for w in 1..=shape.warehouses {
         paid.read(&mut *session.begin()?, shape, w, &mut checked)?;
@@ -71,45 +71,33 @@ pub fn check(store: &dyn Store, shape: Shape) -> Result<Checked> {
     Ok(checked)
 }
 
-/// A customer's index in a list of all customers; `None` if there is no such customer.
-fn place(shape: Shape, w: u16, d: u8, c: u32) -> Option<usize> {
-    let customers = shape.scale.customers;
-    let known = (1..=shape.warehouses).contains(&w) && (1..=DISTRICTS).contains(&d) && (1..=customers).contains(&c);
-    let district = || usize::from(w - 1) * usize::from(DISTRICTS) + usize::from(d - 1);
-    known.then(|| district() * customers as usize + c as usize - 1)
+/// Whether there is such a customer.
+fn is_customer(shape: Shape, w: u16, d: u8, c: u32) -> bool {
+    (1..=shape.warehouses).contains(&w) && (1..=DISTRICTS).contains(&d) && (1..=shape.customers).contains(&c)
 }
 
 /// The payments in the histories, cents.
+#[derive(Default)]
 struct Payments {
-    /// By warehouse: those of no district, then those of each district.
-    taken: Vec<[i64; DISTRICTS as usize + 1]>,
-    by_customer: Vec<i64>,
+    by_district: BTreeMap<(u16, u8), i64>,
+    by_customer: HashMap<(u16, u8, u32), i64>,
 }
 
 impl Payments {
-    fn new(shape: Shape) -> Self {
-        let customers = usize::from(shape.warehouses) * usize::from(DISTRICTS) * shape.scale.customers as usize;
-        Self { taken: vec![Default::default(); shape.warehouses.into()], by_customer: vec![0; customers] }
-    }
-
     /// Reads the history of a warehouse.
     fn read(&mut self, tx: &mut dyn Tx, shape: Shape, w: u16, checked: &mut Checked) -> Result<()> {
         let prefix = key::warehouse(w);
         scan(tx, HISTORY, &prefix, &prefix.after(), &mut |key, row| {
-            let amount = i64::from(history::AMOUNT.get(row)?);
-            let d = history::D_ID.get(row)?;
-            let known = (1..=DISTRICTS).contains(&d);
-            self.taken[usize::from(w) - 1][if known { d.into() } else { 0 }] += amount;
-            if !known {
+            let (amount, d) = (i64::from(history::AMOUNT.get(row)?), history::D_ID.get(row)?);
+            *self.by_district.entry((w, d)).or_default() += amount;
+            if !(1..=DISTRICTS).contains(&d) {
                 checked.violated("3.3.2.9", format!("history row {key:02x?} is of district {d}"));
             }
             let (c_w, c_d, c) = (history::C_W_ID.get(row)?, history::C_D_ID.get(row)?, history::C_ID.get(row)?);
-            match place(shape, c_w, c_d, c) {
-                Some(place) => self.by_customer[place] += amount,
-                None => {
-                    let who = format!("customer {c} of district {c_d} of warehouse {c_w}");
-                    checked.violated("3.3.2.10", format!("history row {key:02x?} is of {who}, who is not"));
-                }
+            *self.by_customer.entry((c_w, c_d, c)).or_default() += amount;
+            if !is_customer(shape, c_w, c_d, c) {
+                let who = format!("customer {c} of district {c_d} of warehouse {c_w}");
+                checked.violated("3.3.2.10", format!("history row {key:02x?} is of {who}, who is not"));
             }
             Ok(())
         })
@@ -118,21 +106,23 @@ impl Payments {
 
 fn check_warehouse(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &Payments, checked: &mut Checked) -> Result<()> {
     let ytd = warehouse::YTD.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
-    let taken = &paid.taken[usize::from(w) - 1];
     let mut of_districts = 0;
-    for (d, taken) in (1..).zip(&taken[1..]) {
+    for d in 1..=DISTRICTS {
+        let taken = paid.by_district.get(&(w, d)).copied().unwrap_or(0);
         let found = get(tx, DISTRICT, &key::district(w, d))?;
         let ytd = district::YTD.get(&found)?;
         of_districts += ytd;
         let name = format!("warehouse {w} district {d}");
-        checked.equal("3.3.2.9", &name, [("D_YTD", ytd), ("the sum of its history's amounts", *taken)]);
-        let read = District::read(tx, w, d)?;
+        checked.equal("3.3.2.9", &name, [("D_YTD", ytd), ("the sum of its history's amounts", taken)]);
+        let read = District::read(tx, w, d, &name, checked)?;
         read.check(shape, &name, district::NEXT_O_ID.get(&found)?, checked);
-        read.check_customers(|c| place(shape, w, d, c).map(|place| paid.by_customer[place]), &name, checked);
+        let paid = |c| paid.by_customer.get(&(w, d, c)).copied().unwrap_or(0);
+        read.check_customers(|c| is_customer(shape, w, d, c).then(|| paid(c)), &name, checked);
     }
     let name = &format!("warehouse {w}");
+    let taken = paid.by_district.range((w, 0)..=(w, u8::MAX)).map(|(_, amount)| amount).sum();
     checked.equal("3.3.2.1", name, [("W_YTD", ytd), ("the sum of all D_YTD", of_districts)]);
-    checked.equal("3.3.2.8", name, [("W_YTD", ytd), ("the sum of its history's amounts", taken.iter().sum())]);
+    checked.equal("3.3.2.8", name, [("W_YTD", ytd), ("the sum of its history's amounts", taken)]);
     Ok(())
 }
 
@@ -164,14 +154,12 @@ struct District {
     new_orders: Vec<u32>,
     customers: Vec<Customer>,
     lines: u64,
-    /// Lines, and entries of the index by customer, without an order.
-    stray_lines: Vec<u32>,
-    stray_entries: Vec<u32>,
     names: u64,
 }
 
 impl District {
-    fn read(tx: &mut dyn Tx, w: u16, d: u8) -> Result<Self> {
+    /// Reads the rows. Lines, and entries of the index by customer, without an order are violations.
+    fn read(tx: &mut dyn Tx, w: u16, d: u8, name: &str, checked: &mut Checked) -> Result<Self> {
         let from = key::district(w, d);
         let to = from.after();
         let orders = collect(tx, ORDERS, &from, |key, row| {
@@ -187,7 +175,7 @@ impl District {
             let number = u32_of(key, from.len())?;
             at += read.orders[at..].iter().take_while(|order| order.number < number).count();
             let Some(order) = read.orders.get_mut(at).filter(|order| order.number == number) else {
-                read.stray_lines.push(number);
+                checked.violated("3.3.2.6", format!("{name}: a line is of order {number}, which is not"));
                 return Ok(());
             };
             order.lines += 1;
@@ -203,7 +191,10 @@ impl District {
             let order = read.orders.binary_search_by_key(&number, |order| order.number).ok();
             match order.map(|i| &mut read.orders[i]).filter(|order| order.customer == customer) {
                 Some(order) => order.indexed += 1,
-                None => read.stray_entries.push(number),
+                None => {
+                    let what = format!("order_customer has order {number}, which is not, or is another customer's");
+                    checked.violated("index", format!("{name}: {what}"));
+                }
             }
             Ok(())
         })?;
@@ -226,20 +217,13 @@ impl District {
         }
         let line_counts: u64 = self.orders.iter().map(|order| u64::from(order.line_count)).sum();
         checked.equal("3.3.2.4", name, [("the sum of O_OL_CNT", line_counts), ("the number of lines", self.lines)]);
-        for number in &self.stray_lines {
-            checked.violated("3.3.2.6", format!("{name}: a line is of order {number}, which is not"));
-        }
-        for number in &self.stray_entries {
-            let what = format!("{name}: order_customer has order {number}, which is not, or is another customer's");
-            checked.violated("index", what);
-        }
         self.orders.iter().for_each(|order| self.check_order(order, name, checked));
         let known = self.orders.len() as i64 - self.new_orders.len() as i64;
         let delivered = self.customers.iter().map(|c| i64::from(c.deliveries)).sum::<i64>();
-        let expected = i64::from(shape.scale.delivered()) + delivered;
+        let expected = i64::from(shape.delivered()) + delivered;
         let names = ["the number of orders that are no new-orders", "of those loaded so or delivered since"];
         checked.equal("3.3.2.11", name, [(names[0], known), (names[1], expected)]);
-        let loaded = u64::from(shape.scale.customers);
+        let loaded = u64::from(shape.customers);
         for (rows, count) in [("customers", self.customers.len() as u64), ("customer_name entries", self.names)] {
             checked.equal("index", name, [(rows, count), ("the number loaded", loaded)]);
         }

@@ -8,9 +8,9 @@
 //!    warehouse, so that districts are random for all transactions.
 
 use super::Shape;
-use super::random::Random;
+use super::random::{C_LAST_RUN, Random};
 use super::schema::DISTRICTS;
-use super::transactions::{Delivery, End, Line, NewOrder, OrderStatus, Payment, StockLevel, Transaction, Who};
+use super::transactions::{Delivery, Line, NewOrder, OrderStatus, Payment, StockLevel, Transaction, Who};
 use crate::run::recorder::Latencies;
 use crate::run::{Driven, Operation, Outcome};
 use crate::store::{Result, Session, Store};
@@ -54,8 +54,8 @@ pub(crate) struct Client<'s> {
     deck: Vec<Kind>,
     /// The stamp of its last row in the history.
     stamp: u64,
-    kind: Kind,
-    end: End,
+    /// The class of the last transaction.
+    class: usize,
     /// The transaction that met a conflict.
     pending: Option<Box<dyn Transaction>>,
 }
@@ -71,8 +71,7 @@ impl<'s> Client<'s> {
             session: store.session()?,
             deck: Vec::new(),
             stamp: 0,
-            kind: Kind::NewOrder,
-            end: End::Commit,
+            class: 0,
             pending: None,
         })
     }
@@ -83,10 +82,11 @@ impl<'s> Client<'s> {
             self.deck.extend(cards.flat_map(|(kind, count)| std::iter::repeat_n(kind, count)));
             self.random.shuffle(&mut self.deck);
         }
-        self.kind = self.deck.pop().unwrap_or(Kind::NewOrder);
+        let kind = self.deck.pop().unwrap_or(Kind::NewOrder);
+        self.class = kind as usize;
         let w = self.home;
         let d = self.random.range(1, DISTRICTS.into()) as u8;
-        match self.kind {
+        match kind {
             Kind::NewOrder => Box::new(self.new_order(w, d)),
             Kind::Payment => Box::new(self.payment(w, d)),
             Kind::OrderStatus => Box::new(OrderStatus { w, d, who: self.who() }),
@@ -96,20 +96,21 @@ impl<'s> Client<'s> {
     }
 
     fn new_order(&mut self, w: u16, d: u8) -> NewOrder {
-        let scale = self.shape.scale;
-        let random = &mut self.random;
+        let (shape, random) = (self.shape, &mut self.random);
         let count = random.range(5, 15) as usize;
-        let (c, fails) = (random.customer(scale.customers), random.percent(1));
-        let mut order = NewOrder { w, d, c, lines: Default::default(), count, fails };
-        for line in &mut order.lines[..count] {
-            let item = random.item(scale.items);
-            let supply = if random.percent(1) { other_warehouse(random, w, self.shape.warehouses) } else { w };
-            *line = Line { item, supply, quantity: random.range(1, 10) as u8 };
+        let (c, fails) = (random.customer(shape.customers), random.percent(1));
+        let mut lines: Vec<Line> = (0..count)
+            .map(|_| {
+                let item = random.item(shape.items);
+                let supply = if random.percent(1) { other_warehouse(random, w, shape.warehouses) } else { w };
+                Line { item, supply, quantity: random.range(1, 10) as u8 }
+            })
+            .collect();
+        if fails {
+            lines[count - 1].item = shape.items + 1;
+            self.class = ROLLED_BACK;
         }
-        if order.fails {
-            order.lines[count - 1].item = scale.items + 1;
-        }
-        order
+        NewOrder { w, d, c, lines, fails }
     }
 
     fn payment(&mut self, w: u16, d: u8) -> Payment {
@@ -128,22 +129,19 @@ impl<'s> Client<'s> {
     }
 
     fn who(&mut self) -> Who {
-        let scale = self.shape.scale;
+        let shape = self.shape;
         if self.random.percent(60) {
-            Who::Name(self.random.last_name(scale.names()))
+            Who::Name(self.random.last_name(C_LAST_RUN, shape.names()))
         } else {
-            Who::Number(self.random.customer(scale.customers))
+            Who::Number(self.random.customer(shape.customers))
         }
     }
 
     fn attempt(&mut self, input: &dyn Transaction) -> Result<()> {
         let mut tx = self.session.begin()?;
-        self.end = input.run(&mut *tx)?;
-        match self.end {
-            End::Commit => tx.commit(),
-            // It is rolled back when dropped.
-            End::RollBack => Ok(()),
-        }
+        input.run(&mut *tx)?;
+        // It is rolled back when dropped.
+        if self.class == ROLLED_BACK { Ok(()) } else { tx.commit() }
     }
 }
 
@@ -158,17 +156,15 @@ fn other_warehouse(random: &mut Random, w: u16, warehouses: u16) -> u16 {
 
 impl Operation for Client<'_> {
     fn next(&mut self) -> Result<Outcome> {
-        let input = match self.pending.take() {
-            Some(input) => input,
-            None => self.draw(),
-        };
+        let pending = self.pending.take();
+        let input = pending.unwrap_or_else(|| self.draw());
         let outcome = Outcome::of(self.attempt(&*input), 1)?;
         self.pending = (outcome == Outcome::Conflict).then_some(input);
         Ok(outcome)
     }
 
     fn class(&self) -> usize {
-        if self.end == End::RollBack { ROLLED_BACK } else { self.kind as usize }
+        self.class
     }
 }
 

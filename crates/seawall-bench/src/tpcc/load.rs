@@ -5,12 +5,15 @@
 //!    depends only on the seed and the unit.
 //! 2. Every consistency condition holds when the last part is committed; not before.
 
-use super::random::{LastName, Random};
+use super::random::{C_LAST_LOAD, LastName, Random};
 use super::schema::*;
-use super::{Scale, Shape, now_us};
-use crate::run::{Operation, Outcome};
+use super::{Shape, now_us};
+use crate::observe::Observer;
+use crate::results::Load;
+use crate::run::{Limit, Operation, Outcome, Spec, drive};
 use crate::store::{Result, Session, Store};
-use std::sync::atomic::{AtomicU32, Ordering};
+use seawall_lab::run::Progress;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Rows of a part, approximately.
 const PART_ROWS: u32 = 1000;
@@ -31,7 +34,7 @@ enum Unit {
 
 /// The remaining units, for all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Units(AtomicU32);
+struct Units(AtomicU32);
 
 impl Units {
     fn take(&self, warehouses: u16) -> Option<(u32, Unit)> {
@@ -48,7 +51,7 @@ impl Units {
 type Rows = Vec<(usize, super::layout::Key, Vec<u8>)>;
 
 /// One loading thread.
-pub(crate) struct Loader<'s> {
+struct Loader<'s> {
     shape: Shape,
     seed: u64,
     session: Box<dyn Session + 's>,
@@ -59,7 +62,7 @@ pub(crate) struct Loader<'s> {
 }
 
 impl<'s> Loader<'s> {
-    pub(crate) fn new(store: &'s dyn Store, shape: Shape, seed: u64, units: &'s Units) -> Result<Self> {
+    fn new(store: &'s dyn Store, shape: Shape, seed: u64, units: &'s Units) -> Result<Self> {
         Ok(Self { shape, seed, session: store.session()?, units, unit: None, pending: Rows::new() })
     }
 
@@ -71,8 +74,7 @@ impl<'s> Loader<'s> {
                 return rows;
             }
             let Some((number, unit)) = self.units.take(self.shape.warehouses) else { return rows };
-            let (random, ordering) =
-                (Random::new(self.seed, number.into()), (1..=self.shape.scale.customers).collect());
+            let (random, ordering) = (Random::new(self.seed, number.into()), (1..=self.shape.customers).collect());
             self.unit = Some(UnitLoad { unit, shape: self.shape, random, done: 0, ordering });
         }
     }
@@ -96,12 +98,35 @@ impl Operation for Loader<'_> {
     }
 }
 
+/// Loads all rows with some threads and settles; `None` when Ctrl-C came.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn fill(
+    store: &dyn Store,
+    shape: Shape,
+    seed: u64,
+    threads: usize,
+    observer: &mut Observer<'_>,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Option<Load>> {
+    let units = Units::default();
+    let spec = Spec::new(threads, Limit::Finished { ops: rows_about(shape) }, stop);
+    let load = drive(&spec, observer, progress, "loading", |_| Loader::new(store, shape, seed, &units));
+    match load.error {
+        Some(error) => Err(error),
+        None if load.interrupted => Ok(None),
+        None => Ok(Some(Load::settled(store, load.ops, load.window.as_secs_f64(), progress)?)),
+    }
+}
+
 /// Rows of a whole load, approximately: an order has 10 lines on average.
 pub(crate) fn rows_about(shape: Shape) -> u64 {
-    let customers = u64::from(shape.scale.customers) * u64::from(DISTRICTS);
-    let orders = customers * 12 + u64::from(shape.scale.undelivered()) * u64::from(DISTRICTS);
-    let of_warehouse = 1 + u64::from(DISTRICTS) + u64::from(shape.scale.items) + customers * 3 + orders;
-    u64::from(shape.scale.items) + u64::from(shape.warehouses) * of_warehouse
+    let customers = u64::from(shape.customers) * u64::from(DISTRICTS);
+    let orders = customers * 12 + u64::from(shape.undelivered()) * u64::from(DISTRICTS);
+    let of_warehouse = 1 + u64::from(DISTRICTS) + u64::from(shape.items) + customers * 3 + orders;
+    u64::from(shape.items) + u64::from(shape.warehouses) * of_warehouse
 }
 
 /// The progress of a unit.
@@ -134,7 +159,7 @@ const NAME_AND_ADDRESS: [(u32, u32); 4] = [(6, 10), ADDRESS[0], ADDRESS[1], ADDR
 impl UnitLoad {
     /// The next rows; empty when the unit is complete.
     fn part(&mut self) -> Rows {
-        let Scale { items, customers } = self.shape.scale;
+        let Shape { items, customers, .. } = self.shape;
         let (part, total) = match self.unit {
             Unit::Items | Unit::Warehouse(_) => (PART_ROWS, items),
             Unit::District(..) if self.done < customers => (PART_CUSTOMERS, customers),
@@ -161,7 +186,7 @@ impl UnitLoad {
 
     fn item(&mut self) -> Vec<u8> {
         let random = &mut self.random;
-        let mut row = item::Row { IM_ID: random.range(1, 10_000), PRICE: random.range(100, 10_000) }.bytes().to_vec();
+        let mut row = item::Row { IM_ID: random.range(1, 10_000), PRICE: random.range(100, 10_000) }.bytes();
         push_texts(&mut row, random, [(14, 24)]);
         random.data(&mut row);
         row
@@ -170,41 +195,39 @@ impl UnitLoad {
     fn stock(&mut self) -> Vec<u8> {
         let random = &mut self.random;
         let (quantity, dists) = (random.range(10, 100) as i16, random.chars());
-        let row = stock::Row { QUANTITY: quantity, YTD: 0, ORDER_CNT: 0, REMOTE_CNT: 0, DISTS: dists };
-        let mut row = row.bytes().to_vec();
+        let mut row = stock::Row { QUANTITY: quantity, YTD: 0, ORDER_CNT: 0, REMOTE_CNT: 0, DISTS: dists }.bytes();
         random.data(&mut row);
         row
     }
 
     fn warehouse(&mut self) -> Vec<u8> {
-        let paid = i64::from(self.shape.scale.customers) * i64::from(DISTRICTS) * FIRST_PAYMENT;
+        let paid = i64::from(self.shape.customers) * i64::from(DISTRICTS) * FIRST_PAYMENT;
         let random = &mut self.random;
         let tax = random.range(0, 2000) as u16;
-        let row = warehouse::Row { YTD: paid, TAX: tax, STATE: random.chars(), ZIP: random.zip() };
-        let mut row = row.bytes().to_vec();
+        let mut row = warehouse::Row { YTD: paid, TAX: tax, STATE: random.chars(), ZIP: random.zip() }.bytes();
         push_texts(&mut row, random, NAME_AND_ADDRESS);
         row
     }
 
     fn district(&mut self) -> Vec<u8> {
-        let customers = self.shape.scale.customers;
+        let customers = self.shape.customers;
         let random = &mut self.random;
         let (paid, tax) = (i64::from(customers) * FIRST_PAYMENT, random.range(0, 2000) as u16);
         let (state, zip) = (random.chars(), random.zip());
         let row = district::Row { YTD: paid, NEXT_O_ID: customers + 1, TAX: tax, STATE: state, ZIP: zip };
-        let mut row = row.bytes().to_vec();
+        let mut row = row.bytes();
         push_texts(&mut row, random, NAME_AND_ADDRESS);
         row
     }
 
     /// A customer, its index entry and its row in the history.
     fn customer(&mut self, w: u16, d: u8, c: u32, rows: &mut Rows) {
-        let names = self.shape.scale.names();
+        let names = self.shape.names();
         let random = &mut self.random;
         // The first customers get every existing name, so that a lookup by name always finds a customer.
-        let last = if c <= names { LastName::new(c - 1) } else { random.last_name_to_load(names) };
+        let last = if c <= names { LastName::new(c - 1) } else { random.last_name(C_LAST_LOAD, names) };
         let now = now_us();
-        let row = customer::Row {
+        let mut row = customer::Row {
             BALANCE: -FIRST_PAYMENT,
             YTD_PAYMENT: FIRST_PAYMENT,
             CREDIT_LIM: 5_000_000,
@@ -217,8 +240,8 @@ impl UnitLoad {
             STATE: random.chars(),
             ZIP: random.zip(),
             PHONE: random.digits(),
-        };
-        let mut row = row.bytes().to_vec();
+        }
+        .bytes();
         push_texts(&mut row, random, [(8, 16)]);
         let first = row[customer::FIRST + 1..].to_vec();
         row.push(last.bytes().len() as u8);
@@ -229,7 +252,7 @@ impl UnitLoad {
         rows.push((CUSTOMER_NAME, key::customer_name(w, d, last.bytes(), &first, c), Vec::new()));
 
         let row = history::Row { AMOUNT: FIRST_PAYMENT as u32, DATE: now, C_ID: c, C_W_ID: w, C_D_ID: d, D_ID: d };
-        let mut row = row.bytes().to_vec();
+        let mut row = row.bytes();
         random.letters(&mut row, 12, 24);
         // Smaller than any stamp taken from a clock.
         let stamp = u64::from(d) << 32 | u64::from(c);
@@ -238,25 +261,24 @@ impl UnitLoad {
 
     /// An order with its lines; the last three tenths are not delivered yet.
     fn order(&mut self, w: u16, d: u8, o: u32, rows: &mut Rows) {
-        let scale = self.shape.scale;
-        let delivered = o <= scale.delivered();
+        let delivered = o <= self.shape.delivered();
         let c = self.ordering[o as usize - 1];
         let random = &mut self.random;
         let (now, lines) = (now_us(), random.range(5, 15) as u8);
         let carrier = if delivered { random.range(1, 10) as u8 } else { 0 };
         let row = orders::Row { ENTRY_D: now, C_ID: c, CARRIER_ID: carrier, OL_CNT: lines, ALL_LOCAL: 1 };
-        rows.push((ORDERS, key::order(w, d, o), row.bytes().into()));
+        rows.push((ORDERS, key::order(w, d, o), row.bytes()));
         rows.push((ORDER_CUSTOMER, key::order_customer(w, d, c, o), Vec::new()));
         for line in 1..=lines {
             let row = order_line::Row {
                 DELIVERY_D: if delivered { now } else { 0 },
-                I_ID: random.range(1, scale.items),
+                I_ID: random.range(1, self.shape.items),
                 AMOUNT: if delivered { 0 } else { random.range(1, 999_999) },
                 SUPPLY_W_ID: w,
                 QUANTITY: 5,
                 DIST_INFO: random.chars(),
             };
-            rows.push((ORDER_LINE, key::order_line(w, d, o, line), row.bytes().into()));
+            rows.push((ORDER_LINE, key::order_line(w, d, o, line), row.bytes()));
         }
         if !delivered {
             rows.push((NEW_ORDER, key::order(w, d, o), Vec::new()));

@@ -26,22 +26,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use schema::TABLES;
 
-/// The number of rows; the specification's unless a test needs fewer.
+/// The database. By default it has one warehouse with the specification's numbers of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scale {
+pub struct Shape {
+    /// Warehouses, at least one.
+    pub warehouses: u16,
     /// Items, and rows of stock in each warehouse.
     pub items: u32,
     /// Customers of a district, and its initial orders.
     pub customers: u32,
 }
 
-impl Default for Scale {
+impl Default for Shape {
     fn default() -> Self {
-        Self { items: 100_000, customers: 3000 }
+        Self { warehouses: 1, items: 100_000, customers: 3000 }
     }
 }
 
-impl Scale {
+impl Shape {
     /// Initial orders of a district that are not delivered.
     fn undelivered(self) -> u32 {
         self.customers * 3 / 10
@@ -55,15 +57,6 @@ impl Scale {
     fn names(self) -> u32 {
         (self.customers / 3).clamp(1, 1000)
     }
-}
-
-/// The database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Warehouses, at least one.
-    pub warehouses: u16,
-    /// Rows of each.
-    pub scale: Scale,
 }
 
 /// Now, microseconds since 1970.

@@ -1,12 +1,13 @@
 //! The random numbers and texts of clauses 2.1.6 and 4.3.2.
 
+use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
 /// C of NURand for last names: while loading, and while running. Clause 2.1.6.1 requires a difference of 65
 /// to 119, except 96 and 112.
-const C_LAST_LOAD: u32 = 100;
-const C_LAST_RUN: u32 = 187;
+pub(super) const C_LAST_LOAD: u32 = 100;
+pub(super) const C_LAST_RUN: u32 = 187;
 const C_CUSTOMER: u32 = 259;
 const C_ITEM: u32 = 7911;
 
@@ -51,14 +52,9 @@ impl Random {
         self.nurand(8191, C_ITEM, 1, items)
     }
 
-    /// A last name to look up, one of `names`.
-    pub(super) fn last_name(&mut self, names: u32) -> LastName {
-        LastName::new(self.nurand(255, C_LAST_RUN, 0, names - 1))
-    }
-
-    /// A last name to load, one of `names`.
-    pub(super) fn last_name_to_load(&mut self, names: u32) -> LastName {
-        LastName::new(self.nurand(255, C_LAST_LOAD, 0, names - 1))
+    /// A last name, one of `names`; `c` is [`C_LAST_LOAD`] or [`C_LAST_RUN`].
+    pub(super) fn last_name(&mut self, c: u32, names: u32) -> LastName {
+        LastName::new(self.nurand(255, c, 0, names - 1))
     }
 
     /// Adds `from` to `to` random letters and digits to `out`.
@@ -95,9 +91,7 @@ impl Random {
 
     /// Shuffles.
     pub(super) fn shuffle<T>(&mut self, list: &mut [T]) {
-        for i in (1..list.len()).rev() {
-            list.swap(i, self.0.random_range(0..=i));
-        }
+        list.shuffle(&mut self.0);
     }
 }
 

@@ -10,13 +10,13 @@
 
 use super::check::{Checked, check};
 use super::client::{Client, Kind, by_kind};
-use super::load::{Loader, Units, rows_about};
+use super::load::fill;
 use super::{Shape, TABLES};
-use crate::observe::{Observer, drop_page_cache};
-use crate::results::{CellResult, Load, named};
-use crate::run::cell::{Open, Ran, RunError, machine};
-use crate::run::data_dir::{DataDir, Marker};
-use crate::run::drive::{Driven, Limit, Spec, drive};
+use crate::observe::Observer;
+use crate::results::{CellResult, named};
+use crate::run::cell::{Open, Ran, RunError};
+use crate::run::data_dir::Marker;
+use crate::run::drive::{Driven, drive};
 use crate::run::load::charge;
 use crate::run::{Cell, RunConfig};
 use crate::store::Store;
@@ -54,7 +54,7 @@ impl TpccRun {
         if self.shape.warehouses == 0 || self.shape.warehouses > WAREHOUSES_MAX {
             return Err(format!("--warehouses {}: give 1 to {WAREHOUSES_MAX}", self.shape.warehouses));
         }
-        if self.shape.scale.items == 0 || self.shape.scale.customers == 0 {
+        if self.shape.items == 0 || self.shape.customers == 0 {
             return Err("the scale needs at least one item and one customer".into());
         }
         Ok(())
@@ -65,8 +65,8 @@ impl TpccRun {
             ("store", self.cell.store.clone()),
             ("workload", "tpcc".into()),
             ("warehouses", self.shape.warehouses.to_string()),
-            ("items", self.shape.scale.items.to_string()),
-            ("customers", self.shape.scale.customers.to_string()),
+            ("items", self.shape.items.to_string()),
+            ("customers", self.shape.customers.to_string()),
         ])
         .collect()
     }
@@ -77,28 +77,18 @@ impl TpccRun {
     /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
     pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Checks, RunError> {
         self.check()?;
-        let mut data_dir = DataDir::prepare(self.config.dir.as_deref(), self.config.reuse, self.marker())?;
         let data_bytes = u64::from(self.shape.warehouses) * WAREHOUSE_BYTES;
-        let settings = self.cell.settings(&self.config, data_dir.data(), &TABLES, data_bytes);
-        if self.cell.memory_limit_bytes.is_some() {
-            // Pages cached earlier belong to another group, and would not count.
-            drop_page_cache(data_dir.dir())?;
-        }
+        let (mut data_dir, settings) = self.config.prepare(&self.cell, self.marker(), &TABLES, data_bytes)?;
         let store = open(&settings)?;
         let (mut ran, mut checked) = (Ran::default(), None);
         let (shape, threads, seed) = (self.shape, self.cell.threads, self.cell.seed);
         let mut observer = Observer::new(data_dir.dir());
         if !data_dir.is_loaded() {
-            let spec = Spec::new(threads, Limit::Finished { ops: rows_about(shape) }, stop);
-            let units = Units::default();
-            let driven =
-                drive(&spec, &mut observer, progress, "loading", |_| Loader::new(&*store, shape, seed, &units));
-            if driven.interrupted || driven.error.is_some() {
+            ran.load = fill(&*store, shape, seed, threads, &mut observer, progress, stop)?;
+            if ran.load.is_none() {
                 store.close()?;
-                let interrupted = driven.interrupted;
-                return driven.error.map_or(Ok((Ran { interrupted, ..ran }, None)), |error| Err(error.into()));
+                return Ok((Ran { interrupted: true, ..ran }, None));
             }
-            ran.load = Some(Load::settled(&*store, driven.ops, driven.window.as_secs_f64(), progress)?);
             data_dir.set_loaded()?;
         }
         if self.config.load_only {
@@ -107,7 +97,6 @@ impl TpccRun {
         }
         progress.begin("reading all once", TABLES.len() as u64);
         read_all(&*store, progress)?;
-        let machine = machine(data_dir.dir());
         let steady = store.steady();
         let spec = self.config.spec(threads, &*steady, stop);
         let mut driven =
@@ -116,7 +105,7 @@ impl TpccRun {
         ran.interrupted = driven.interrupted;
         let whole = ran.error.is_none() && !ran.interrupted;
         let charged = whole.then(|| charge(&*store, &mut driven, &mut observer, progress)).transpose()?;
-        let mut result = self.cell.result(&driven, &store.about(), machine, ran.load.clone());
+        let mut result = self.cell.result(&driven, store.about(), data_dir.dir(), ran.load.clone());
         if whole {
             progress.begin("checking consistency", 1);
             match check(&*store, shape) {
@@ -151,8 +140,8 @@ impl TpccRun {
         let violations = checked.map(|checked| checked.violations.len() as u64 + checked.more);
         let extra = [
             ("warehouses", self.shape.warehouses.into()),
-            ("items", self.shape.scale.items.into()),
-            ("customers_per_district", self.shape.scale.customers.into()),
+            ("items", self.shape.items.into()),
+            ("customers_per_district", self.shape.customers.into()),
             ("tpmc", per_minute(kinds[Kind::NewOrder as usize].ops).into()),
             ("tpm_total", per_minute(result.measured.ops).into()),
             ("rolled_back", rolled_back.into()),

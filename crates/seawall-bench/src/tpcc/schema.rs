@@ -46,8 +46,8 @@ macro_rules! row {
         }
 
         impl Row {
-            pub(in crate::tpcc) fn bytes(self) -> [u8; $end] {
-                let mut row = [0; $end];
+            pub(in crate::tpcc) fn bytes(self) -> Vec<u8> {
+                let mut row = vec![0; $end];
                 $(row[$column.place()].copy_from_slice(self.$column.bytes().as_ref());)*
                 row
             }

@@ -1,14 +1,14 @@
 //! A small TPC-C on Seawall holds every condition; broken rows are reported.
 
+use super::Shape;
 use super::check::{Checked, check};
 use super::client::{Client, by_kind};
 use super::layout::Key;
-use super::load::{Loader, Units, rows_about};
+use super::load::{fill, rows_about};
 use super::schema::{
     CUSTOMER, CUSTOMER_NAME, DISTRICT, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, WAREHOUSE, customer,
     district, key, order_line, orders, warehouse,
 };
-use super::{Scale, Shape};
 use crate::observe::Observer;
 use crate::run::{Driven, Limit, Spec, drive};
 use crate::store::{Durability, Settings, Store};
@@ -32,13 +32,10 @@ fn settings(dir: &std::path::Path) -> Settings {
 
 fn loaded(dir: &std::path::Path, shape: Shape) -> Seawall {
     let store = Seawall::open(&settings(dir)).unwrap();
-    let (units, stop) = (Units::default(), AtomicBool::new(false));
-    let spec = Spec::new(2, Limit::Finished { ops: 1 }, &stop);
-    let driven =
-        drive(&spec, &mut Observer::new(dir), &mut Silent, "loading", |_| Loader::new(&store, shape, 5, &units));
-    assert!(driven.error.is_none(), "{:?}", driven.error);
-    let about = rows_about(shape);
-    assert!(driven.ops > about * 9 / 10 && driven.ops < about * 11 / 10, "{} rows, not {about}", driven.ops);
+    let (observer, stop) = (&mut Observer::new(dir), AtomicBool::new(false));
+    let load = fill(&store, shape, 5, 2, observer, &mut Silent, &stop).unwrap().unwrap();
+    let (rows, about) = (load.rows_per_s * load.seconds, rows_about(shape) as f64);
+    assert!(rows > about * 0.9 && rows < about * 1.1, "{rows} rows, not {about}");
     store
 }
 
@@ -57,7 +54,7 @@ fn every_condition_holds_after_concurrent_work_and_a_restart() {
     // One warehouse too: there all threads contend for the same rows.
     for warehouses in [1, 3] {
         let dir = tempfile::tempdir().unwrap();
-        let shape = Shape { warehouses, scale: Scale { items: 1000, customers: 30 } };
+        let shape = Shape { warehouses, items: 1000, customers: 30 };
         let mut store = loaded(dir.path(), shape);
         assert_eq!(check(&store, shape).unwrap(), Checked::default(), "as loaded");
         for _ in 0..2 {
@@ -78,8 +75,7 @@ fn every_condition_holds_after_concurrent_work_and_a_restart() {
 #[test]
 fn what_does_not_hold_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let scale = Scale { items: 20, customers: 30 };
-    let shape = Shape { warehouses: 1, scale };
+    let shape = Shape { warehouses: 1, items: 20, customers: 30 };
     let store = loaded(dir.path(), shape);
     assert_eq!(check(&store, shape).unwrap(), Checked::default());
 
@@ -112,14 +108,14 @@ fn what_does_not_hold_is_named() {
         tx.put(table, &row_key, &old).unwrap();
         tx.commit().unwrap();
     };
-    let (old_order, new_order) = (5, scale.delivered() + 3);
+    let (old_order, new_order) = (5, shape.delivered() + 3);
     let set_carrier = |carrier: u8| move |row: &mut Vec<u8>| orders::CARRIER_ID.set(row, carrier).unwrap();
     broken(WAREHOUSE, key::warehouse(1), Some(&|row| add(row, &warehouse::YTD)), &["3.3.2.1", "3.3.2.8"]);
     broken(DISTRICT, key::district(1, 4), Some(&|row| add(row, &district::YTD)), &["3.3.2.1", "3.3.2.9"]);
     let next = |row: &mut Vec<u8>| district::NEXT_O_ID.set(row, 9).unwrap();
     broken(DISTRICT, key::district(1, 10), Some(&next), &["3.3.2.2"]);
     broken(NEW_ORDER, key::order(1, 2, new_order), None, &["3.3.2.11", "3.3.2.3", "3.3.2.5"]);
-    broken(NEW_ORDER, key::order(1, 2, scale.customers), None, &["3.3.2.11", "3.3.2.2", "3.3.2.5"]);
+    broken(NEW_ORDER, key::order(1, 2, shape.customers), None, &["3.3.2.11", "3.3.2.2", "3.3.2.5"]);
     broken(ORDER_LINE, key::order_line(1, 3, new_order, 2), None, &["3.3.2.4", "3.3.2.6"]);
     broken(ORDERS, key::order(1, 3, old_order), Some(&set_carrier(0)), &["3.3.2.5", "3.3.2.7"]);
     let deliver = |row: &mut Vec<u8>| order_line::DELIVERY_D.set(row, 1).unwrap();

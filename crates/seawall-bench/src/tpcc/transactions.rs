@@ -18,17 +18,9 @@ use super::{collect, edge, now_us, scan};
 use crate::store::{Error, Result, Tx};
 use std::hint::black_box;
 
-/// How a transaction ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Commit,
-    /// The new-orders of clause 2.4.1.4.
-    RollBack,
-}
-
-/// A transaction with its input.
+/// A transaction with its input. It does all its work except the commit.
 pub(super) trait Transaction {
-    fn run(&self, tx: &mut dyn Tx) -> Result<End>;
+    fn run(&self, tx: &mut dyn Tx) -> Result<()>;
 }
 
 /// How a customer is selected.
@@ -80,11 +72,8 @@ fn update<T>(
     Ok((row, changed))
 }
 
-/// The most lines of an order.
-pub(super) const LINES_MAX: usize = 15;
-
 /// An order line of the input.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Line {
     pub(super) item: u32,
     /// The warehouse that delivers it.
@@ -101,14 +90,12 @@ pub(super) struct NewOrder {
     pub(super) w: u16,
     pub(super) d: u8,
     pub(super) c: u32,
-    pub(super) lines: [Line; LINES_MAX],
-    pub(super) count: usize,
+    pub(super) lines: Vec<Line>,
     /// The last item does not exist.
     pub(super) fails: bool,
 }
 
 /// The values read from a line's item and stock.
-#[derive(Debug, Clone, Copy)]
 struct Worked {
     amount: u32,
     original: bool,
@@ -116,42 +103,38 @@ struct Worked {
 }
 
 impl Transaction for NewOrder {
-    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let (w, d) = (self.w, self.d);
         let tax = warehouse::TAX.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
         let buyer = get(tx, CUSTOMER, &key::customer(w, d, self.c))?;
         let discount = customer::DISCOUNT.get(&buyer)?;
         black_box((customer::CREDIT.get(&buyer)?, buyer.get(customer::FIRST..)));
 
-        let lines = &self.lines[..self.count];
-        let mut worked = [Worked { amount: 0, original: false, info: [0; 24] }; LINES_MAX];
-        let mut found = 0;
-        for (line, worked) in lines.iter().zip(&mut worked) {
+        let mut worked = Vec::with_capacity(self.lines.len());
+        for line in &self.lines {
             let Some(row) = tx.get(ITEM, &key::item(line.item))? else { break };
-            found += 1;
-            worked.amount = item::PRICE.get(&row)? * u32::from(line.quantity);
-            worked.original = is_original(&row[skip_texts(&row, item::NAME, 1)?..]);
+            let amount = item::PRICE.get(&row)? * u32::from(line.quantity);
+            let original = is_original(&row[skip_texts(&row, item::NAME, 1)?..]);
+            worked.push(Worked { amount, original, info: [0; 24] });
         }
-        if found != self.count - usize::from(self.fails) {
-            let item = lines[found.min(lines.len() - 1)].item;
+        if worked.len() != self.lines.len() - usize::from(self.fails) {
+            let item = self.lines[worked.len().min(self.lines.len() - 1)].item;
             let what = format!("item {item} is wrongly there or missing: the data is of another scale; load it anew");
             return Err(Error::failed(NAME, what));
         }
-        let lines = &lines[..found];
-        self.take_from_stock(tx, lines, &mut worked)?;
+        self.take_from_stock(tx, &mut worked)?;
 
         let take_number = |row: &mut Vec<u8>| Ok(district::NEXT_O_ID.add(row, 1)? - 1);
         let (row, o) = update(tx, DISTRICT, &key::district(w, d), take_number)?;
         let taxes = u64::from(tax) + u64::from(district::TAX.get(&row)?);
 
-        let (ordered, count) = (&self.lines[..self.count], self.count as u8);
-        let local = u8::from(ordered.iter().all(|line| line.supply == w));
+        let (local, count) = (u8::from(self.lines.iter().all(|line| line.supply == w)), self.lines.len() as u8);
         let row = orders::Row { ENTRY_D: now_us(), C_ID: self.c, CARRIER_ID: 0, OL_CNT: count, ALL_LOCAL: local };
         tx.put(ORDERS, &key::order(w, d, o), &row.bytes())?;
         tx.put(NEW_ORDER, &key::order(w, d, o), &[])?;
         tx.put(ORDER_CUSTOMER, &key::order_customer(w, d, self.c, o), &[])?;
         let mut total = 0;
-        for ((line, worked), number) in lines.iter().zip(&worked).zip(1..) {
+        for ((line, worked), number) in self.lines.iter().zip(&worked).zip(1..) {
             let row = order_line::Row {
                 DELIVERY_D: 0,
                 I_ID: line.item,
@@ -165,18 +148,16 @@ impl Transaction for NewOrder {
             black_box(worked.original);
         }
         black_box(total * u64::from(10_000u16.saturating_sub(discount)) * (10_000 + taxes) / 100_000_000);
-        Ok(if self.fails { End::RollBack } else { End::Commit })
+        Ok(())
     }
 }
 
 impl NewOrder {
     /// Locks and changes the stock of each line, in the order of warehouse and item.
-    fn take_from_stock(&self, tx: &mut dyn Tx, lines: &[Line], worked: &mut [Worked; LINES_MAX]) -> Result<()> {
-        let mut order: [u8; LINES_MAX] = std::array::from_fn(|i| i as u8);
-        let order = &mut order[..lines.len()];
-        order.sort_unstable_by_key(|&i| (lines[usize::from(i)].supply, lines[usize::from(i)].item));
-        for &i in &*order {
-            let (line, worked) = (&lines[usize::from(i)], &mut worked[usize::from(i)]);
+    fn take_from_stock(&self, tx: &mut dyn Tx, worked: &mut [Worked]) -> Result<()> {
+        let mut lines: Vec<_> = self.lines.iter().zip(worked).collect();
+        lines.sort_by_key(|(line, _)| (line.supply, line.item));
+        for (line, worked) in lines {
             update(tx, STOCK, &key::stock(line.supply, line.item), |row| {
                 let left = stock::QUANTITY.get(row)? - i16::from(line.quantity);
                 stock::QUANTITY.set(row, if left >= 10 { left } else { left + 91 })?;
@@ -209,7 +190,7 @@ pub(super) struct Payment {
 }
 
 impl Transaction for Payment {
-    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let amount = i64::from(self.amount);
         let c = self.who.find(tx, self.c_w, self.c_d)?;
         let (row, ()) = update(tx, CUSTOMER, &key::customer(self.c_w, self.c_d, c), |row| {
@@ -226,12 +207,12 @@ impl Transaction for Payment {
 
         let Self { c_w, c_d, d, .. } = *self;
         let row = history::Row { AMOUNT: self.amount, DATE: now_us(), C_ID: c, C_W_ID: c_w, C_D_ID: c_d, D_ID: d };
-        let mut row = row.bytes().to_vec();
+        let mut row = row.bytes();
         row.extend_from_slice(text(&of_warehouse, warehouse::NAME)?);
         row.extend_from_slice(b"    ");
         row.extend_from_slice(text(&of_district, district::NAME)?);
         tx.put(HISTORY, &key::history(self.w, self.stamp, self.thread), &row)?;
-        Ok(End::Commit)
+        Ok(())
     }
 }
 
@@ -256,7 +237,7 @@ pub(super) struct OrderStatus {
 }
 
 impl Transaction for OrderStatus {
-    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let (w, d) = (self.w, self.d);
         let c = self.who.find(tx, w, d)?;
         let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
@@ -273,7 +254,7 @@ impl Transaction for OrderStatus {
             black_box(order_line::DELIVERY_D.get(row)?);
             Ok(())
         })?;
-        Ok(End::Commit)
+        Ok(())
     }
 }
 
@@ -286,14 +267,14 @@ pub(super) struct Delivery {
 }
 
 impl Transaction for Delivery {
-    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let now = now_us();
         for d in 1..=DISTRICTS {
             if let Some(o) = self.oldest(tx, d)? {
                 self.deliver(tx, d, o, now)?;
             }
         }
-        Ok(End::Commit)
+        Ok(())
     }
 }
 
@@ -355,7 +336,7 @@ pub(super) struct StockLevel {
 }
 
 impl Transaction for StockLevel {
-    fn run(&self, tx: &mut dyn Tx) -> Result<End> {
+    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let next = district::NEXT_O_ID.get(&get(tx, DISTRICT, &key::district(self.w, self.d))?)?;
         let from = key::order(self.w, self.d, next.saturating_sub(ORDERS_BACK));
         let to = key::order(self.w, self.d, next);
@@ -372,6 +353,6 @@ impl Transaction for StockLevel {
             scarce += u32::from(stock::QUANTITY.get(&row)? < self.threshold);
         }
         black_box(scarce);
-        Ok(End::Commit)
+        Ok(())
     }
 }

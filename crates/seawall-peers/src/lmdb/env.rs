@@ -12,6 +12,7 @@
 use super::NAME;
 use lmdb_master_sys as sys;
 use seawall_bench::{Error, Result};
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::marker::PhantomData;
 use std::{ptr, slice};
@@ -186,64 +187,56 @@ impl Drop for Txn<'_> {
 pub(super) struct Reader<'e> {
     txn: Txn<'e>,
     /// Null before its first use.
-    cursor: *mut sys::MDB_cursor,
+    cursor: Cell<*mut sys::MDB_cursor>,
 }
 
 impl<'e> Reader<'e> {
     pub(super) fn new(env: &'e Env) -> Result<Self> {
         let txn = env.begin(false)?;
-        // SAFETY: live and only read; [`Reader::renew`] is the only way to use it again.
+        // SAFETY: live and only read; [`Reader::read`] is the only way to use it again.
         unsafe { sys::mdb_txn_reset(txn.txn) };
-        Ok(Self { txn, cursor: ptr::null_mut() })
+        Ok(Self { txn, cursor: Cell::new(ptr::null_mut()) })
     }
 
-    /// Takes a snapshot of the latest commit, until the returned value is dropped.
-    pub(super) fn renew(&mut self) -> Result<Renewed<'_, 'e>> {
+    /// Calls `read` with the transaction, which has a snapshot of the latest commit meanwhile.
+    pub(super) fn read<T>(&mut self, read: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
+        self.renewed(read)
+    }
+
+    /// Must not be called within itself: the end of the inner call would end the reads of the outer one.
+    fn renewed<T>(&self, read: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
         // SAFETY: reset, as required.
         check(unsafe { sys::mdb_txn_renew(self.txn.txn) }, "cannot renew a read transaction")?;
-        Ok(Renewed(self))
+        let done = read(&self.txn);
+        // SAFETY: renewed; all borrowed reads have ended.
+        unsafe { sys::mdb_txn_reset(self.txn.txn) };
+        done
+    }
+
+    /// The same with the cursor that is kept from one use to the next; it always belongs to the same table.
+    pub(super) fn walk<T>(&mut self, table: c_uint, walk: impl FnOnce(&mut Cursor<'_>) -> Result<T>) -> Result<T> {
+        self.renewed(|txn| {
+            let mut cursor = self.cursor.get();
+            if cursor.is_null() {
+                // SAFETY: live, and a place for the result.
+                check(unsafe { sys::mdb_cursor_open(txn.txn, table, &mut cursor) }, "cannot open a cursor")?;
+                self.cursor.set(cursor);
+            } else {
+                // SAFETY: a live transaction that only reads, and a cursor of one.
+                check(unsafe { sys::mdb_cursor_renew(txn.txn, cursor) }, "cannot renew a cursor")?;
+            }
+            walk(&mut Cursor { cursor, kept: true, of: PhantomData })
+        })
     }
 }
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        if !self.cursor.is_null() {
+        let cursor = self.cursor.get();
+        if !cursor.is_null() {
             // SAFETY: ours, once; its transaction ends after this.
-            unsafe { sys::mdb_cursor_close(self.cursor) }
+            unsafe { sys::mdb_cursor_close(cursor) }
         }
-    }
-}
-
-/// A read transaction in use.
-pub(super) struct Renewed<'r, 'e>(&'r mut Reader<'e>);
-
-impl Renewed<'_, '_> {
-    /// The cursor that is kept from one use to the next; it always belongs to the same table.
-    pub(super) fn kept_cursor(&mut self, table: c_uint) -> Result<Cursor<'_>> {
-        let Reader { txn, cursor } = &mut *self.0;
-        if cursor.is_null() {
-            // SAFETY: live, and a place for the result.
-            check(unsafe { sys::mdb_cursor_open(txn.txn, table, cursor) }, "cannot open a cursor")?;
-        } else {
-            // SAFETY: a live transaction that only reads, and a cursor of one.
-            check(unsafe { sys::mdb_cursor_renew(txn.txn, *cursor) }, "cannot renew a cursor")?;
-        }
-        Ok(Cursor { cursor: *cursor, kept: true, of: PhantomData })
-    }
-}
-
-impl<'e> std::ops::Deref for Renewed<'_, 'e> {
-    type Target = Txn<'e>;
-
-    fn deref(&self) -> &Txn<'e> {
-        &self.0.txn
-    }
-}
-
-impl Drop for Renewed<'_, '_> {
-    fn drop(&mut self) {
-        // SAFETY: renewed; all borrowed reads have ended.
-        unsafe { sys::mdb_txn_reset(self.0.txn.txn) }
     }
 }
 

@@ -99,17 +99,17 @@ pub(crate) fn run(args: &GoalsArgs, stop: &Stop) -> Outcome {
     let runner = Runner { plan: &plan, seed: args.seed, base, exe };
     let mut lines = Lines(bar("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}"));
     print(format!("{}\n", evaluate::Outcome::HEADING))?;
-    let ran = runner.run(&mut records, &mut lines, stop)?;
+    let (outcomes, is_interrupted) = runner.run(&mut records, &mut lines, stop)?;
     lines.0.finish_and_clear();
 
-    let report = Report::new(args.command(), &plan, &ran.outcomes, &records);
+    let report = Report::new(args.command(), &plan, &outcomes, &records);
     write_files(&args.out, [("goals.json", pretty(&report)?), ("goals.md", report.to_markdown())])?;
-    let (met, counted) = evaluate::tally(&ran.outcomes);
-    if ran.interrupted {
+    let (met, counted) = evaluate::tally(&outcomes);
+    if is_interrupted {
         return interrupted("interrupted: what was measured so far is kept, and --resume goes on from there");
     }
     print(format!("{met} of {counted} goals met\n"))?;
-    Ok(if evaluate::all_well(&ran.outcomes) { Ended::Well } else { Ended::Short })
+    Ok(if evaluate::all_well(&outcomes) { Ended::Well } else { Ended::Short })
 }
 
 fn list(plan: &Plan) -> String {

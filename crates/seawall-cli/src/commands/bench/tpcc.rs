@@ -5,9 +5,9 @@
 use super::{CommonArgs, open};
 use crate::progress::Bar;
 use crate::{Ended, Outcome, Stop, note};
+use seawall_bench::tpcc::Shape;
 use seawall_bench::tpcc::check::Checked;
 use seawall_bench::tpcc::run::{TpccRun, WAREHOUSES_MAX};
-use seawall_bench::tpcc::{Scale, Shape};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -30,13 +30,13 @@ pub(crate) struct TpccArgs {
 
 pub(crate) fn run(args: &TpccArgs, stop: &Stop) -> Outcome {
     let common = &args.common;
-    let full = Scale::default();
-    let scale = Scale { items: full.items / args.scale_down, customers: full.customers / args.scale_down };
+    let full = Shape::default();
+    let (items, customers) = (full.items / args.scale_down, full.customers / args.scale_down);
     // Without transactions RocksDB cannot lock the rows it reads.
     let needed: &[(&str, &str)] = if common.store == "rocksdb" { &[("transactions", "true")] } else { &[] };
     let tpcc = TpccRun {
         cell: common.cell("tpcc", 0, 0, 1),
-        shape: Shape { warehouses: args.warehouses, scale },
+        shape: Shape { warehouses: args.warehouses, items, customers },
         config: common.config(needed),
     };
     tpcc.check()?;
