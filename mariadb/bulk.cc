@@ -139,7 +139,7 @@ int ha_seawall::insert_in_order(uint number) {
     if (status == SEAWALL_STATUS_OK) continue;
     if (status == SEAWALL_STATUS_KEY_EXISTS) {
       /* The server prints the duplicate from the record. */
-      m_duplicate = number == 0 ? table->s->primary_key : number - 1;
+      m_connection->note_duplicate(number == 0 ? table->s->primary_key : number - 1);
       ha_thd()->get_stmt_da()->set_current_row_for_warning(m_batch.numbers[row]);
       seawall_slice value = m_batch.trees[0].value(row);
       m_blobs.assign((const char *)value.data, value.len);

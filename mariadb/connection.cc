@@ -108,10 +108,10 @@ static seawall_isolation isolation_of(THD *thd) {
 /* The default of lock_wait_timeout, seconds. */
 static const ulong DAY = 86400;
 
-/* NOWAIT and WAIT n set lock_wait_timeout for their statement; at its default, a day, the engine's own limit
-   applies. */
+/* NOWAIT and WAIT n set lock_wait_timeout for their statement. From its default on, a day, the engine's own limit
+   applies: the threads of a replica have a year. */
 static seawall_status set_wait(seawall_tx *tx, ulong seconds) {
-  return seawall_set_wait(tx, seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds == DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
+  return seawall_set_wait(tx, seconds == 0 ? SEAWALL_WAIT_MODE_NO : seconds >= DAY ? SEAWALL_WAIT_MODE_WAIT : SEAWALL_WAIT_MODE_FOR,
                           (uint64_t)seconds * 1000);
 }
 
@@ -267,6 +267,14 @@ int Connection::check_complete(bool all) {
   return HA_ERR_INTERNAL_ERROR;
 }
 
+/* Visible before it is flushed: the server has no order for XA COMMIT, and the binary log has it already. A consistent
+   snapshot in between lacks what the binary log's position includes. */
+static seawall_status commit_by_name(const seawall_db *db, seawall_slice name) {
+  uint64_t position;
+  seawall_status status = seawall_commit_prepared_ordered(db, name, &position);
+  return status == SEAWALL_STATUS_OK ? seawall_flush_log(db, position) : status;
+}
+
 int Connection::commit(bool all) {
   if (!m_active) return 0;
   if (int error = check_complete(all)) return error;
@@ -277,7 +285,7 @@ int Connection::commit(bool all) {
   seawall_status status = SEAWALL_STATUS_OK;
   unlock_auto(m_tx.get());
   crash_point("commit", "begun");
-  if (!m_xid.empty()) status = seawall_commit_prepared(db.get(), slice(m_xid));
+  if (!m_xid.empty()) status = commit_by_name(db.get(), slice(m_xid));
   else if (!m_committed) status = seawall_commit(m_tx.get());
   crash_point("commit", "done");
   int error = status == SEAWALL_STATUS_OK ? 0 : failed_end("committed", status);
@@ -559,7 +567,7 @@ void set_hooks(handlerton *h) {
   h->savepoint_rollback = SEAWALL_HOOK(savepoint_rollback);
   h->savepoint_release = SEAWALL_HOOK(savepoint_release);
   h->recover = SEAWALL_HOOK(recover);
-  h->commit_by_xid = SEAWALL_HOOK(end_by_xid<seawall_commit_prepared>);
+  h->commit_by_xid = SEAWALL_HOOK(end_by_xid<commit_by_name>);
   h->rollback_by_xid = SEAWALL_HOOK(end_by_xid<seawall_rollback_prepared>);
   h->kill_query = kill_query;
   h->commit_checkpoint_request = commit_checkpoint_request;

@@ -79,6 +79,10 @@ public:
   /* Locks a table's automatic numbers until the statement ends. */
   seawall_status lock_auto(const std::shared_ptr<Counters> &counters);
   THD *thd() const { return m_thd; }
+  /* The index in which a change of the last statement met a duplicate. Not kept by the handler: after a row could not
+     move to another partition, the server asks the partition that it is in. */
+  void note_duplicate(uint index) { m_duplicate = index; }
+  uint duplicate() const { return m_duplicate; }
 
   int commit(bool all);
   int rollback(bool all);
@@ -143,6 +147,7 @@ private:
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;
   uint64_t m_changes = 0;
+  uint m_duplicate = MAX_KEY;
   int m_incomplete = 0;      /* note_incomplete */
   query_id_t m_copying = 0;  /* the statement that m_copied belongs to */
   std::vector<uint64_t> m_copied;

@@ -214,18 +214,27 @@ Lengths seawall::lengths_of(TABLE *form, uint index, bool levels) {
   return {bytes, bytes > most, entries.may_be_cut()};
 }
 
+/* Whether an option of another engine is on, which ALTER TABLE hands over silently. */
+static bool is_on(const HA_CREATE_INFO *info, const char *name) {
+  for (const engine_option_value *option = info->option_list; option; option = option->next) {
+    const char *value = option->value.str;
+    if (value && !strcasecmp(option->name.str, name) && (!strcasecmp(value, "YES") || !strcasecmp(value, "ON") || !strcmp(value, "1"))) return true;
+  }
+  return false;
+}
+
 int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
   if (int error = refuse_foreign_keys(form->in_use)) return error;
   if (info->row_type == ROW_TYPE_FIXED || info->row_type == ROW_TYPE_PAGE) {
     my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "SEAWALL", "ROW_TYPE");
     return HA_WRONG_CREATE_OPTION;
   }
-  /* The options of another engine, which ALTER TABLE hands over silently. */
-  for (const engine_option_value *option = info->option_list; option; option = option->next)
-    if (!strcasecmp(option->name.str, "ENCRYPTED") && option->value.str && !strcasecmp(option->value.str, "YES")) {
-      my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "SEAWALL", "ENCRYPTED");
-      return HA_WRONG_CREATE_OPTION;
-    }
+  if (is_on(info, "ENCRYPTED")) {
+    my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "SEAWALL", "ENCRYPTED");
+    return HA_WRONG_CREATE_OPTION;
+  }
+  if (is_on(info, "PAGE_COMPRESSED"))
+    push_warning(form->in_use, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION, "Seawall does not compress: PAGE_COMPRESSED has no effect");
   if (info->row_type == ROW_TYPE_COMPRESSED || info->key_block_size)
     push_warning(form->in_use, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION, "Seawall does not compress: ROW_FORMAT=COMPRESSED and KEY_BLOCK_SIZE have no effect");
   uint32_t columns = 0;
@@ -312,13 +321,11 @@ handler *ha_seawall::clone(const char *name, MEM_ROOT *root) {
 static uint64_t most_of(Field *field) { return field->get_max_int_value(); }
 
 /* Locks the automatic numbers by seawall_autoinc_lock_mode, as in InnoDB. 0: each statement that inserts locks the
-   numbers until it ends; 1: only a statement whose number of rows is not known, and one that comes while the numbers
-   are locked; 2: none. */
-int ha_seawall::lock_auto_increment() {
+   numbers until it ends; 1: only a statement that is not `simple`, and one that comes while the numbers are locked; 2:
+   none. */
+int ha_seawall::lock_auto_increment(bool simple) {
   ulong mode = autoinc_lock_mode();
   if (mode == 2 || m_own) return 0;
-  int command = thd_sql_command(m_connection->thd());
-  bool simple = command == SQLCOM_INSERT || command == SQLCOM_REPLACE || command == SQLCOM_END; /* the last: rows of a binary log */
   if (mode == 1 && simple && !m_share->counters->is_auto_locked()) return 0;
   return failed(m_connection->lock_auto(m_share->counters));
 }
@@ -330,7 +337,9 @@ void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulong
     handler::get_auto_increment(offset, increment, wanted, first, reserved);
     return;
   }
-  m_auto_error = lock_auto_increment();
+  int command = thd_sql_command(m_connection->thd());
+  /* The number of rows is known. SQLCOM_END: rows of a binary log. */
+  m_auto_error = lock_auto_increment(command == SQLCOM_INSERT || command == SQLCOM_REPLACE || command == SQLCOM_END);
   if (m_auto_error) {
     *first = ULONGLONG_MAX;
     return;
@@ -357,6 +366,9 @@ int ha_seawall::note_auto_increment(const uchar *record) {
   field->move_field_offset(-offset);
   dbug_tmp_restore_column_map(&table->read_set, columns);
   if (!is_unsigned && value <= 0) return 0;
+  /* Not between the numbers of another statement: a replica may execute that one alone. */
+  if ((uint64_t)value >= m_share->counters->next_auto())
+    if (int error = lock_auto_increment(true)) return error;
   return failed(m_share->counters->note_auto((uint64_t)value, most_of(field)));
 }
 
@@ -402,7 +414,7 @@ Share::Size ha_seawall::size_of_table() {
 }
 
 int ha_seawall::info(uint flags) {
-  if (flags & HA_STATUS_ERRKEY) errkey = m_duplicate;
+  if (flags & HA_STATUS_ERRKEY) errkey = m_connection ? m_connection->duplicate() : MAX_KEY;
   if (flags & HA_STATUS_VARIABLE) {
     Share::Size size = size_of_table();
     /* The optimizer treats a table with 0 rows as empty. */
@@ -502,9 +514,10 @@ int ha_seawall::reset() {
 
 /* Whether the rows that the statement reads must not change until the transaction ends, so that a replica that executes
    the statement at its place in the binary log reads the same. */
-static bool reads_for_changes(THD *thd) {
+static bool reads_for_changes(THD *thd, thr_lock_type type) {
   if (thd_tx_isolation(thd) <= ISO_READ_COMMITTED) return false;
-  switch (thd_sql_command(thd)) {
+  int command = thd_sql_command(thd);
+  switch (command) {
   case SQLCOM_INSERT:
   case SQLCOM_INSERT_SELECT:
   case SQLCOM_REPLACE:
@@ -515,13 +528,15 @@ static bool reads_for_changes(THD *thd) {
   case SQLCOM_DELETE_MULTI:
   case SQLCOM_LOAD:
   case SQLCOM_CREATE_TABLE: return true;
-  default: return false;
+  default:
+    /* A function or trigger that is logged as the statement which calls it. */
+    return type == TL_READ_NO_INSERT && (command == SQLCOM_SELECT || thd->in_sub_stmt) && !thd_in_lock_tables(thd);
   }
 }
 
 /* Sets how the statement locks the rows that it reads. */
 void ha_seawall::set_lock(THD *thd, thr_lock_type type) {
-  bool shared = type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED || reads_for_changes(thd);
+  bool shared = type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED || reads_for_changes(thd, type);
   m_lock = type >= TL_WRITE_ALLOW_WRITE ? SEAWALL_LOCK_EXCLUSIVE : shared ? SEAWALL_LOCK_SHARED : SEAWALL_LOCK_NONE;
   const TABLE_LIST *list = table->pos_in_table_list;
   bool asks = list && !(list->select_lex && list->select_lex->select_lock == st_select_lex::select_lock_type::NONE);
@@ -529,7 +544,10 @@ void ha_seawall::set_lock(THD *thd, thr_lock_type type) {
 }
 
 THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) {
-  if (type != TL_IGNORE) set_lock(thd, type);
+  if (type != TL_IGNORE) {
+    set_lock(thd, type);
+    m_stored_lock = m_lock;
+  }
   if (type != TL_IGNORE && m_lock_data.type == TL_UNLOCK) {
     /* The engine locks rows, so writers of a table do not wait for each other, unless LOCK TABLES asks for it. */
     if (type >= TL_WRITE_CONCURRENT_INSERT && type <= TL_WRITE && !thd_in_lock_tables(thd) && !thd_tablespace_op(thd))
@@ -572,6 +590,11 @@ int ha_seawall::start_stmt(THD *thd, thr_lock_type type) {
   m_connection = Connection::of(thd);
   if (!m_connection) return HA_ERR_OUT_OF_MEM;
   set_lock(thd, type);
+  /* As in InnoDB, an expression of a function or trigger, such as SET x = (SELECT ...), reads with the lock of the
+     statement that calls it; a SELECT that is a statement of its own reads the snapshot. */
+  bool expression = thd->in_sub_stmt && !(thd_sql_command(thd) == SQLCOM_SELECT && type == TL_READ);
+  if (expression && m_lock == SEAWALL_LOCK_NONE && m_stored_lock != SEAWALL_LOCK_NONE && thd_tx_isolation(thd) > ISO_READ_COMMITTED)
+    m_lock = SEAWALL_LOCK_SHARED;
   return m_connection->use(thd);
 }
 

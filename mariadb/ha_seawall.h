@@ -178,6 +178,7 @@ public:
   Table_flags table_flags() const override;
   ulong index_flags(uint index, uint part, bool all_parts) const override;
   const char *index_type(uint) override { return "BTREE"; }
+  row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
   uint max_supported_keys() const override { return MAX_INDEXES; }
   uint max_supported_key_parts() const override { return MAX_REF_PARTS; }
   uint max_supported_key_length() const override { return 3072; }
@@ -304,9 +305,10 @@ private:
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
   void reset_cursor(const seawall_tree *tree);
   int note_auto_increment(const uchar *record);
-  int lock_auto_increment();
-  static seawall_status open_prefix(const seawall_tree *tree, const Bytes &prefix, uint64_t limit, seawall::Cursor *cursor);
-  bool is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len);
+  int lock_auto_increment(bool simple);
+  static seawall_status open_prefix(const seawall_tree *tree, const Bytes &prefix, seawall_lock lock, uint64_t limit, seawall::Cursor *cursor);
+  seawall_lock duplicate_lock() const;
+  seawall_status insert_key(const seawall_tree *tree, const Bytes &key, size_t unique_len, const Bytes &value);
   int check_readable();
   int begin_own(seawall_commit_level level);
   int commit_own();
@@ -345,6 +347,7 @@ private:
   seawall::Share *m_share = nullptr;
   THR_LOCK_DATA m_lock_data;
   seawall_lock m_lock = SEAWALL_LOCK_NONE;
+  seawall_lock m_stored_lock = SEAWALL_LOCK_NONE; /* that of the statement which a function or trigger is a part of */
   seawall_wait_mode m_wait = SEAWALL_WAIT_MODE_DEFAULT;
   seawall::Connection *m_connection = nullptr;
   seawall::Tx m_own;                 /* for a sequence or a copy: its commits are not rolled back */
@@ -376,7 +379,6 @@ private:
   seawall::Pace m_change_pace;       /* kept over statements, because each may change only one row */
   seawall::Copy m_copy;
   seawall::Batch m_batch;
-  uint m_duplicate = MAX_KEY;
   int m_auto_error = 0;              /* the error of get_auto_increment() */
   bool m_ignores_duplicates = false; /* INSERT IGNORE, LOAD DATA LOCAL */
   bool m_replaces = false;           /* REPLACE, INSERT ... ON DUPLICATE KEY UPDATE */

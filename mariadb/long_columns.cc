@@ -101,7 +101,7 @@ seawall_status ha_seawall::delete_long_columns(const uchar *record, const Bytes 
   if (!any) return SEAWALL_STATUS_OK;
   Cursor cursor;
   seawall_slice key;
-  seawall_status status = open_prefix(m_share->long_columns.get(), primary, 0, &cursor);
+  seawall_status status = open_prefix(m_share->long_columns.get(), primary, SEAWALL_LOCK_EXCLUSIVE, 0, &cursor);
   seawall_seek to = SEAWALL_SEEK_FIRST;
   while (status == SEAWALL_STATUS_OK) {
     status = seawall_cursor_seek(cursor.get(), tx(), to, NOTHING, &key, nullptr);

@@ -27,39 +27,49 @@ void ha_seawall::entry_of(uint index, const uchar *record, Bytes *key, Bytes *va
   *unique_len = m_entries[index].encode(record, row, key, value);
 }
 
-/* Opens a cursor over the keys with a prefix, which locks what it reads. `limit`: how many rows will be read (a hint;
-   0: unknown). */
-seawall_status ha_seawall::open_prefix(const seawall_tree *tree, const Bytes &prefix, uint64_t limit, Cursor *cursor) {
+/* Opens a cursor over the keys with a prefix. `limit`: how many rows will be read (a hint; 0: unknown). */
+seawall_status ha_seawall::open_prefix(const seawall_tree *tree, const Bytes &prefix, seawall_lock lock, uint64_t limit, Cursor *cursor) {
   Bytes end = prefix;
   seawall_bound upper = UNBOUNDED;
   if (successor(&end)) upper = {slice(end), SEAWALL_BOUND_KIND_EXCLUDED};
   seawall_status status = seawall_cursor_new(cursor->out());
   if (status != SEAWALL_STATUS_OK) return status;
-  return seawall_cursor_reset(cursor->get(), tree, {slice(prefix), SEAWALL_BOUND_KIND_INCLUDED}, upper, SEAWALL_LOCK_EXCLUSIVE,
-                              SEAWALL_WAIT_MODE_DEFAULT, 0, limit);
+  return seawall_cursor_reset(cursor->get(), tree, {slice(prefix), SEAWALL_BOUND_KIND_INCLUDED}, upper, lock, SEAWALL_WAIT_MODE_DEFAULT, 0, limit);
 }
 
-/* After a duplicate that REPLACE or ON DUPLICATE KEY UPDATE will read: locks the entry with this prefix, and returns
-   whether another transaction has deleted it meanwhile. */
-bool ha_seawall::is_gone(const seawall_tree *tree, const Bytes &key, size_t prefix_len) {
-  Cursor cursor;
-  seawall_slice found;
-  seawall_status status = open_prefix(tree, key.substr(0, prefix_len), 1, &cursor);
-  if (status == SEAWALL_STATUS_OK)
-    status = seawall_cursor_seek(cursor.get(), tx(), SEAWALL_SEEK_FIRST, NOTHING, &found, nullptr);
-  return status == SEAWALL_STATUS_NOT_FOUND;
+/* How a duplicate is locked that the statement handles. REPLACE and ON DUPLICATE KEY UPDATE will change it. If replicas
+   execute the statement, IGNORE must keep it: another transaction that deleted it and committed first would come before
+   the statement in the binary log. */
+seawall_lock ha_seawall::duplicate_lock() const {
+  if (m_replaces) return SEAWALL_LOCK_EXCLUSIVE;
+  THD *thd = ha_thd();
+  bool executed = mysql_bin_log.is_open() && thd->variables.sql_log_bin && !thd->is_current_stmt_binlog_format_row();
+  return m_ignores_duplicates && executed && !m_own && thd_tx_isolation(thd) > ISO_READ_COMMITTED ? SEAWALL_LOCK_SHARED : SEAWALL_LOCK_NONE;
+}
+
+/* Inserts a key, of which no other may have the first `unique_len` bytes (0: the whole key). */
+seawall_status ha_seawall::insert_key(const seawall_tree *tree, const Bytes &key, size_t unique_len, const Bytes &value) {
+  for (;;) {
+    seawall_status status = unique_len ? seawall_insert_unique(tx(), tree, slice(key), unique_len, slice(value))
+                                       : seawall_insert(tx(), tree, slice(key), slice(value));
+    if (status != SEAWALL_STATUS_KEY_EXISTS) return status;
+    seawall_lock lock = duplicate_lock();
+    if (lock == SEAWALL_LOCK_NONE) return status;
+    Cursor cursor;
+    seawall_slice found;
+    status = open_prefix(tree, key.substr(0, unique_len ? unique_len : key.size()), lock, 1, &cursor);
+    if (status == SEAWALL_STATUS_OK) status = seawall_cursor_seek(cursor.get(), tx(), SEAWALL_SEEK_FIRST, NOTHING, &found, nullptr);
+    if (status == SEAWALL_STATUS_OK) return SEAWALL_STATUS_KEY_EXISTS;
+    /* With NOT_FOUND, another transaction has deleted it meanwhile. */
+    if (status != SEAWALL_STATUS_NOT_FOUND) return status;
+  }
 }
 
 int ha_seawall::insert_entry(uint index, const uchar *record) {
   size_t unique_len;
   entry_of(index, record, &m_new_key, &m_value, &unique_len);
-  seawall_tx *tx = this->tx();
-  seawall_status status;
-  do {
-    status = unique_len ? seawall_insert_unique(tx, index_tree(index), slice(m_new_key), unique_len, slice(m_value))
-                        : seawall_insert(tx, index_tree(index), slice(m_new_key), slice(m_value));
-  } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(index_tree(index), m_new_key, unique_len));
-  if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = index;
+  seawall_status status = insert_key(index_tree(index), m_new_key, unique_len, m_value);
+  if (status == SEAWALL_STATUS_KEY_EXISTS) m_connection->note_duplicate(index);
   return failed(status);
 }
 
@@ -145,6 +155,9 @@ int ha_seawall::write_row(const uchar *record) {
   }
   if (m_copy.on && !m_own)
     if (int error = begin_copy()) return error;
+  /* The server writes the first row of a temporary sequence without a lock of the table. */
+  if (table->s->sequence && !m_own)
+    if (int error = external_lock(ha_thd(), F_WRLCK)) return error;
   seawall_tx *tx = this->tx();
   m_key.clear();
   uint primary = table->s->primary_key;
@@ -162,10 +175,8 @@ int ha_seawall::write_row(const uchar *record) {
   Guard guard(m_own ? nullptr : m_connection, tx, only_rows() || m_copy.on);
   seawall_status status = guard.status();
   if (status != SEAWALL_STATUS_OK) return failed(status);
-  do {
-    status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
-  } while (status == SEAWALL_STATUS_KEY_EXISTS && m_replaces && is_gone(rows(), m_key, m_key.size()));
-  if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = primary;
+  status = insert_key(rows(), m_key, 0, m_value);
+  if (status == SEAWALL_STATUS_KEY_EXISTS) m_connection->note_duplicate(primary);
   note_changes(1);
   int error = failed(status);
   if (!error) error = write_long_columns(record);
@@ -195,10 +206,8 @@ int ha_seawall::change_entries(const uchar *old_record, const uchar *new_record)
       m_error = "an index lacks the entry of a row that is being updated: CHECK TABLE, and restore from a backup";
       return HA_ERR_CRASHED;
     }
-    if (status == SEAWALL_STATUS_OK && !same_key)
-      status = unique_len ? seawall_insert_unique(tx, index_tree(at), slice(new_key), unique_len, slice(new_value))
-                          : seawall_insert(tx, index_tree(at), slice(new_key), slice(new_value));
-    if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = at;
+    if (status == SEAWALL_STATUS_OK && !same_key) status = insert_key(index_tree(at), new_key, unique_len, new_value);
+    if (status == SEAWALL_STATUS_KEY_EXISTS) m_connection->note_duplicate(at);
     if (status != SEAWALL_STATUS_OK) return failed(status);
   }
   return 0;
@@ -233,8 +242,8 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
   if (m_old_key == m_key) {
     status = seawall_update(tx, rows(), slice(m_key), slice(m_value), changes_built(old_record, new_record));
   } else {
-    status = seawall_insert(tx, rows(), slice(m_key), slice(m_value));
-    if (status == SEAWALL_STATUS_KEY_EXISTS) m_duplicate = table->s->primary_key;
+    status = insert_key(rows(), m_key, 0, m_value);
+    if (status == SEAWALL_STATUS_KEY_EXISTS) m_connection->note_duplicate(table->s->primary_key);
     if (status == SEAWALL_STATUS_OK) status = seawall_delete(tx, rows(), slice(m_old_key));
   }
   if (status == SEAWALL_STATUS_OK) status = change_long_columns(old_record, new_record);
@@ -405,6 +414,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
         return read_row(tx(), record, value);
       }
       if (status != SEAWALL_STATUS_NOT_FOUND) return failed(status);
+      if (locked) seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
       to = next_of(to);
       continue;
     }

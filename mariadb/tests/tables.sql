@@ -78,3 +78,24 @@ insert into again values (3, 1, 9223372036854775806, 1, 1, 1000, 0, 0);
 alter table again sequence = 1;
 select count(*) from again;
 drop table again;
+
+# Temporary sequences: the server writes their first row without a lock.
+create temporary sequence temporary_numbers start with 5 increment by 3;
+select nextval(temporary_numbers), nextval(temporary_numbers), lastval(temporary_numbers);
+create sequence numbers_of_all;
+create temporary table numbers_like like numbers_of_all;
+select nextval(numbers_like), nextval(numbers_of_all);
+drop temporary table numbers_like;
+drop temporary sequence temporary_numbers;
+drop sequence numbers_of_all;
+
+# A row that cannot move to another partition: the error names the index.
+create table moved (id int primary key, k int) partition by range (id) (partition a values less than (10), partition b values less than (20));
+insert into moved values (1, 1), (11, 1);
+update moved set id = 11 where id = 1;
+create table moved_by_a (a int, b int, c int, unique u1 (a, b), unique u2 (a, c)) partition by list (a) (partition p0 values in (1, 2), partition p1 values in (3, 4));
+insert into moved_by_a values (1, 1, 1), (3, 1, 9);
+insert into moved_by_a values (1, 7, 1);
+update moved_by_a set a = 3 where a = 1;
+select * from moved_by_a order by a, b;
+drop table moved, moved_by_a;
