@@ -570,3 +570,30 @@ fn a_database_is_backed_up_and_restored_open_or_closed() {
     seawall(dir, ["restore", "wednesday", "as-of-wednesday"]).exits(0);
     assert_eq!(seawall(dir, ["get", "as-of-wednesday", "users", "eve"]).exits(0).out, "not yet on disk\n");
 }
+
+/// Standard input and output have names in messages, and a dump into a closed pipe ends quietly, as a scan does.
+#[test]
+fn standard_streams_are_named() {
+    let dir = scratch();
+    let dir = dir.path();
+    made(dir);
+    put(dir, "users", "ada", &"x".repeat(1000));
+    let dump = |to: std::fs::File| {
+        let mut dump = command(dir);
+        common::Ran::from(dump.args(["dump", "db"]).stdout(to).stderr(Stdio::piped()).output().unwrap())
+    };
+    dump(std::fs::File::create(dir.join("f")).unwrap()).exits(0).says("1 trees written to standard output\n");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    dump(full).exits(2).says(" of standard output failed: No space left");
+    let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(reader);
+    let writer = std::os::fd::OwnedFd::from(writer);
+    let mut ended = command(dir);
+    let ended = ended.args(["dump", "db"]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(common::Ran::from(ended).exits(0).err, "");
+    // An empty standard input.
+    seawall(dir, ["load", "db"]).exits(2).says("standard input");
+    let mut import = command(dir);
+    let import = import.args(["import", "db", "t", "--tsv"]).stdin(std::fs::File::open(dir.join("f")).unwrap());
+    common::Ran::from(import.output().unwrap()).exits(2).says("seawall: standard input: line 1: ");
+}

@@ -158,6 +158,14 @@ impl IoError {
             }
             IoErrorKind::Os(libc::ENOENT) => "check that the path exists and is spelled right",
             IoErrorKind::Os(libc::EEXIST) => "nothing is overwritten: remove the file yourself or give another path",
+            IoErrorKind::Os(libc::ENOTDIR) => {
+                "something on the path is a file where a directory is needed: check the path"
+            }
+            IoErrorKind::Os(libc::EISDIR) => {
+                "the path is a directory where a file is needed: give another path, or move the directory away"
+            }
+            IoErrorKind::Os(libc::ELOOP) => "the symbolic links on the path lead in a circle: mend them",
+            IoErrorKind::Os(libc::EPIPE) => "the program that reads this has ended: look at its messages",
             IoErrorKind::Os(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
             IoErrorKind::Os(libc::ENOMEM) => "the system has no memory for this now: try again, or give it more",
             IoErrorKind::Os(libc::EIO) => {
@@ -227,14 +235,19 @@ impl IoError {
 
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.op)?;
+        match self.op {
+            // "directory" alone says nothing of what was done: the entry was made, renamed, removed or listed.
+            Op::Directory => write!(f, "change or listing of the directory entry")?,
+            op => write!(f, "{op}")?,
+        }
         if let Some(len) = self.len.filter(|&len| len > 0) {
             write!(f, " of {len} bytes")?;
         }
         if let Some(offset) = self.offset {
             write!(f, " at offset {offset}")?;
         }
-        write!(f, " of {} failed: ", self.path.display())?;
+        let of = if self.op == Op::Directory { "" } else { "of " };
+        write!(f, " {of}{} failed: ", self.path.display())?;
         match &self.kind {
             IoErrorKind::Os(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno))?,
             IoErrorKind::Misaligned { needed, what } => write!(f, "the {what} is not a multiple of {needed} bytes")?,

@@ -83,7 +83,8 @@ impl fmt::Display for Damage {
         if let Some(tree) = &self.tree {
             write!(f, " of tree {tree:?}")?;
         }
-        write!(f, ": {}. {}", self.what.trim_end_matches('.'), self.advice)
+        let end = if self.what.ends_with(['.', '?']) { "" } else { "." };
+        write!(f, ": {}{end} {}", self.what, self.advice)
     }
 }
 

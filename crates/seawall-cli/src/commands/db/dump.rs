@@ -7,10 +7,11 @@
 //!   code is 1.
 
 use super::trees::trees_of;
-use super::{DatabaseArgs, file_name};
+use super::{DatabaseArgs, STDOUT, file_name};
 use crate::{Ended, Failed, Outcome, Stop, cannot, note};
-use seawall::Database;
+use rustix::io::Errno;
 use seawall::dump::{DumpError, DumpOptions, Dumped};
+use seawall::{Database, Error};
 use seawall_io::Op;
 use std::fs::{File, Permissions};
 use std::io::{BufWriter, ErrorKind, IsTerminal as _, Write};
@@ -42,9 +43,13 @@ pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
     let dumped = if to_stdout { write(&db, std::io::stdout().lock(), args, stop) } else { write_file(&db, args, stop) };
     let Dumped { totals, skipped } = match dumped {
         Err(_) if stop.is_set() => return Ok(Ended::Interrupted),
+        Err(error) if to_stdout && is_broken_pipe(&*error) => {
+            db.close()?;
+            return Ok(Ended::Well);
+        }
         dumped => dumped?,
     };
-    note(format_args!("{} trees written to {}", totals.trees, file_name(&args.out)));
+    note(format_args!("{} trees written to {}", totals.trees, file_name(&args.out, STDOUT).display()));
     for lost in &skipped {
         note(format_args!("{lost}"));
     }
@@ -54,6 +59,14 @@ pub(crate) fn dump(args: &DumpArgs, stop: &Stop) -> Outcome {
     }
     note(format_args!("ranges of keys left out: {}; everything else is in the dump", skipped.len()));
     Ok(Ended::Short)
+}
+
+/// Returns whether the reader of standard output has gone, as after `| head`.
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    match error.downcast_ref() {
+        Some(Error::Io(error)) => error.errno().is_some_and(|errno| errno == Errno::PIPE.raw_os_error()),
+        _ => false,
+    }
 }
 
 fn write_file(db: &Database, args: &DumpArgs, stop: &Stop) -> Result<Dumped, Failed> {
@@ -82,6 +95,6 @@ fn write<W: Write>(db: &Database, out: W, args: &DumpArgs, stop: &Stop) -> Resul
         Err(DumpError::Database(error)) if error.is_damage() && !args.skip_damaged => {
             Err(format!("{error}. With --skip-damaged the rest is dumped").into())
         }
-        Err(error) => Err(error.of_file(&args.out, Op::Write).into()),
+        Err(error) => Err(error.of_file(file_name(&args.out, STDOUT), Op::Write).into()),
     }
 }

@@ -4,7 +4,7 @@
 //! 2. `--tsv` reads what `seawall scan` prints, `--jsonl` what `seawall scan --json` prints.
 
 use super::load::open_input;
-use super::{DatabaseArgs, Notation, file_name};
+use super::{DatabaseArgs, Notation, STDIN, file_name};
 use crate::{Ended, Failed, Outcome, Stop, interrupted, note};
 use clap::{ArgGroup, Args};
 use seawall::{Error, Transaction};
@@ -48,7 +48,8 @@ pub(crate) fn import(args: &ImportArgs, stop: &Stop) -> Outcome {
     if stop.is_set() {
         return interrupted("interrupted: nothing was imported");
     }
-    let imported = imported.map_err(|e| format!("{}: {e}. Nothing was imported", file_name(&args.input)))?;
+    let name = file_name(&args.input, STDIN).display();
+    let imported = imported.map_err(|e| format!("{name}: {e}. Nothing was imported"))?;
     tx.commit()?;
     db.close()?;
     note(format_args!("{imported} rows imported into tree {:?}", args.tree));

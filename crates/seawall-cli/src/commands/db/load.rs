@@ -8,7 +8,7 @@
 
 use super::input::Input;
 use super::notation::escape;
-use super::{DatabaseArgs, is_database};
+use super::{DatabaseArgs, STDIN, file_name, is_database};
 use crate::{Ended, Failed, Outcome, Stop, cannot, interrupted, note, units};
 use seawall::dump::{DumpReader, Item, Totals};
 use seawall::{BuildOptions, Database, Error, Transaction, Tree};
@@ -48,7 +48,7 @@ pub(crate) fn load(args: &LoadArgs, stop: &Stop) -> Outcome {
     // Before the database is created.
     let reader = match DumpReader::new(open_input(&args.input, stop)?) {
         Err(_) if stop.is_set() => return interrupted("interrupted: nothing was loaded"),
-        begun => begun.map_err(|e| e.of_file(&args.input, Op::Read))?,
+        begun => begun.map_err(|e| e.of_file(file_name(&args.input, STDIN), Op::Read))?,
     };
     let mut dump = Dump { reader, args, stop, interrupted: false };
     let made = !is_database(&args.database.dir);
@@ -104,7 +104,7 @@ impl Dump<'_> {
         if self.interrupted {
             return Err("interrupted".into());
         }
-        Ok(read.map_err(|e| e.of_file(&self.args.input, Op::Read))?)
+        Ok(read.map_err(|e| e.of_file(file_name(&self.args.input, STDIN), Op::Read))?)
     }
 
     /// Calls `load` with the name of each requested tree, and skips the others. Fails if a requested tree is
@@ -135,7 +135,7 @@ impl Dump<'_> {
                     long.clear();
                     let read = self.reader.value(&mut long);
                     self.interrupted = read.is_err() && self.stop.is_set();
-                    read.map_err(|e| e.of_file(&self.args.input, Op::Read))?;
+                    read.map_err(|e| e.of_file(file_name(&self.args.input, STDIN), Op::Read))?;
                     f(&key, &long)?;
                 }
                 // `value` has consumed the pieces; a new tree begins only after the end of this one.

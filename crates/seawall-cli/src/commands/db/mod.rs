@@ -141,7 +141,11 @@ impl DatabaseArgs {
     }
 }
 
-/// Returns the name of a file, or of standard input or output, for messages.
-fn file_name(path: &Path) -> String {
-    if path == Path::new("-") { "standard input or output".into() } else { path.display().to_string() }
+/// The names of `-` in messages.
+const STDIN: &str = "standard input";
+const STDOUT: &str = "standard output";
+
+/// Returns the path of a file for messages, or for `-` the name of the `standard` stream that it means.
+fn file_name<'a>(path: &'a Path, standard: &'a str) -> &'a Path {
+    if path == Path::new("-") { Path::new(standard) } else { path }
 }

@@ -168,16 +168,21 @@ impl Manifest {
     /// [`Error::UnfinishedBackup`], [`Error::BadBackup`], [`Error::OtherFormat`]; disk errors.
     pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST);
-        match read_small(disk, &path)? {
-            Some(text) => Self::decode(&path, &text),
-            None if disk.list(dir)?.contains(&dir.join(UNFINISHED)) => {
-                Err(Error::UnfinishedBackup { path: dir.into() })
-            }
-            None => {
-                let why = format!("it has no file {MANIFEST:?}: it is not a backup");
-                Err(Error::BadBackup { path: dir.into(), why })
-            }
+        if let Some(text) = read_small(disk, &path)? {
+            return Self::decode(&path, &text);
         }
+        let why = match disk.list(dir) {
+            Err(e) if e.errno() == Some(ENOENT) => {
+                "there is nothing at this path: check that it is spelled right".into()
+            }
+            found => {
+                if found?.contains(&dir.join(UNFINISHED)) {
+                    return Err(Error::UnfinishedBackup { path: dir.into() });
+                }
+                format!("it has no file {MANIFEST:?}: it is not a backup")
+            }
+        };
+        Err(Error::BadBackup { path: dir.into(), why })
     }
 }
 

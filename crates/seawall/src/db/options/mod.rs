@@ -134,7 +134,7 @@ fn unknown(name: &str, text: &str) -> Error {
     let why = if distance(closest, &wanted) * 2 <= wanted.chars().count() {
         format!("there is no such option; did you mean {closest}?")
     } else {
-        "there is no such option; docs/options.md lists them all".to_owned()
+        "there is no such option; `seawall options` and Options::describe list them all".to_owned()
     };
     Error::InvalidOption { name: name.to_owned(), value: text.to_owned(), why }
 }
@@ -184,11 +184,16 @@ impl Options {
     /// # Errors
     /// [`Error::InvalidOption`] if there is no such option.
     pub fn info(name: &str) -> Result<OptionInfo> {
+        Self::info_for(name, "?")
+    }
+
+    /// Returns the description of the option that is given `value`, which an error names.
+    fn info_for(name: &str, value: &str) -> Result<OptionInfo> {
         let wanted = table::canonical(name);
         Self::describe()
             .into_iter()
             .find(|info| info.name == wanted || info.aliases.contains(&wanted.as_str()))
-            .ok_or_else(|| unknown(name, "?"))
+            .ok_or_else(|| unknown(name, value))
     }
 
     /// Sets an option of an open database. On error nothing has changed.
@@ -196,7 +201,7 @@ impl Options {
     /// # Errors
     /// [`Error::InvalidOption`], also if the option cannot be changed while the database is open.
     pub fn set_running(&mut self, name: &str, value: &str) -> Result<()> {
-        let info = Self::info(name)?;
+        let info = Self::info_for(name, value)?;
         let refuse = |why: &str| Error::InvalidOption { name: info.name.into(), value: value.into(), why: why.into() };
         match info.change {
             Change::Running => {
@@ -289,8 +294,9 @@ mod tests {
         );
         assert!(says("torn_page_protection", "on").contains("allowed are doublewrite, atomic, off, auto"));
         assert!(says("flush_interval", "0").contains("1ms to 1h"));
+        assert!(says("log_capacity", "1").contains("1088K to 1T, and at least three log files: 48M if they have 16M"));
         assert!(says("pool_sise", "1G").contains("did you mean pool_size?"));
-        assert!(says("innodb_foo", "1").contains("docs/options.md"));
+        assert!(says("innodb_foo", "1").contains("`seawall options`"));
         assert!(says("", "1").contains("no such option"));
         let latin1 = std::os::unix::ffi::OsStrExt::from_bytes(b"/srv/b\xfccher");
         let refused = options.with_log_dir(Path::new::<std::ffi::OsStr>(latin1).into()).check().unwrap_err();
@@ -309,6 +315,7 @@ mod tests {
             ("io_backend", "threads", "open it again"),
             ("page_size", "4K", "dump it"),
             ("log_capacity", "32M", "three log files"),
+            ("nope", "1", "option nope = 1: there is no such option"),
         ] {
             let error = options.set_running(name, value).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

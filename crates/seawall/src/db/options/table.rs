@@ -32,6 +32,10 @@ fn refused<K: Kind>(name: &str, text: &str, range: &Limits<K::Value>) -> Error {
     let why = match range {
         Limits::Any if K::words().is_empty() => format!("write {}", K::SHAPE),
         Limits::Any => format!("allowed are {}", range.say::<K>()),
+        // The limits are those of the smallest log files, which few databases have.
+        _ if name == "log_capacity" => {
+            format!("allowed is {}, and at least three log files: 48M if they have 16M{shape}", range.say::<K>())
+        }
         _ => format!("allowed is {}{shape}", range.say::<K>()),
     };
     Error::InvalidOption { name: name.to_owned(), value: text.to_owned(), why }
