@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, scratch, seawall, signal, spawn, wait_until};
+use common::{Mount, command, scratch, seawall, signal, spawn, wait_until};
 use rustix::process::Signal;
 use seawall::{ControlSocketChoice, Database, Options};
 use std::io::Write as _;
@@ -596,4 +596,53 @@ fn standard_streams_are_named() {
     let mut import = command(dir);
     let import = import.args(["import", "db", "t", "--tsv"]).stdin(std::fs::File::open(dir.join("f")).unwrap());
     common::Ran::from(import.output().unwrap()).exits(2).says("seawall: standard input: line 1: ");
+}
+
+/// A creation that failed, a restore that was interrupted, and a path that cannot be looked into are not called
+/// "no database" or "a database".
+#[test]
+fn what_is_half_made_or_unreadable_is_named() {
+    let dir = scratch();
+    let dir = dir.path();
+    std::os::unix::fs::symlink("loop", dir.join("loop")).unwrap();
+    seawall(dir, ["scan", "loop", "t"]).exits(2).says("loop/control").says("symbolic links");
+    std::fs::write(dir.join("file"), "").unwrap();
+    seawall(dir, ["stat", "file"]).exits(2).says("Not a directory").says("is a file");
+    // As a killed restore leaves it.
+    std::fs::create_dir(dir.join("rest")).unwrap();
+    std::fs::write(dir.join("rest/backup.unfinished"), "").unwrap();
+    seawall(dir, ["trees", "rest"]).exits(2).says("rest holds an unfinished backup or restore");
+    made(dir);
+    seawall(dir, ["backup", "db", "bk"]).exits(0);
+    seawall(dir, ["restore", "bk", "rest"]).exits(2).says("remove the directory and start again");
+    seawall(dir, ["restore", "nowhere", "r"]).exits(2).says("backup nowhere: there is nothing at this path");
+    seawall(dir, ["restore", "bk/data", "r"]).exits(2).says("Not a directory").says("is a file");
+    let Some(mount) = Mount::tmpfs("size=30M") else { return };
+    let small = &mount.path;
+    seawall(small, ["init", "db"]).exits(2).says("no space");
+    seawall(small, ["put", "db", "t", "a", "1", "--create"]).exits(2).says("its creation was interrupted");
+    seawall(small, [&["init", "db"][..], &SMALL].concat()).exits(0);
+    seawall(small, ["init", "db"]).exits(2).says("is a database already");
+    seawall(small, ["check", "db"]).exits(0);
+}
+
+/// A database that was not closed cleanly and cannot be written: both reasons are named.
+#[test]
+fn what_needs_recovery_and_cannot_be_written_is_named() {
+    let dir = scratch();
+    let Some(mount) = Mount::tmpfs("size=30M") else { return };
+    made(dir.path());
+    let db = Database::open(dir.path().join("db")).unwrap();
+    std::fs::create_dir(mount.path.join("db")).unwrap();
+    for entry in std::fs::read_dir(dir.path().join("db")).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), mount.path.join("db").join(entry.file_name())).unwrap();
+        }
+    }
+    db.close().unwrap();
+    let remount = ["-o", "remount,ro"];
+    assert!(std::process::Command::new("mount").args(remount).arg(&mount.path).status().unwrap().success());
+    for command in [&["trees", "db"][..], &["scan", "db", "t"], &["dump", "db", "-o", "f"]] {
+        seawall(&mount.path, command).exits(2).says("was not closed cleanly").says("Read-only file system");
+    }
 }

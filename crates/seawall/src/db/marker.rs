@@ -26,8 +26,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The file that marks a database under creation.
-const MARKER: &str = "creating";
+/// The file that marks a database under creation: while it exists, the database is not complete, or has just become
+/// so. An opening for writing creates the database again, or removes the file.
+pub const CREATING_FILE: &str = "creating";
 /// The file that marks the log's directory of a database under creation. It holds the creation's token.
 const LOG_MARKER: &str = "creating-log";
 /// The longest path of a log directory, bytes.
@@ -53,7 +54,7 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
     manifest::refuse(&**disk, dir, has)?;
     let whole = || Found::Whole { leftovers: names.iter().filter(|path| is_spilled(path)).cloned().collect() };
-    match (has(CONTROL_FILE), has(MARKER)) {
+    match (has(CONTROL_FILE), has(CREATING_FILE)) {
         (true, false) => Ok(whole()),
         (false, false) if has(DATA_FILE) => {
             let why = format!("it has a file {DATA_FILE:?} but no {CONTROL_FILE:?}: restore that one from a backup");
@@ -61,12 +62,12 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
         }
         (true, true) if is_whole(disk, dir)? => {
             // What is left of the log marker has no meaning any more: its directory may have been moved since.
-            let named = disk.open(&dir.join(MARKER), OpenHow::default()).map_err(Error::Io);
+            let named = disk.open(&dir.join(CREATING_FILE), OpenHow::default()).map_err(Error::Io);
             let log = named.and_then(|marker| LogMarker::of_creation(&**disk, &Named::read(&**disk, &marker)?, &[dir]));
             if let Ok(Some(log)) = log {
                 drop(log.remove(&**disk));
             }
-            match disk.remove(&dir.join(MARKER)) {
+            match disk.remove(&dir.join(CREATING_FILE)) {
                 // Another opening has removed it.
                 Err(error) if error.errno() == Some(ENOENT) => {}
                 removed => removed?,
@@ -86,7 +87,7 @@ pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
     manifest::refuse(disk, dir, has)?;
-    match (has(CONTROL_FILE), has(MARKER)) {
+    match (has(CONTROL_FILE), has(CREATING_FILE)) {
         (true, false) => Ok(()),
         (_, true) => Err(Error::NeedsRecovery { path: dir.into() }),
         (false, false) => {
@@ -198,7 +199,7 @@ impl Marker {
         log_dir: &Path,
         token: &[u8; TOKEN_BYTES],
     ) -> Result<Option<Self>> {
-        let path = dir.join(MARKER);
+        let path = dir.join(CREATING_FILE);
         if !disk.list(dir)?.contains(&path) {
             if let Err(foreign) = refuse_foreign(&**disk, dir, log_dir) {
                 // The log may belong to another opening, which has begun or completed the creation since the
@@ -208,7 +209,7 @@ impl Marker {
                 return if made { Ok(None) } else { Err(foreign) };
             }
         }
-        let marker = open_locked(&**disk, dir, MARKER, Create::IfMissing)?;
+        let marker = open_locked(&**disk, dir, CREATING_FILE, Create::IfMissing)?;
         let named = Named::read(&**disk, &marker)?;
         let log = Self::clear_earlier(&**disk, (dir, log_dir), &named, || {
             // Between the first look and the lock, another process may have completed the creation.
@@ -278,7 +279,7 @@ impl Marker {
     /// Disk errors; the database is complete nevertheless.
     pub(super) fn remove(self) -> Result<()> {
         self.log.remove(&*self.disk)?;
-        self.disk.remove(&self.dir.join(MARKER))?;
+        self.disk.remove(&self.dir.join(CREATING_FILE))?;
         Ok(self.disk.sync_dir(&self.dir)?)
     }
 }

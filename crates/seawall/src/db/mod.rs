@@ -54,6 +54,7 @@ pub use key_range::KeyRange;
 pub use load::{BuildOptions, TreeBuilder};
 pub use locking::InterruptHandle;
 pub use maintenance::{LeafSample, TreeSample};
+pub use marker::CREATING_FILE;
 pub use metrics::Stats;
 pub use open::Env;
 pub use options::{

@@ -51,7 +51,7 @@ pub(crate) fn load(args: &LoadArgs, stop: &Stop) -> Outcome {
         begun => begun.map_err(|e| e.of_file(file_name(&args.input, STDIN), Op::Read))?,
     };
     let mut dump = Dump { reader, args, stop, interrupted: false };
-    let made = !is_database(&args.database.dir);
+    let made = !is_database(&args.database.dir)?;
     let db = args.database.open_or_make()?;
     if made {
         note(format_args!("made a database in {}", args.database.dir.display()));

@@ -19,9 +19,11 @@ pub(crate) mod rows;
 pub(crate) mod stat;
 pub(crate) mod trees;
 
-use crate::note;
+use crate::{Failed, note};
 use clap::{Arg, ArgMatches, Args, Command, Error as ClapError, FromArgMatches};
 use seawall::{Database, Error, Options};
+use seawall_io::{IoError, Op};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -91,18 +93,36 @@ pub(crate) struct DatabaseArgs {
     pub(crate) flags: Flags,
 }
 
-/// Returns whether there is a database in `dir`.
-pub(crate) fn is_database(dir: &Path) -> bool {
-    dir.join(seawall::CONTROL_FILE).exists()
+/// Returns whether there is a database in `dir` whose creation was not interrupted.
+pub(crate) fn is_database(dir: &Path) -> seawall::Result<bool> {
+    Ok(has(dir, seawall::CONTROL_FILE)? && !has(dir, seawall::CREATING_FILE)?)
+}
+
+/// Returns whether `dir` has this file. A directory that cannot be looked into is an error, not an empty one.
+fn has(dir: &Path, name: &str) -> seawall::Result<bool> {
+    let path = dir.join(name);
+    let found = path.try_exists();
+    found.map_err(|e| IoError::os(Op::Inspect, &path, e.raw_os_error().unwrap_or(0)).into())
+}
+
+/// Returns whether the system does not permit writing there.
+fn is_refusal(error: &IoError) -> bool {
+    let kind = error.errno().map(|errno| std::io::Error::from_raw_os_error(errno).kind());
+    matches!(kind, Some(ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied))
 }
 
 /// Refuses a directory without a database, before any file is created in it.
 pub(crate) fn must_be_database(dir: &Path) -> seawall::Result<()> {
-    if is_database(dir) {
+    if is_database(dir)? {
         return Ok(());
     }
+    if let Err(unfinished @ Error::UnfinishedBackup { .. }) = Database::open_read_only(dir) {
+        return Err(unfinished);
+    }
     let of_server = dir.join("#seawall");
-    let why = if is_database(&of_server) {
+    let why = if has(dir, seawall::CREATING_FILE)? {
+        "its creation was interrupted, or is still running. If it is not, `seawall init` makes it anew".to_owned()
+    } else if is_database(&of_server).is_ok_and(|is| is) {
         format!("it is the data directory of a MariaDB server; the database is {:?}", of_server.display())
     } else if dir.exists() {
         format!("it has no file {:?}. `seawall init` makes a database", seawall::CONTROL_FILE)
@@ -121,11 +141,16 @@ impl DatabaseArgs {
 
     /// Opens the existing database for a command that only reads. Writes nothing if the database was closed
     /// cleanly.
-    pub(crate) fn open_to_read(&self) -> seawall::Result<Database> {
+    pub(crate) fn open_to_read(&self) -> Result<Database, Failed> {
         must_be_database(&self.dir)?;
         match Database::open_read_only_with(&self.dir, self.flags.options()?) {
-            Err(Error::NeedsRecovery { .. }) => self.open_or_make(),
-            opened => opened.inspect(Self::warn),
+            Err(needs @ Error::NeedsRecovery { .. }) => match self.open_or_make() {
+                Err(Error::Io(refused)) if is_refusal(&refused) => {
+                    Err(format!("{needs}. Opening it for writing failed: {refused}").into())
+                }
+                opened => Ok(opened?),
+            },
+            opened => Ok(opened.inspect(Self::warn)?),
         }
     }
 

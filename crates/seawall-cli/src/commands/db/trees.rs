@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub(crate) fn init(args: &DatabaseArgs) -> Outcome {
     let dir = args.dir.display();
-    if is_database(&args.dir) {
+    if is_database(&args.dir)? {
         return Err(format!("{dir} is a database already: nothing was changed").into());
     }
     let db = args.open_or_make()?;

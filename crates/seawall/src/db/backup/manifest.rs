@@ -249,7 +249,8 @@ impl Target {
     /// Takes `dir`, which must be new or empty, and marks it.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] if it is not empty; disk errors.
+    /// [`Error::UnfinishedBackup`] if an earlier backup or restore did not end there; [`Error::BadBackup`] if it is not
+    /// empty; disk errors.
     pub(super) fn begin(disk: &dyn Disk, dir: &Path) -> Result<Self> {
         let found = match disk.list(dir) {
             Err(e) if e.errno() == Some(ENOENT) => {
@@ -259,6 +260,9 @@ impl Target {
             }
             found => found?,
         };
+        if found.contains(&dir.join(UNFINISHED)) {
+            return Err(Error::UnfinishedBackup { path: dir.into() });
+        }
         if let Some(first) = found.first() {
             let why = format!("the directory must be new or empty, and has {}", first.display());
             return Err(Error::BadBackup { path: dir.into(), why });
