@@ -646,3 +646,20 @@ fn what_needs_recovery_and_cannot_be_written_is_named() {
         seawall(&mount.path, command).exits(2).says("was not closed cleanly").says("Read-only file system");
     }
 }
+
+/// A log directory is not stored in the database: `init` says so, and a command without it is told what it lacks.
+#[test]
+fn a_forgotten_log_directory_is_asked_for() {
+    let dir = scratch();
+    let dir = dir.path();
+    let log_dir = ["--log-dir", "../log"];
+    let toml = "write log_dir = \"../log\" into db/seawall.toml";
+    seawall(dir, [&["init", "db"][..], &log_dir, &SMALL].concat()).exits(0).says(toml);
+    let put = ["put", "db", "t", "a", "1", "--create"];
+    seawall(dir, put).exits(2).says("db: there is no log in this directory").says("--log-dir");
+    seawall(dir, [&put[..], &["--log-dir", "nonexist"]].concat()).exits(2).says("db/nonexist: there is no log");
+    assert!(!dir.join("db/nonexist").exists());
+    std::fs::write(dir.join("db/seawall.toml"), "log_dir = \"../log\"\n").unwrap();
+    seawall(dir, put).exits(0);
+    assert_eq!(seawall(dir, ["get", "db", "t", "a"]).exits(0).out, "1\n");
+}

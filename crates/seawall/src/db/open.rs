@@ -120,8 +120,11 @@ impl Database {
         };
         directory(path)?;
         let options = options.with_file_of(path)?;
-        directory(&options.log_dir_of(path))?;
         let log_dir = options.log_dir_of(path);
+        // The log's directory of an existing database exists: a name that does not is wrong, and is not made.
+        if !path.join(CONTROL_FILE).exists() || path.join(marker::CREATING_FILE).exists() {
+            directory(&log_dir)?;
+        }
         if let Finding::Known(device) = probe::block_device_of(&log_dir.canonicalize().unwrap_or(log_dir)) {
             refuse_small_blocks(options.log_block_bytes(), &device)?;
         }

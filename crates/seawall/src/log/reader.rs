@@ -16,7 +16,7 @@
 //!    such a piece, the error is returned: that entry may have been acknowledged. Beyond that entry the piece is stale,
 //!    from an older pass through the segments or from a write that a crash tore (trap 26).
 //! 7. A log can end with its last segment. A segment that is missing before that one, or has another length, is an
-//!    error that names the segment.
+//!    error that names the segment. Without any segment, the directory is probably not the log's: the error says so.
 
 use super::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Header, INCARNATION_END, Seal};
 use super::read_ahead::{LogSegments, ReadAhead};
@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+const ENOENT: i32 = 2;
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 const WINDOW_BYTES: usize = 2 * READ_BYTES;
@@ -128,7 +129,15 @@ impl LogReader {
     #[allow(clippy::needless_pass_by_value)] // as everywhere: a disk is handed over
     pub fn open(disk: Arc<dyn Disk>, config: &LogConfig, from: Lsn, incarnation_max: u32) -> Result<Self> {
         config.check()?;
-        let numbers: BTreeSet<u64> = segment_file::list(&*disk, &config.dir)?.into_keys().collect();
+        let numbers: BTreeSet<u64> = match segment_file::list(&*disk, &config.dir) {
+            Err(Error::Io(error)) if error.errno() == Some(ENOENT) => BTreeSet::new(),
+            found => found?.into_keys().collect(),
+        };
+        if numbers.is_empty() {
+            let why = "there is no log in this directory. Was the database made with another log_dir? Give that one \
+                       (--log-dir, or log_dir in its seawall.toml). If the log is lost, restore a backup";
+            return Err(Corruption::File { path: config.dir.clone(), why: why.into() }.into());
+        }
         let shelf = Arc::new(Shelf::new(disk, &config.dir, SegmentOptions::of(config)));
         // The last segment first: a running database has that one open.
         for number in numbers.iter().rev() {

@@ -55,6 +55,7 @@ pub(crate) fn load(args: &LoadArgs, stop: &Stop) -> Outcome {
     let db = args.database.open_or_make()?;
     if made {
         note(format_args!("made a database in {}", args.database.dir.display()));
+        args.database.note_log_dir();
     }
     if args.merge {
         return merge(db, &mut dump);

@@ -154,6 +154,18 @@ impl DatabaseArgs {
         }
     }
 
+    /// Says that a new database does not remember a log directory that was given on the command line.
+    pub(crate) fn note_log_dir(&self) {
+        if let Some((_, log_dir)) = self.flags.0.iter().find(|(name, _)| *name == "log_dir") {
+            let file = self.dir.join("seawall.toml");
+            note(format_args!(
+                "seawall: later commands need the log's directory too: write log_dir = {log_dir:?} into {}, or give \
+                 --log-dir each time",
+                file.display()
+            ));
+        }
+    }
+
     /// Opens the database, or creates it.
     pub(crate) fn open_or_make(&self) -> seawall::Result<Database> {
         Database::open_with(&self.dir, self.flags.options()?).inspect(Self::warn)

@@ -13,6 +13,7 @@ pub(crate) fn init(args: &DatabaseArgs) -> Outcome {
     let db = args.open_or_make()?;
     let (options, data) = (db.options(), db.stats().space.data_bytes);
     db.close()?;
+    args.note_log_dir();
     let [page, data, log] = [options.page_size(), data, options.log_segment_size()].map(units::bytes);
     answer(format!("{dir}: pages of {page}, a data file of {data}, log files of {log}\n"))
 }

@@ -99,6 +99,12 @@ fn segments_that_are_missing_short_or_of_another_kind_are_named() {
     machine.disk.set_len(&file, 4096).unwrap();
     let (short, why) = named(&machine, FIRST_LSN);
     assert!(short == path && why.contains("4096 bytes where 65536 were expected"), "{why}");
+    // Without any segment, it is another directory that has the log.
+    for number in 0..64 {
+        drop(machine.disk.remove(&segment_file::path_of(DIR.as_ref(), number)));
+    }
+    let (dir, why) = named(&machine, FIRST_LSN);
+    assert!(dir == std::path::Path::new(DIR) && why.contains("--log-dir"), "{}: {why}", dir.display());
     // Files with other names are left alone.
     assert_eq!(segment_file::number_of("redo.00".as_ref()), None);
     assert_eq!(segment_file::number_of("redo.0000000000000001.filling".as_ref()), None);
