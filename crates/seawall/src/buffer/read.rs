@@ -276,9 +276,11 @@ impl Pool {
                 Where::Nowhere => {
                     if page.0 >= self.file_pages() {
                         let pages = self.file_pages();
-                        return Err(
-                            self.file_damage(format!("page {page} is asked for, but it has only {pages} pages"))
-                        );
+                        return Err(self.file_damage(format!(
+                            "page {page} is asked for, but the file has only {pages} pages: was it truncated or copied \
+                             in part? Restore the database from a backup; `seawall dump --skip-damaged` saves \
+                             everything that can still be read"
+                        )));
                     }
                     // Gets the frame first: a page that is being loaded must not wait for a frame.
                     let Some(owned) = self.obtain_frame()? else { return Ok(None) };

@@ -223,6 +223,10 @@ fn all(work: &Work, last: bool) -> Result<Found> {
     if last || look.found.is_empty() || !unquiet() {
         look.pages()?;
     }
+    // The log has not moved: the file was neither grown nor shortened meanwhile.
+    if let Some(what) = look.cut_off().filter(|_| !unquiet()) {
+        look.find(Part::Page, PageId(engine.pool().file_pages()), None, what);
+    }
     let unclear: Vec<TreeId> = look.unclear.iter().copied().collect();
     for finding in check.finish(&unclear) {
         let part = if finding.what.starts_with("undo") { Part::Undo } else { Part::Space };
@@ -396,6 +400,15 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Returns the finding for a data file that is shorter than its header page says, also where no page is owned: the
+    /// file grows before the header, and is shortened after it.
+    fn cut_off(&self) -> Option<String> {
+        // In this order, in case the file is being shortened.
+        let (there, pages) = (self.engine.pool().file_pages(), self.engine.space.pages());
+        let path = self.engine.pool().data_path().display();
+        (there < pages).then(|| format!("{path} ends here, and had {pages} pages: was it truncated or copied in part?"))
+    }
+
     /// Checks every owned page, as it is on the disk.
     fn pages(&mut self) -> Result<()> {
         let (pool, pages) = (self.engine.pool(), self.engine.space.pages());
@@ -470,8 +483,8 @@ impl Look<'_> {
 mod tests {
     use crate::btree::{Entry, Node, Replace};
     use crate::buffer::{Mtr, MtrSize};
-    use crate::{Background, Database, Env, Error, Options, Part};
-    use seawall_io::SystemClock;
+    use crate::{Background, Database, Env, Error, Options, PageId, Part};
+    use seawall_io::{Disk as _, OpenHow, SystemClock};
     use seawall_sim::{Process, SimDisk, SimOptions};
     use std::sync::Arc;
     use std::time::Duration;
@@ -626,6 +639,47 @@ mod tests {
         drop(snapshot);
         while db.step().unwrap() {}
         assert_eq!(db.check().unwrap(), [], "no view needs that version now");
+    }
+
+    /// A file that was cut off is too short also where nothing is stored, and a read beyond its end names the cause.
+    #[test]
+    fn a_file_that_was_cut_off_is_found() {
+        for whole in [true, false] {
+            let sim = SimDisk::new(SimOptions { seed: 4, ..SimOptions::default() });
+            let db = open(&sim);
+            let tree = db.create_tree("t").unwrap();
+            for i in 0..500u32 {
+                db.transact(|tx| tx.put(&tree, &i.to_be_bytes(), &[7; 100])).unwrap();
+            }
+            assert_eq!(db.check().unwrap(), []);
+            let mut last = PageId(0);
+            let owned = db.inner.engine().space.for_each_owned(tree.id(), |page| {
+                last = last.max(page);
+                Ok(())
+            });
+            owned.unwrap();
+            db.close().unwrap();
+            let pages = sim.seen("/db/data").unwrap().len() as u64 / 4096;
+            let there = if whole { pages - 10 } else { u64::from(last.0) };
+            let file = sim.open("/db/data".as_ref(), OpenHow { write: true, ..OpenHow::default() }).unwrap();
+            sim.set_len(&file, there * 4096).unwrap();
+            drop(file);
+            let db = open(&sim);
+            let tree = db.open_tree("t").unwrap();
+            let read = (0..500u32).try_for_each(|i| db.get(&tree, &i.to_be_bytes()).map(drop));
+            match read {
+                Ok(()) => assert!(whole),
+                Err(error) => {
+                    assert!(!whole && error.to_string().contains("truncated or copied in part"), "{error}");
+                    assert!(error.to_string().contains("--skip-damaged"), "{error}");
+                }
+            }
+            let found = db.check().unwrap();
+            let said = format!("page: page {there}: /db/data ends here, and had {pages} pages: was it truncated or");
+            assert!(found.iter().any(|f| f.to_string().starts_with(&said)), "{said}: {found:?}");
+            assert!(found.iter().all(|f| !f.to_string().contains("?.")), "{found:?}");
+            assert!(!whole || found.len() == 1, "{found:?}");
+        }
     }
 
     #[test]
