@@ -296,7 +296,7 @@ typedef struct {
   seawall_party holder;
   // The id of the tree.
   uint32_t tree;
-  // The key, or the first key of a range.
+  // The key, or the first key of a range; empty for a whole tree.
   seawall_slice key;
   // The requested lock: a `seawall_lock`.
   uint32_t wanted;
@@ -315,7 +315,7 @@ typedef struct {
   seawall_party who;
   // The id of the tree.
   uint32_t tree;
-  // The key, or the first key of a range, for which it waited.
+  // The key, or the first key of a range, for which it waited; empty for a whole tree.
   seawall_slice key;
   // The lock that it requested: a `seawall_lock`.
   uint32_t wanted;

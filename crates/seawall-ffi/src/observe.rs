@@ -61,7 +61,7 @@ pub struct LockWaitInfo {
     pub holder: Party,
     /// The id of the tree.
     pub tree: u32,
-    /// The key, or the first key of a range.
+    /// The key, or the first key of a range; empty for a whole tree.
     pub key: Slice,
     /// The requested lock: a `seawall_lock`.
     pub wanted: u32,
@@ -79,7 +79,7 @@ pub struct DeadlockParty {
     pub who: Party,
     /// The id of the tree.
     pub tree: u32,
-    /// The key, or the first key of a range, for which it waited.
+    /// The key, or the first key of a range, for which it waited; empty for a whole tree.
     pub key: Slice,
     /// The lock that it requested: a `seawall_lock`.
     pub wanted: u32,

@@ -286,11 +286,11 @@ messages! { Error:
         "no space: {} cannot grow by {needed_bytes} bytes{}. Free space on that file system, then try again",
         path.display(), kept_free(*kept_free_bytes);
     Deadlock { victim, waits_for, on } =>
-        "deadlock: transaction {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back and \
+        "deadlock: {victim} waits for {waits_for} on {on}, which waits for it in turn. Roll back and \
          run it again";
     LockTimeout { holder, on, waited_ms } =>
-        "lock time-out after {waited_ms} ms on {on}, held by transaction {holder}. Run the statement again, or \
-         raise lock_wait_timeout";
+        "lock time-out after {waited_ms} ms on {on}, held by {holder}. Run the statement again, or raise \
+         lock_wait_timeout. If {holder} is prepared, only commit_prepared or rollback_prepared ends it";
     Interrupted { during, on } =>
         "interrupted during {during}{}. Roll back the transaction, or clear the interrupt and go on",
         on.as_ref().map(|on| format!(" on {on}")).unwrap_or_default();
@@ -298,7 +298,7 @@ messages! { Error:
         "this transaction holds {locks} key locks, the maximum for {max_bytes} bytes of lock memory: commit it and \
          continue in another, lock fewer rows at a time, or raise lock_memory_per_transaction";
     WriteConflict { writer, on } =>
-        "write conflict on {on}: transaction {writer} changed it after this snapshot was taken. Roll back and run \
+        "write conflict on {on}: {writer} changed it after this snapshot was taken. Roll back and run \
          it again";
     KeyExists { on } => "the key exists: {on}";
     RowsOutOfOrder { index } =>
@@ -389,13 +389,36 @@ fn kept_free(bytes: u64) -> String {
 pub struct LockedOn {
     /// The tree.
     pub tree: TreeId,
-    /// The key, or the first key of a range.
+    /// The key, or the first key of a range; empty for a whole tree.
     pub key: Vec<u8>,
+    /// Whether it is the whole tree: all its keys, and the tree itself, which is dropped, renamed or built.
+    pub whole_tree: bool,
+}
+
+impl LockedOn {
+    /// Returns the object for a key, or for a range that begins with it.
+    #[must_use]
+    pub fn row(tree: TreeId, key: impl Into<Vec<u8>>) -> Self {
+        Self { tree, key: key.into(), whole_tree: false }
+    }
+
+    /// Returns the object for a whole tree.
+    #[must_use]
+    pub fn whole(tree: TreeId) -> Self {
+        Self { tree, key: Vec::new(), whole_tree: true }
+    }
 }
 
 impl std::fmt::Display for LockedOn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "key \"{}\" of tree {}", self.key.escape_ascii(), self.tree)
+        match self {
+            Self { whole_tree: true, tree, .. } => write!(f, "the whole tree {tree}"),
+            // The catalog's keys are the names of trees.
+            Self { tree: TreeId::CATALOG, key, .. } => {
+                write!(f, "the name of tree {:?}", String::from_utf8_lossy(key))
+            }
+            Self { tree, key, .. } => write!(f, "key \"{}\" of tree {tree}", key.escape_ascii()),
+        }
     }
 }
 

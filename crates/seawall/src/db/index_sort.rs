@@ -141,7 +141,7 @@ impl Sort {
         let mut put = |key: &[u8], value: &[u8], unique: usize| {
             pace.step();
             if last.as_ref().is_some_and(|last| collide((last, last_unique), (key, unique))) {
-                return Err(Error::KeyExists { on: LockedOn { tree, key: last.take().unwrap_or_default() } });
+                return Err(Error::KeyExists { on: LockedOn::row(tree, last.take().unwrap_or_default()) });
             }
             let last = last.get_or_insert_default();
             last.clear();

@@ -204,7 +204,7 @@ impl MemoryDisk {
 mod tests {
     use super::MemoryDisk;
     use crate::db::open::Env;
-    use crate::{Background, Database, Error, Options, TornPages};
+    use crate::{Background, Database, Error, LockWait, Options, Result, TornPages, TxOptions};
     use seawall_io::{Create, Disk as _, OpenHow, SystemClock};
     use std::sync::Arc;
 
@@ -220,6 +220,29 @@ mod tests {
         assert_eq!(disk.len(&clone).unwrap(), 10);
         drop(clone);
         assert!(disk.open.read().is_empty());
+    }
+
+    /// A message about a lock names a row, a whole tree or the name of a tree, and says what ends the wait.
+    #[test]
+    fn what_is_locked_is_named() {
+        let db = Database::in_memory().unwrap();
+        let tree = db.create_tree("t").unwrap();
+        let begin = || db.begin_with(TxOptions { wait: LockWait::NoWait, ..TxOptions::default() }).unwrap();
+        let mut first = begin();
+        first.put(&tree, b"", b"1").unwrap();
+        first.create_tree("mine").unwrap();
+        let id = tree.id();
+        let says = |refused: Result<()>, on: &str| {
+            let said = refused.unwrap_err().to_string();
+            let holder = first.id().unwrap();
+            assert!(
+                said.contains(&format!(" on {on}, held by {holder}. ")) && said.contains("rollback_prepared"),
+                "{said}"
+            );
+        };
+        says(begin().drop_tree("t"), &format!("the whole tree {id}"));
+        says(begin().create_tree("mine").map(drop), "the name of tree \"mine\"");
+        says(begin().put(&tree, b"", b"2"), &format!("key \"\" of tree {id}"));
     }
 
     /// Small enough for Miri, which watches every access to memory (`make miri`): splits, evictions, two

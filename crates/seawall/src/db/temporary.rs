@@ -186,7 +186,7 @@ impl TemporaryTree {
     pub fn insert(&mut self, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         let tree = self.here()?;
         if tree.get(key.as_ref())?.is_some() {
-            return Err(Error::KeyExists { on: LockedOn { tree: tree.id(), key: key.as_ref().into() } });
+            return Err(Error::KeyExists { on: LockedOn::row(tree.id(), key.as_ref()) });
         }
         self.put(key, value).map(drop)
     }

@@ -80,7 +80,7 @@ impl Txn {
             Ordering::Greater => {}
             Ordering::Less => return Err(Error::RowsOutOfOrder { index }),
             Ordering::Equal => {
-                return Err(Error::DuplicateRow { index, on: LockedOn { tree: building.tree.at.id, key: key.into() } });
+                return Err(Error::DuplicateRow { index, on: LockedOn::row(building.tree.at.id, key) });
             }
         }
         self.check_lengths(key, value)?;

@@ -149,7 +149,7 @@ impl Txn {
             let waited = engine.clock.now().saturating_sub(begun);
             if waited >= self.longest_wait(self.options.wait) {
                 let holder = engine.active.active().first().copied().unwrap_or(TxnId::NONE);
-                let on = LockedOn { tree: tree.at.id, key: Vec::new() };
+                let on = LockedOn::whole(tree.at.id);
                 return Err(Error::LockTimeout { holder, on, waited_ms: waited.as_millis() as u64 });
             }
             self.go_on("a wait for transactions of an earlier opening")?;

@@ -133,7 +133,7 @@ impl Txn {
 
     /// The error for acting on a version that the snapshot does not see.
     pub(super) fn conflict(&self, writer: TxnId, tree: &TreeState, key: &[u8]) -> Error {
-        self.note(Error::WriteConflict { writer, on: LockedOn { tree: tree.at.id, key: key.into() } })
+        self.note(Error::WriteConflict { writer, on: LockedOn::row(tree.at.id, key) })
     }
 
     /// Waits, with no latch held, until the row can be changed.

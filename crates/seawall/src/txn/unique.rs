@@ -81,7 +81,7 @@ impl Txn {
                 Attempt::Inserted => return Ok(()),
                 Attempt::Exists(key) => {
                     self.tells();
-                    return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key } });
+                    return Err(Error::KeyExists { on: LockedOn::row(tree.at.id, key) });
                 }
                 Attempt::Blocked(at, mode) => {
                     let new = self.wait_for_row(tree, &at, mode)?;

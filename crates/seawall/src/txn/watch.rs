@@ -65,7 +65,7 @@ impl Txn {
                 engine.health().check()?;
                 let waited = engine.clock.now().saturating_sub(begun);
                 if !engine.may_wait || waited >= engine.lock_wait_timeout() {
-                    let on = LockedOn { tree: tree.at.id, key: Vec::new() };
+                    let on = LockedOn::whole(tree.at.id);
                     return Err(Error::LockTimeout { holder, on, waited_ms: waited.as_millis() as u64 });
                 }
                 engine.clock.sleep(Duration::from_millis(1));

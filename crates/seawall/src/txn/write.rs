@@ -169,7 +169,7 @@ impl Txn {
             if newly_locked && self.options.isolation != Isolation::Serializable {
                 self.engine.locks.give_back(&self.owner, tree.at.id, key);
             }
-            let exists = || Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } };
+            let exists = || Error::KeyExists { on: LockedOn::row(tree.at.id, key) };
             return if there { Err(exists()) } else { Ok(false) };
         }
         self.wait_for_log_room(MtrSize::Large)?;
@@ -215,7 +215,7 @@ impl Txn {
                     return Ok(Some(was_there));
                 }
                 Attempt::Exists => {
-                    return Err(Error::KeyExists { on: LockedOn { tree: tree.at.id, key: key.into() } });
+                    return Err(Error::KeyExists { on: LockedOn::row(tree.at.id, key) });
                 }
                 Attempt::Stale(writer) => return Err(self.conflict(writer, tree, key)),
                 Attempt::Blocked => return Ok(None),

@@ -457,7 +457,7 @@ fn id_of(bytes: &[u8]) -> TreeId {
 }
 
 fn conflict(tree: TreeId, key: &[u8]) -> Error {
-    let on = LockedOn { tree, key: key.into() };
+    let on = LockedOn::row(tree, key);
     Error::LockTimeout { holder: TxnId::NONE, on, waited_ms: 0 }
 }
 

@@ -38,7 +38,9 @@ pub(crate) fn trees(args: &TreesArgs) -> Outcome {
     for name in db.trees()? {
         let tree = db.open_tree(&name)?;
         let bytes = db.tree_bytes(&tree);
-        text += &format!("{:>12}  {}", units::bytes(bytes), Notation::default().show(name.as_bytes()));
+        // Errors name a tree by its number.
+        let (number, shown) = (format!("tree {}", tree.id()), Notation::default().show(name.as_bytes()));
+        text += &format!("{:>12}  {number:<10}  {shown}", units::bytes(bytes));
         let mut entry = json!({ "name": name, "id": tree.id().0, "bytes": bytes });
         if args.fragmentation {
             let found = db.fragmentation(&tree)?;

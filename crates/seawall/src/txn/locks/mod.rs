@@ -471,7 +471,7 @@ impl LockTable {
     #[must_use]
     pub fn refused(&self, holder: TxnId, tree: TreeId, key: &[u8]) -> Error {
         self.timeouts.fetch_add(1, Ordering::Relaxed);
-        Error::LockTimeout { holder, on: LockedOn { tree, key: key.into() }, waited_ms: 0 }
+        Error::LockTimeout { holder, on: LockedOn::row(tree, key), waited_ms: 0 }
     }
 
     /// Makes explicit that `writer` holds a row it has changed. Called under the latch of the leaf, when the

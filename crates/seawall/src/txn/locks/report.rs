@@ -29,7 +29,7 @@ pub struct Party {
 
 impl fmt::Display for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "transaction {}", self.id)?;
+        write!(f, "transaction {}", self.id.0)?;
         if self.tag == 0 { Ok(()) } else { write!(f, " (tag {})", self.tag) }
     }
 }

@@ -36,12 +36,13 @@ impl<'a> LockRequest<'a> {
         self.mode == Mode::Exclusive && matches!(self.keys, Keys::Span(span) if span.is_whole())
     }
 
-    /// What it names in an error: its key, or the first key of its span.
+    /// What it names in an error: its key, the first key of its span, or the whole tree.
     pub(super) fn on(&self) -> LockedOn {
         let key = match self.keys {
             Keys::One(key) => key.to_vec(),
+            Keys::Span(span) if span.is_whole() => return LockedOn::whole(self.tree),
             Keys::Span(span) => span.lo.clone(),
         };
-        LockedOn { tree: self.tree, key }
+        LockedOn::row(self.tree, key)
     }
 }

@@ -290,7 +290,7 @@ fn two_that_share_a_key_and_both_want_it_alone() {
     }
     let first = wait_point(&table, &a, "k", X);
     let error = table.wait(&LockRequest::key(&b, TREE, b"k", X), LONG, None).expect_err("a deadlock");
-    let on = LockedOn { tree: TREE, key: b"k".to_vec() };
+    let on = LockedOn::row(TREE, b"k");
     assert!(
         matches!(&error, Error::Deadlock { victim: TxnId(2), waits_for: TxnId(1), on: at } if *at == on),
         "{error}"
@@ -320,7 +320,7 @@ fn the_one_who_has_done_least_gives_way() {
     let error = ended(victim).expect_err("it gives way though it waited first");
     assert_eq!(
         error.to_string(),
-        "deadlock: transaction txn 7 waits for txn 8 on key \"two\" of tree 16, which waits for it in turn. Roll back \
+        "deadlock: txn 7 waits for txn 8 on key \"two\" of tree 16, which waits for it in turn. Roll back \
          and run it again"
     );
     table.release_all(&light);

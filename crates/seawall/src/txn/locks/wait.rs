@@ -59,7 +59,10 @@ impl Waiter {
     }
 
     pub(super) fn on(&self) -> LockedOn {
-        LockedOn { tree: self.tree, key: self.key.clone() }
+        match &self.queue {
+            WaitQueue::Tree { span, .. } if span.is_whole() => LockedOn::whole(self.tree),
+            _ => LockedOn::row(self.tree, self.key.clone()),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ impl Transaction {
             && mutant != Mutant::LostUpdate;
         let since = self.snapshot.get().unwrap_or(u64::MAX);
         if strict && inner.latest(row).is_some_and(|(commit, _)| *commit > since) {
-            let on = LockedOn { tree: row.0, key: row.1.clone() };
+            let on = LockedOn::row(row.0, row.1.clone());
             return Err(Error::WriteConflict { writer: TxnId::NONE, on });
         }
         inner.written.insert(row.clone(), self.id);
@@ -135,7 +135,7 @@ impl Transaction {
 
     pub(crate) fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         if self.change(tree.id, key, Some(value), Some(false))? {
-            return Err(Error::KeyExists { on: LockedOn { tree: tree.id, key: key.into() } });
+            return Err(Error::KeyExists { on: LockedOn::row(tree.id, key) });
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ fn who_waits_for_whom_is_told() {
     let wait = told.lock()[0].clone();
     assert_eq!((wait.waiter.tag, wait.waiter.id), (22, TxnId::NONE));
     assert_eq!(wait.holders, [a.party()]);
-    assert_eq!((wait.wanted.mode, wait.wanted.on.clone()), (X, LockedOn { tree: TREE, key: b"k".to_vec() }));
+    assert_eq!((wait.wanted.mode, wait.wanted.on.clone()), (X, LockedOn::row(TREE, b"k")));
     let now = table.lock_waits();
     assert_eq!((now.len(), now[0].waiter, &now[0].holders), (1, wait.waiter, &wait.holders));
     let transactions = table.transactions();
