@@ -76,6 +76,8 @@ impl IoError {
     /// ```
     /// # use seawall_io::{IoError, Op};
     /// assert!(IoError::os(Op::Open, "data.sw", 2).advice().contains("spelled right"));
+    /// let missing = IoError::os(Op::Directory, "bk", 2).to_string();
+    /// assert!(missing.starts_with("change or listing of the directory entry bk failed: No such file"), "{missing}");
     /// ```
     pub fn os(op: Op, path: impl AsRef<Path>, errno: i32) -> Self {
         Self::new(op, path, IoErrorKind::Os(errno))
