@@ -628,8 +628,8 @@ void seawall_prepared_free(seawall_prepared_list *list);
 seawall_status seawall_commit_prepared(const seawall_db *db,
                                        seawall_slice xid);
 
-// Like `seawall_commit_prepared`, in the order of an outside log: the commit is visible to others at once. It is durable
-// when Seawall's log is flushed up to the stored `position`.
+// Like `seawall_commit_prepared`, in the order of an outside log: the commit is visible to others at once. It is
+// durable when Seawall's log is flushed up to the stored `position`.
 //
 // # Safety
 // `db` is a handle of a database; `xid` is readable; `position` is null or writable.

@@ -292,8 +292,8 @@ pub unsafe extern "C" fn seawall_commit_prepared(db: *const Database, xid: Slice
     })
 }
 
-/// Like `seawall_commit_prepared`, in the order of an outside log: the commit is visible to others at once. It is durable
-/// when Seawall's log is flushed up to the stored `position`.
+/// Like `seawall_commit_prepared`, in the order of an outside log: the commit is visible to others at once. It is
+/// durable when Seawall's log is flushed up to the stored `position`.
 ///
 /// # Safety
 /// `db` is a handle of a database; `xid` is readable; `position` is null or writable.

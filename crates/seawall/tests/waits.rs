@@ -217,8 +217,8 @@ fn a_row_that_is_locked_in_vain_is_given_back() {
     }
 }
 
-/// A prepared transaction reads no more: it keeps the rows that it changed or locked exclusively, and no ranges, as after
-/// a restart.
+/// A prepared transaction reads no more: it keeps the rows that it changed or locked exclusively, and no ranges, as
+/// after a restart.
 #[test]
 fn what_was_only_read_is_released_when_it_is_prepared() {
     for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {

@@ -5,8 +5,8 @@
 //! 2. A kept descriptor is used only while the path still leads to its directory.
 //! 3. At most [`KEPT`] are kept; the least recently used one is closed first. No mutex is held while a
 //!    directory is synced.
-//! 4. The names in a pinned directory are those in the directory to which its path led when it was pinned, wherever it is
-//!    moved and whatever takes its place.
+//! 4. The names in a pinned directory are those in the directory to which its path led when it was pinned, wherever it
+//!    is moved and whatever takes its place.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};

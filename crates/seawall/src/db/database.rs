@@ -272,8 +272,8 @@ impl Database {
         }
     }
 
-    /// As [`Database::commit_prepared`], in the order of an outside log: like [`Transaction::commit_ordered`], makes the
-    /// commit visible at once, and returns the position up to which the log must be flushed to make it durable.
+    /// As [`Database::commit_prepared`], in the order of an outside log: like [`Transaction::commit_ordered`], makes
+    /// the commit visible at once, and returns the position up to which the log must be flushed to make it durable.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Poisoned`] and [`Error::NoSpace`]: the transaction stays prepared.
@@ -332,8 +332,8 @@ impl Database {
             return Err(told(error));
         }
         let rolled_back = taken.rollback();
-        // Also after a rollback that stopped midway, which background work or the next opening completes: the coordinator
-        // forgets the transaction and must not find it prepared again after a crash.
+        // Also after a rollback that stopped midway, which background work or the next opening completes: the
+        // coordinator forgets the transaction and must not find it prepared again after a crash.
         let log = self.inner.engine().log();
         let flushed = log.flush_to(log.head());
         self.inner.prepared.lock().remove(xid);

@@ -84,8 +84,8 @@ impl Txn {
         }
     }
 
-    /// Commits a prepared transaction, and makes it visible before it is durable (`prepared`, 3). Returns the end of the
-    /// commit in the log.
+    /// Commits a prepared transaction, and makes it visible before it is durable (`prepared`, 3). Returns the end of
+    /// the commit in the log.
     ///
     /// # Errors
     /// The transaction, which stays prepared, and the cause.

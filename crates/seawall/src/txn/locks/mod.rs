@@ -8,9 +8,9 @@
 //! 3. An owner releases all its locks together, at its end. A rollback to a savepoint releases none: one lock
 //!    too many keeps others waiting, one too few breaks isolation. When an owner is prepared, it releases what
 //!    protected its reads: it requests no more locks, and a restart would not bring these back
-//!    (`release_reads`). Three kinds of points are released earlier: the point of a row that its owner has written (the row's writer is the lock from then on,
-//!    `written`), a point that a statement needed for one moment (`give_back`), and the point of a row that a
-//!    locking read took in vain (`give_back_of_statement`).
+//!    (`release_reads`). Three kinds of points are released earlier: the point of a row that its owner has
+//!    written (the row's writer is the lock from then on, `written`), a point that a statement needed for one
+//!    moment (`give_back`), and the point of a row that a locking read took in vain (`give_back_of_statement`).
 //! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are
 //!    joined. More may be locked than was asked for, never less. An owner that keeps its points
 //!    (`LockOwner::keep_points`) gets no range: further points are refused ([`LockTable::room`]).
@@ -581,8 +581,9 @@ impl LockTable {
         }
     }
 
-    /// Releases the locks that protect what the owner has read, once it is prepared and reads no more: shared points, and
-    /// ranges except those in trees that it `keeps`. Exclusive points stay, and the rows it has written stay its own.
+    /// Releases the locks that protect what the owner has read, once it is prepared and reads no more: shared points,
+    /// and ranges except those in trees that it `keeps`. Exclusive points stay, and the rows it has written stay its
+    /// own.
     pub fn release_reads(&self, owner: &Arc<LockOwner>, keeps: impl Fn(TreeId) -> bool) {
         let mut held = owner.held();
         let mut released = 0;
