@@ -366,9 +366,9 @@ int ha_seawall::note_auto_increment(const uchar *record) {
   field->move_field_offset(-offset);
   dbug_tmp_restore_column_map(&table->read_set, columns);
   if (!is_unsigned && value <= 0) return 0;
+  if ((uint64_t)value < m_share->counters->next_auto()) return 0;
   /* Not between the numbers of another statement: a replica may execute that one alone. */
-  if ((uint64_t)value >= m_share->counters->next_auto())
-    if (int error = lock_auto_increment(true)) return error;
+  if (int error = lock_auto_increment(true)) return error;
   return failed(m_share->counters->note_auto((uint64_t)value, most_of(field)));
 }
 

@@ -79,7 +79,7 @@ alter table again sequence = 1;
 select count(*) from again;
 drop table again;
 
-# Temporary sequences: the server writes their first row without a lock.
+-- Temporary sequences: the server writes their first row without a lock.
 create temporary sequence temporary_numbers start with 5 increment by 3;
 select nextval(temporary_numbers), nextval(temporary_numbers), lastval(temporary_numbers);
 create sequence numbers_of_all;
@@ -89,7 +89,7 @@ drop temporary table numbers_like;
 drop temporary sequence temporary_numbers;
 drop sequence numbers_of_all;
 
-# A row that cannot move to another partition: the error names the index.
+-- A row that cannot move to another partition: the error names the index.
 create table moved (id int primary key, k int) partition by range (id) (partition a values less than (10), partition b values less than (20));
 insert into moved values (1, 1), (11, 1);
 update moved set id = 11 where id = 1;

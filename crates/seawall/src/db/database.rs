@@ -322,7 +322,7 @@ impl Database {
         self.inner.engine().health().check()?;
         let mut taken = self.inner.take_prepared(xid)?;
         let told = |cause| match cause {
-            // The log records of the rollback may or may not be durable.
+            // It is unknown whether the log records of the rollback are durable.
             cause @ Error::Poisoned { .. } => Error::OutcomeUnknown { cause: Arc::new(cause) },
             cause => cause,
         };

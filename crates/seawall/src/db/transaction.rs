@@ -403,7 +403,8 @@ impl Transaction {
 
     /// First phase of two-phase commit: records the transaction in the log under the name `xid`, flushed. It
     /// survives any crash until [`super::Database::commit_prepared`] or [`super::Database::rollback_prepared`]
-    /// ends it.
+    /// ends it. Its shared locks and its locks on ranges of keys end now; the rows that it changed or locked
+    /// exclusively stay locked.
     ///
     /// # Errors
     /// [`Error::Usage`] if the name is taken or too long, [`Error::Poisoned`], [`Error::OutcomeUnknown`].

@@ -124,8 +124,8 @@ impl Txn {
         let decided = prepared.is_none() || self.revoke().is_ok();
         let rolled_back = self.rollback_all();
         let Some((xid, names)) = prepared else { return rolled_back };
-        // Also if the rollback stopped: background work completes it. If the log still says that the transaction is
-        // prepared, the name stays taken: after a crash it would name two transactions.
+        // The name is free even if the rollback stopped midway: background work completes it. But while the log has
+        // the record of the preparation, the name stays taken: after a crash it would stand for two transactions.
         if decided || rolled_back.is_ok() {
             names.ended(&xid);
         }
@@ -161,8 +161,8 @@ impl Txn {
     }
 
     fn hand_over(&mut self, xid: &[u8], names: &dyn Names) {
-        // It is handed over with its locks and its runs of dead rows. An empty transaction takes its place
-        // here.
+        // It is handed over with the locks that it keeps and its runs of dead rows. An empty transaction takes its
+        // place here.
         self.give_up_views();
         self.release_reads();
         let empty = Self::begin(self.engine.clone(), self.options);

@@ -154,7 +154,7 @@ impl DatabaseArgs {
         }
     }
 
-    /// Says that a new database does not remember a log directory that was given on the command line.
+    /// Notes that the database does not store the log directory given on the command line.
     pub(crate) fn note_log_dir(&self) {
         if let Some((_, log_dir)) = self.flags.0.iter().find(|(name, _)| *name == "log_dir") {
             let file = self.dir.join("seawall.toml");
