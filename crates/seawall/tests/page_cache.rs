@@ -12,7 +12,7 @@ use seawall_io::{Disk, OpenHow, OsDisk};
 use std::path::Path;
 
 /// Files of a directory that are written through the page cache, once per opening or less.
-const SMALL: [&str; 6] = ["seawall.toml", "calibration", "creating", "stats", "backup", "restored"];
+const SMALL: [&str; 6] = ["seawall.toml", "calibration", "creating", "stats", "backup", "backup.history"];
 /// The most bytes that one of those may leave there.
 const SMALL_BYTES: u64 = 64 << 10;
 

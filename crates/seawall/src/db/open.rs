@@ -401,7 +401,7 @@ impl Opening {
         let catalog_root = space.catalog_root()?;
         let locks = LockTable::new(lock_config);
         locks.set_point_bytes(options.lock_memory_per_transaction());
-        let instance = Instance::new();
+        let instance = Instance::new(identity(env.seed));
         let engine = Arc::new(Engine {
             trees: Trees::new(instance.number()),
             instance,

@@ -22,6 +22,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Instance {
     number: u64,
+    /// Random: no other opening of the database has it.
+    pub token: [u8; 16],
     process: Process,
     /// Closed when the database is shut down, though handles may still exist.
     gate: ProcessGate,
@@ -29,10 +31,10 @@ pub struct Instance {
 
 impl Instance {
     /// A new opening.
-    pub fn new() -> Self {
+    pub fn new(token: [u8; 16]) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let process = Process::current();
-        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), process, gate: ProcessGate::new(process) }
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), token, process, gate: ProcessGate::new(process) }
     }
 
     /// Unique in this process.

@@ -8,7 +8,8 @@
 //! 4. A page that is still invalid after all dirty pages were written was not changed after C: writing the change would
 //!    have made it whole. It is damaged, unless it has no owner.
 
-use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, read_small};
+use super::manifest::{Manifest, Name, PAGES_FILE, Target};
+use super::taken::Taken;
 use super::types::{BackupFile, BackupOptions, BackupProgress, BackupReport};
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Pool};
 use crate::db::background::Work;
@@ -114,7 +115,7 @@ pub(super) struct Copying {
     target: Target,
     options: BackupOptions,
     base: Option<Manifest>,
-    history: Name,
+    taken: Taken,
     /// The control block when the backup began; its checkpoint is C.
     block: ControlBlock,
     stats: Arc<IoStats>,
@@ -228,9 +229,9 @@ impl Copying {
         let block = pool.control().current();
         hold.release_before(block.checkpoint)?;
         let base = options.incremental_from.as_deref().map(|base| Manifest::read(&*disk, base)).transpose()?;
-        let history = history(&*disk, &of.path)?;
+        let taken = Taken::read(&*disk, &of.path)?;
         if let Some((base, path)) = base.as_ref().zip(options.incremental_from.as_deref()) {
-            fits(base, path, &block, history, log.durable())?;
+            fits(base, path, &block, &taken, log.durable())?;
         }
         if disk.backend().name == "memory" {
             return Err(Error::Usage("a database in memory has no files to back up: dump it".into()));
@@ -266,7 +267,7 @@ impl Copying {
             target,
             options: options.clone(),
             base,
-            history,
+            taken,
             block,
             stats,
             source,
@@ -570,7 +571,7 @@ impl Copying {
         let (begin, incremental) = (block.checkpoint, self.base.is_some());
         let parts: [&[u8]; 5] = [
             &block.database,
-            &self.history.0,
+            &self.of.engine.instance.token,
             &block.incarnation.to_le_bytes(),
             &begin.0.to_le_bytes(),
             &end.0.to_le_bytes(),
@@ -579,8 +580,6 @@ impl Copying {
             name: Name::of(&parts),
             base: self.base.as_ref().map(|base| base.name),
             database: Name(block.database),
-            history: self.history,
-            incarnation: block.incarnation,
             page_bytes: block.page_bytes,
             block_bytes: block.block_bytes,
             segment_bytes: block.segment_bytes,
@@ -589,6 +588,7 @@ impl Copying {
             data_bytes,
             pages: self.copied,
         };
+        self.taken.note(&*disk, &self.of.path, manifest.name, manifest.base)?;
         self.target.finish_backup(&*disk, &manifest)?;
         Ok(BackupReport {
             begin: begin.0,
@@ -611,22 +611,17 @@ pub(super) fn or_no_space(error: Error, dir: &Path) -> Error {
     }
 }
 
-/// Returns the history of the database in `dir`.
-fn history(disk: &dyn Disk, dir: &Path) -> Result<Name> {
-    Ok(read_small(disk, &dir.join(RESTORED))?.map_or(Name::default(), |text| Name::of(&[&text])))
-}
-
 /// Checks that an increment can follow `base`.
-fn fits(base: &Manifest, path: &Path, block: &ControlBlock, history: Name, durable: Lsn) -> Result<()> {
+fn fits(base: &Manifest, path: &Path, block: &ControlBlock, taken: &Taken, durable: Lsn) -> Result<()> {
     let refuse = |why: &str| Err(Error::BadBackup { path: path.into(), why: why.into() });
     if base.database != Name(block.database) {
         return refuse("it is of another database: take a full backup");
     }
-    if base.history != history {
-        return refuse("the database was restored since, or is a restored copy: take a full backup");
-    }
-    if base.end > durable || base.incarnation > block.incarnation {
-        return refuse("it is newer than the database, whose files were put back by other means: take a full backup");
+    if !taken.has(base.name) || base.end > durable {
+        return refuse(
+            "the database has no record of it: its files were restored or put back since, 256 backups were taken since, \
+             or an older version took it. Take a full backup",
+        );
     }
     Ok(())
 }

@@ -26,17 +26,17 @@ pub(in crate::db) const MANIFEST: &str = "backup";
 pub(in crate::db) const UNFINISHED: &str = "backup.unfinished";
 /// The pages of an increment, one after the other; each contains its number.
 pub(super) const PAGES_FILE: &str = "pages";
-/// Names the history that a restored database began.
-pub(super) const RESTORED: &str = "restored";
 
 const EISDIR: i32 = 21;
 const TITLE: &str = "seawall-backup";
-const VERSION: u32 = 1;
-/// The longest manifest, bytes.
+const VERSION: u32 = 2;
+/// Versions from this one on are read: the first had more fields.
+const VERSION_MIN: u32 = 1;
+/// The longest manifest or other small file, bytes.
 const BYTES_MAX: usize = 4096;
 const ENOENT: i32 = 2;
 
-/// The name of a backup, or of the history of a database between two restores.
+/// The name of a backup, or the identity of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Name(pub(super) [u8; 16]);
 
@@ -72,16 +72,12 @@ impl std::fmt::Display for Name {
 /// The description of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
-    /// Two backups of one history with the same begin and end have the same name: they are interchangeable.
+    /// Two backups of one opening with the same begin and end have the same name: they are interchangeable.
     pub(super) name: Name,
     /// The backup before, whose later changes this one contains; `None` for a full backup.
     pub(super) base: Option<Name>,
     /// The database's identity.
     pub(super) database: Name,
-    /// Zeroes until the database is restored from a backup, which begins a new history.
-    pub(super) history: Name,
-    /// The opening of the database in which the backup was taken.
-    pub(super) incarnation: u32,
     pub(super) page_bytes: u32,
     pub(super) block_bytes: u32,
     pub(super) segment_bytes: u64,
@@ -100,12 +96,10 @@ impl Manifest {
     pub(super) fn encode(&self) -> String {
         let base = self.base.map_or("none".to_owned(), |base| base.to_string());
         let mut text = format!("{TITLE} {VERSION}\n");
-        let fields: [(&str, &dyn std::fmt::Display); 12] = [
+        let fields: [(&str, &dyn std::fmt::Display); 10] = [
             ("name", &self.name),
             ("base", &base),
             ("database", &self.database),
-            ("history", &self.history),
-            ("incarnation", &self.incarnation),
             ("page_bytes", &self.page_bytes),
             ("block_bytes", &self.block_bytes),
             ("segment_bytes", &self.segment_bytes),
@@ -127,7 +121,7 @@ impl Manifest {
         let text = std::str::from_utf8(text).ok().ok_or_else(|| bad("it is not text: use another backup"))?;
         let version = text.lines().next().and_then(|line| line.strip_prefix(TITLE)?.trim().parse::<u32>().ok());
         match version {
-            Some(VERSION) => {}
+            Some(VERSION_MIN..=VERSION) => {}
             Some(found) if found > VERSION => {
                 return Err(Error::OtherFormat { path: path.into(), found, supported: VERSION });
             }
@@ -150,8 +144,6 @@ impl Manifest {
             name: name("name")?,
             base: if field("base")? == "none" { None } else { Some(name("base")?) },
             database: name("database")?,
-            history: name("history")?,
-            incarnation: small("incarnation")?,
             page_bytes: small("page_bytes")?,
             block_bytes: small("block_bytes")?,
             segment_bytes: number("segment_bytes")?,
@@ -186,7 +178,7 @@ impl Manifest {
     }
 }
 
-/// Reads a small file; returns `None` if there is none.
+/// Reads a file of at most [`BYTES_MAX`] bytes; returns `None` if there is none.
 pub(super) fn read_small(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match disk.open(path, OpenHow::default()) {
         Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
@@ -313,8 +305,6 @@ mod tests {
             name: Name([1; 16]),
             base: Some(Name([2; 16])),
             database: Name([3; 16]),
-            history: Name::default(),
-            incarnation: 7,
             page_bytes: 16384,
             block_bytes: 4096,
             segment_bytes: 1 << 20,
@@ -342,7 +332,7 @@ mod tests {
             assert!(Manifest::decode(path, &bytes).is_err(), "byte {at}");
             assert!(Manifest::decode(path, &text.as_bytes()[..at]).is_err(), "cut at {at}");
         }
-        let newer = text.replacen(" 1\n", " 2\n", 1);
-        assert!(matches!(Manifest::decode(path, newer.as_bytes()), Err(Error::OtherFormat { found: 2, .. })));
+        let newer = text.replacen(" 2\n", " 3\n", 1);
+        assert!(matches!(Manifest::decode(path, newer.as_bytes()), Err(Error::OtherFormat { found: 3, .. })));
     }
 }

@@ -3,11 +3,10 @@
 //! 1. Each file is verified as it is read: pages, manifests and the control block by their checksums, the log to its
 //!    end. The backups are not changed.
 //! 2. Pages of a later backup in the chain replace those of an earlier one. The log is that of the last backup.
-//! 3. A restored database begins a new history: increments on backups of the old history are refused (`copy.rs`,
-//!    `fits`).
+//! 3. A restored database has no record of earlier backups, so increments on them are refused (`taken.rs`).
 
 use super::copy::{BLOCK, is_zero, lengthen, log_is_whole, new_file, or_no_space, write_control};
-use super::manifest::{Manifest, Name, PAGES_FILE, RESTORED, Target, files_of, write_small};
+use super::manifest::{Manifest, Name, PAGES_FILE, Target, files_of};
 use crate::buffer::{CONTROL_FILE, DATA_FILE};
 use crate::db::database::Database;
 use crate::db::open::Env;
@@ -106,12 +105,6 @@ impl Database {
         let pages = restoring.pages(&chain, last)?;
         restoring.log(last_dir, last, &block)?;
         write_control(disk, &target.dir, &restoring.stats, &block)?;
-        // Each restore gets a name of its own: from the backup, the time, the target, and the seed, which is random
-        // except in tests.
-        let (when, seed) = (env.clock.now().as_nanos().to_le_bytes(), env.seed.to_le_bytes());
-        let own = Name::of(&[&last.name.0, &seed, &when, to.as_os_str().as_encoded_bytes()]);
-        let text = format!("restored from backup {} at {}, as {own}\n", last.name, last.end);
-        write_small(&**disk, &target.dir.join(RESTORED), text.as_bytes())?;
         target.finish(&**disk)?;
         Ok(Restored { end: last.end.0, pages, data_bytes: last.data_bytes })
     }
