@@ -141,7 +141,8 @@ impl Database {
     ///
     /// Until then each change by a writer, except [`Transaction::update_unindexed`], copies a key into the log of
     /// changed keys, which uses about 100 bytes of memory for each. The build holds back purge like any long reader. A
-    /// transaction whose snapshot is older than the commit cannot use the index ([`Error::TreeTooNew`]).
+    /// transaction whose snapshot is older than the commit can change the index, but not read it
+    /// ([`Error::TreeTooNew`]).
     ///
     /// # Errors
     /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one; [`Error::TreeExists`];

@@ -35,7 +35,8 @@ impl Transaction {
     /// allowed.
     ///
     /// Only this transaction can use the tree until it commits. A transaction whose snapshot is older than
-    /// that commit gets [`Error::TreeTooNew`].
+    /// that commit can change the tree, but its reads get [`Error::TreeTooNew`]; with
+    /// [`OnConflict::Fail`](crate::OnConflict::Fail) its changes do, too.
     ///
     /// # Errors
     /// [`Error::RowsOutOfOrder`] and [`Error::DuplicateRow`], with the index of the row; [`Error::Usage`] for
@@ -121,7 +122,7 @@ impl Transaction {
         tree: &Tree,
         rows: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
-        self.txn().admit(&tree.state)?;
+        self.txn().admit_change(&tree.state)?;
         let mut index = 0;
         self.in_runs(rows, |tx, rows| {
             let inserted = tx.txn_mut().insert_run(&tree.state, rows);
@@ -152,7 +153,7 @@ impl Transaction {
         tree: &Tree,
         rows: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
-        self.txn().admit(&tree.state)?;
+        self.txn().admit_change(&tree.state)?;
         self.in_runs(rows, |tx, rows| tx.put_many(tree, rows))
     }
 

@@ -112,7 +112,7 @@ impl Transaction {
         mode: LockMode,
         wait: Option<LockWait>,
     ) -> Result<LockedRow> {
-        self.txn().admit(&tree.state)?;
+        self.txn().admit_change(&tree.state)?;
         self.noted(self.txn().lock_row_with(&tree.state, key.as_ref(), mode, wait))
     }
 
@@ -127,7 +127,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) for a tree of another database.
     pub fn unlock_row(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
-        self.txn().admit(&tree.state)?;
+        self.txn().admit_change(&tree.state)?;
         Ok(self.txn().unlock_row(&tree.state, key.as_ref()))
     }
 
@@ -138,7 +138,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`Transaction::unlock_row`].
     pub fn release_row(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<bool> {
-        self.txn().admit(&tree.state)?;
+        self.txn().admit_change(&tree.state)?;
         Ok(self.txn().release_row(&tree.state, key.as_ref()))
     }
 

@@ -85,7 +85,7 @@ impl Transaction {
     }
 
     fn change(&mut self, tree: &Tree, key: &[u8], value: &[u8], change: Change) -> Result<bool> {
-        self.txn.admit(&tree.state)?;
+        self.txn.admit_change(&tree.state)?;
         let changed = self.txn.change(&tree.state, key, value, change);
         self.noted(changed)
     }
@@ -169,7 +169,7 @@ impl Transaction {
     /// [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TooManyLocks`] at read
     /// committed, and those of [`Transaction::get`].
     pub fn get_for_update(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
-        self.txn.admit(&tree.state)?;
+        self.txn.admit_change(&tree.state)?;
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Exclusive))
     }
 
@@ -179,7 +179,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`Transaction::get_for_update`].
     pub fn get_for_share(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
-        self.txn.admit(&tree.state)?;
+        self.txn.admit_change(&tree.state)?;
         self.noted(self.txn.lock_row(&tree.state, key.as_ref(), Mode::Shared))
     }
 
@@ -211,7 +211,7 @@ impl Transaction {
         if prefix_bytes > key.len() {
             return Err(Error::Usage(format!("a prefix of {prefix_bytes} bytes of a key of {} bytes", key.len())));
         }
-        self.txn.admit(&tree.state)?;
+        self.txn.admit_change(&tree.state)?;
         let inserted = self.txn.insert_unique_prefix(&tree.state, prefix_bytes, key, value);
         self.noted(inserted)
     }
@@ -239,7 +239,7 @@ impl Transaction {
     /// # Ok::<(), seawall::Error>(())
     /// ```
     pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, tree: &Tree, rows: &[(K, V)]) -> Result<()> {
-        self.txn.admit(&tree.state)?;
+        self.txn.admit_change(&tree.state)?;
         let put = self.txn.put_many(&tree.state, rows);
         self.noted(put)
     }

@@ -160,7 +160,7 @@ impl Txn {
     /// [`Error::TreeDropped`](crate::Error::TreeDropped); reading errors.
     pub fn leaves_of(&self, tree: &TreeState, keys: &[&[u8]]) -> Result<Vec<PageId>> {
         let view = self.pin();
-        tree.usable(self.id(), &view)?;
+        tree.stands(self.id(), &view)?;
         tree.at.leaves_of(self.pool(), keys)
     }
 

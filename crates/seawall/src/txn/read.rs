@@ -231,7 +231,7 @@ impl Txn {
         // The view is kept to the end: the pages of a tree that is dropped meanwhile stay until this call has
         // the lock, or returns that the tree is dropped.
         let view = self.pin();
-        tree.usable(self.id(), &view)?;
+        tree.stands(self.id(), &view)?;
         // Whether it had no lock there before it waited.
         let mut was_new = None;
         loop {

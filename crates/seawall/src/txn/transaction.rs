@@ -347,7 +347,17 @@ impl Txn {
         if tree.is_young(self.engine.active.horizon()) { self.admit_young(tree) } else { Ok(()) }
     }
 
-    /// Refuses every use of a built tree to a snapshot that does not see the tree's creation (`trees`, 4).
+    /// Like [`Txn::admit`], for a change or a lock of a row. They act on the latest version, so a snapshot that does
+    /// not see the tree is no obstacle, unless a version that it does not see is a conflict.
+    ///
+    /// # Errors
+    /// As [`Txn::admit`].
+    #[inline]
+    pub fn admit_change(&self, tree: &TreeState) -> Result<()> {
+        if self.is_strict() { self.admit(tree) } else { self.engine.admit(tree) }
+    }
+
+    /// Refuses a built tree to a snapshot that does not see the tree's creation (`trees`, 4).
     #[cold]
     fn admit_young(&self, tree: &TreeState) -> Result<()> {
         self.view.borrow().as_ref().map_or(Ok(()), |view| tree.is_old_enough(self.id(), view))

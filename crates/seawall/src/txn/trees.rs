@@ -6,7 +6,7 @@
 //!    sets `dropper` before it ends. No undo record of a live transaction names a dropped tree, except the
 //!    dropper's own. A transaction that waited for the dropper's lock checks `dropper` again.
 //! 3. A view that sees the drop must not use the tree: its pages are freed once every view sees the drop.
-//! 4. The rows of a built tree have no writer, so a view that does not see the tree's creation must not use
+//! 4. The rows of a built tree have no writer, so a view that does not see the tree's creation must not read
 //!    it. `creator` is set from before the first row until every view sees the creation.
 //!
 //! ```text

@@ -60,7 +60,7 @@ impl Txn {
         loop {
             // The view is kept to the end of the attempt, as for every locking read.
             let view = self.pin();
-            tree.usable(self.id(), &view)?;
+            tree.stands(self.id(), &view)?;
             let new = self.lock_point(tree, prefix, Mode::Exclusive)?;
             let attempt = self.insert_under(tree, prefix, key, value);
             let give_back = |at: &[u8]| self.engine.locks.give_back(&self.owner, tree.at.id, at);
