@@ -236,6 +236,10 @@ mod api {
         db.stats().log.head_lsn
     }
 
+    pub(crate) fn grow(db: &Database, bytes: u64) -> Result<(), Error> {
+        db.grow(bytes).map(drop)
+    }
+
     pub(crate) fn set(db: &Database, option: &str, value: &str) -> Result<(), Error> {
         db.set(option, value)
     }
@@ -283,7 +287,8 @@ fn size(seed: u64, compactions: u64) -> Size {
     // Seeds older than compactions are older than bursts.
     let bursts = if compactions == 0 { 0 } else { bursts(seed) };
     let newer = compactions != 0 && number("NEWER") != Some(0);
-    Size { rounds, steps, compactions, bursts, kept: compactions == 0, newer }
+    let wider = newer && number("WIDER") != Some(0);
+    Size { rounds, steps, compactions, bursts, kept: compactions == 0, newer, wider }
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -492,11 +497,11 @@ fn seeds_that_failed_once_pass() {
         (1_420_148, Mode::Rot),
     ];
     for (seed, mode) in LATER {
-        let size = Size { newer: false, ..size(seed, compactions(seed)) };
+        let size = Size { newer: false, wider: false, ..size(seed, compactions(seed)) };
         run(seed, mode, size, &Options::default(), false)
             .unwrap_or_else(|why| panic!("{why}\nNEWER=0 MODE={mode:?} {}", replay(seed)));
     }
-    // With everything that the rig does now.
+    // With everything that the rig did before large pages and unique prefixes.
     const NEWER: [(u64, Mode); 7] = [
         (2_026_112_239_729, Mode::Wild),
         (555_013_872, Mode::Crashes),
@@ -507,8 +512,9 @@ fn seeds_that_failed_once_pass() {
         (7_711_882_218_217, Mode::Faults),
     ];
     for (seed, mode) in NEWER {
-        run(seed, mode, size(seed, compactions(seed)), &Options::default(), false)
-            .unwrap_or_else(|why| panic!("{why}\nMODE={mode:?} {}", replay(seed)));
+        let size = Size { wider: false, ..size(seed, compactions(seed)) };
+        run(seed, mode, size, &Options::default(), false)
+            .unwrap_or_else(|why| panic!("{why}\nWIDER=0 MODE={mode:?} {}", replay(seed)));
     }
 }
 

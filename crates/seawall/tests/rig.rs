@@ -21,7 +21,7 @@ use support::checker::{Level, check};
 use support::histories::{Load, record};
 use support::rig::{Mode, Size, run};
 
-const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0, bursts: 0, kept: false, newer: true };
+const SIZE: Size = Size { rounds: 4, steps: 1000, compactions: 0, bursts: 0, kept: false, newer: true, wider: false };
 
 #[test]
 fn a_right_engine_passes() {

@@ -420,6 +420,10 @@ pub(crate) fn head(_db: &Database) -> u64 {
     0
 }
 
+pub(crate) fn grow(_db: &Database, _bytes: u64) -> Result<()> {
+    Ok(())
+}
+
 pub(crate) fn set(_db: &Database, _option: &str, _value: &str) -> Result<()> {
     Ok(())
 }

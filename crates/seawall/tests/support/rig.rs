@@ -38,6 +38,8 @@ use std::time::Duration;
 pub(crate) const DIR: &str = "/db";
 pub(crate) const LOG_DIR: &str = "/log";
 const OPS_KEPT: usize = 60;
+/// The flush methods.
+pub(crate) const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
 
 /// The faults that a seed may inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,6 +174,7 @@ pub(crate) struct Rig {
     pub(crate) pops: u64,
     pub(crate) kept: bool,
     pub(crate) newer: bool,
+    pub(crate) wider: bool,
     /// An interrupt is pending for the current transaction.
     pub(crate) interrupted: bool,
     /// Temporary trees are used together with everything else.
@@ -218,6 +221,9 @@ pub(crate) struct Size {
     /// Whether transactions are interrupted, and whether backups are incremental and also run on a disk that
     /// fills up. False keeps older seeds unchanged.
     pub(crate) newer: bool,
+    /// Whether there are large pages, batches of puts, unique prefixes, names of prepared transactions that come
+    /// again, and more options that change while the database is open. False keeps older seeds unchanged.
+    pub(crate) wider: bool,
 }
 
 /// Runs one seed. Returns its counts, and a hash of all disk operations and their answers.
@@ -257,6 +263,9 @@ impl Rig {
         });
         let mut page_bytes = dice.pick(&[4096, 4096, 8192, 16384]);
         let mut segment_bytes: u64 = dice.pick(&[64 << 10, 128 << 10, 256 << 10]);
+        if size.wider && dice.percent(10) {
+            page_bytes = 32768;
+        }
         if size.bursts > 0 {
             // Segments end as often as possible.
             (page_bytes, segment_bytes) = (4096, 64 << 10);
@@ -278,7 +287,7 @@ impl Rig {
         let log_dir = dice.percent(25);
         let (durability, flush_interval) = (Durability::Flushed, Duration::from_millis(1));
         let names = 0;
-        let Size { rounds, steps, compactions, bursts, kept, newer } = size;
+        let Size { rounds, steps, compactions, bursts, kept, newer, wider } = size;
         Self {
             dice,
             mode,
@@ -307,6 +316,7 @@ impl Rig {
             pops: if seed >= POPS_FROM { 4 } else { 0 },
             kept,
             newer,
+            wider,
             interrupted: false,
             temporaries: !kept && !mode.is_illegal() && seed % 3 == TEMPORARIES_AT,
             decided: BTreeSet::new(),
@@ -335,7 +345,6 @@ impl Rig {
     fn options(&mut self) -> Result<Options, String> {
         // From one opening to the next, the ring is in memory, in the log's directory or in another.
         let ring = if self.ring { self.beside.pick(&["", ".", "/ring", "/ring"]) } else { "" };
-        const METHODS: [&str; 5] = ["fsync", "o_dsync", "o_direct", "o_direct_no_fsync", "o_direct_dsync"];
         let dice = &mut self.dice;
         self.durability =
             dice.weighted(&[(5, Durability::Flushed), (1, Durability::Written), (1, Durability::Deferred)]);

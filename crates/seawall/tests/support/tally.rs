@@ -39,6 +39,10 @@ pub(crate) struct Tally {
     pub(crate) restarts: u64,
     /// Insertions of many rows.
     pub(crate) many: u64,
+    /// Puts of many rows.
+    pub(crate) put_many: u64,
+    /// Insertions with a unique prefix.
+    pub(crate) unique: u64,
     /// Rows locked, or seen as committed.
     pub(crate) looked: u64,
     /// Callbacks that reported durability.
@@ -95,6 +99,8 @@ impl Tally {
         self.decided_late += other.decided_late;
         self.restarts += other.restarts;
         self.many += other.many;
+        self.put_many += other.put_many;
+        self.unique += other.unique;
         self.looked += other.looked;
         self.told += other.told;
         self.interrupted += other.interrupted;

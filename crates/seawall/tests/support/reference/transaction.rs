@@ -269,6 +269,27 @@ impl Transaction {
         }
         Ok(())
     }
+    pub(crate) fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, tree: &Tree, rows: &[(K, V)]) -> Result<()> {
+        rows.iter().try_for_each(|(key, value)| self.put(tree, key.as_ref(), value.as_ref()))
+    }
+    pub(crate) fn insert_unique_prefix(&mut self, tree: &Tree, len: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        let inner = self.db.lock();
+        let alike = |row: &Row| row.0 == tree.id && row.1.starts_with(&key[..len]);
+        let foreign = inner.written.iter().any(|(row, holder)| alike(row) && *holder != self.id);
+        if foreign && inner.options.mutant != Mutant::NoLocks {
+            return Err(conflict(tree.id, &key[..len]));
+        }
+        let own = self.changes.iter().any(|(row, value)| alike(row) && value.is_some());
+        let latest = |row: &Row| inner.latest(row).is_some_and(|(_, value)| value.is_some());
+        if own || inner.rows.keys().any(|row| alike(row) && !self.changes.contains_key(row) && latest(row)) {
+            if self.options.on_conflict == OnConflict::Fail {
+                self.snapshot(&inner);
+            }
+            return Err(Error::KeyExists { on: LockedOn::row(tree.id, key) });
+        }
+        drop(inner);
+        self.insert(tree, key, value)
+    }
     pub(crate) fn commit_start(self) -> Result<Commit> {
         Ok(Commit(Some(self.commit())))
     }

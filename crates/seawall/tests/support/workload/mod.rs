@@ -13,9 +13,9 @@ pub(crate) mod temporary;
 mod transactions;
 mod trees;
 
-use crate::api::{Durability, Error, Isolation, LockWait, OnConflict, Task, Transaction, TxOptions, Xid};
+use crate::api::{Durability, Error, Isolation, LockWait, OnConflict, Savepoint, Task, Transaction, TxOptions, Xid};
 use crate::support::model::{Changes, Event, Key, Promise, Seq, Uid, Value, is_empty, show};
-use crate::support::rig::{Live, May, Open, Rig, Step, Stop, fail, value};
+use crate::support::rig::{Live, METHODS, May, Open, Rig, Step, Stop, fail, value};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
@@ -134,6 +134,8 @@ impl Rig {
             Outside,
             Backup,
             InsertMany,
+            PutMany,
+            InsertUnique,
             Look,
             Walk,
             Interrupt,
@@ -174,6 +176,8 @@ impl Rig {
             (if self.kept { 0 } else { 3 }, Do::Look),
             (if self.kept { 0 } else { 5 }, Do::Walk),
             (if self.newer { 3 } else { 0 }, Do::Interrupt),
+            (if self.wider { 2 } else { 0 }, Do::PutMany),
+            (if self.wider { 3 } else { 0 }, Do::InsertUnique),
         ];
         let action = self.dice.weighted(&choices);
         let at = if open == 0 { 0 } else { self.dice.index(open) };
@@ -218,6 +222,8 @@ impl Rig {
             | Do::Scan
             | Do::LockingGet
             | Do::InsertMany
+            | Do::PutMany
+            | Do::InsertUnique
             | Do::Look
             | Do::Walk
             | Do::Interrupt => {
@@ -238,6 +244,8 @@ impl Rig {
                     Do::Pop => self.pop(live, at, uid),
                     Do::Get => self.get(live, at, uid),
                     Do::InsertMany => self.insert_many(live, at, uid),
+                    Do::PutMany => self.put_many(live, at, uid),
+                    Do::InsertUnique => self.insert_unique(live, at, uid),
                     Do::Look => self.look(live, at, uid),
                     // A serializable transaction locks the rows it reaches: scans cover that.
                     Do::Walk if live.txs[at].serializable() => self.scan(live, at, uid),

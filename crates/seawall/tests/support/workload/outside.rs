@@ -359,7 +359,8 @@ impl Rig {
         for (name, value) in &self.fixed {
             options.set(name, value).expect("they were good for the source");
         }
-        for (name, value) in [("pool_size", "1M"), ("log_capacity", "2M"), ("log_buffer_size", "1M")] {
+        let pool = if self.page_bytes > 16384 { "2M" } else { "1M" };
+        for (name, value) in [("pool_size", pool), ("log_capacity", "2M"), ("log_buffer_size", "1M")] {
             options.set(name, value).expect("they are in range");
         }
         let opened = crate::api::Database::open_in(env, to, options);

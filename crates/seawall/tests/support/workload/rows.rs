@@ -450,13 +450,7 @@ impl Rig {
                 let may =
                     May { lock: company, conflict: may_conflict || !tree_seen, no_tree: !tree_there || !tree_seen };
                 self.explained(live, Some(error), may)?;
-                // Some rows may have been inserted.
-                let back = live.txs[at].tx.as_mut().expect("it is open").rollback_to(&savepoint);
-                if let Err(error) = back {
-                    self.explained(live, Some(error), May::default())?;
-                    return self.roll_back(live, at);
-                }
-                return self.after_refusal(live, at);
+                return self.back_after_some(live, at, &savepoint);
             }
         };
         if blocked || stale || !tree_there {
@@ -473,6 +467,102 @@ impl Rig {
         live.txs[at].own.rows.extend(made.into_iter().map(|(key, value)| ((uid, key), Some(value))));
         live.txs[at].used.insert(uid);
         self.alive(live)
+    }
+
+    /// After a call that may have changed some of its rows before it was refused.
+    fn back_after_some(&mut self, live: &mut Live, at: usize, savepoint: &Savepoint) -> Step {
+        let back = live.txs[at].tx.as_mut().expect("it is open").rollback_to(savepoint);
+        if let Err(error) = back {
+            self.explained(live, Some(error), May::default())?;
+            return self.roll_back(live, at);
+        }
+        self.after_refusal(live, at)
+    }
+
+    /// Many rows in one call, in random order; some may exist, and some come twice.
+    pub(super) fn put_many(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let count = self.dice.log_uniform(60);
+        let rows: Vec<(Key, Value)> = (0..count).map(|_| (self.key(), self.new_value())).collect();
+        let open = &live.txs[at];
+        let me = open.number;
+        let blocked = rows.iter().any(|(key, _)| {
+            self.written_by_other(live, me, uid, key) || Self::read_by_other(live, me, uid, key, false)
+        });
+        let stale = rows.iter().any(|(key, _)| {
+            !open.own.rows.contains_key(&(uid, key.clone())) && open.misses(self.model.row_newest(uid, key))
+        });
+        let (tree_there, tree_seen) = self.there(open, uid);
+        let company = self.company(live, me);
+        self.say(|| format!("T{me} puts {count} rows into tree {uid}"));
+        let tree = live.trees[&uid].clone();
+        let tx = live.txs[at].tx.as_mut().expect("it is open");
+        let savepoint = tx.savepoint();
+        if let Err(error) = tx.put_many(&tree, &rows) {
+            let may = May { lock: company, conflict: stale || !tree_seen, no_tree: !tree_there || !tree_seen };
+            self.explained(live, Some(error), may)?;
+            return self.back_after_some(live, at, &savepoint);
+        }
+        if blocked || stale || !tree_there {
+            return fail(format!("unnoticed: a lock {blocked}, a newer version {stale}, a drop {}", !tree_there));
+        }
+        self.tally.put_many += 1;
+        live.txs[at].own.rows.extend(rows.into_iter().map(|(key, value)| ((uid, key), Some(value))));
+        live.txs[at].used.insert(uid);
+        self.alive(live)
+    }
+
+    /// One row, unless another one begins like it.
+    pub(super) fn insert_unique(&mut self, live: &mut Live, at: usize, uid: Uid) -> Step {
+        let (key, new) = (self.key(), self.new_value());
+        let prefix = key[..key.len().min(self.dice.pick(&[1, 2, 3, 3, 3]))].to_vec();
+        let open = &live.txs[at];
+        let me = open.number;
+        let now = self.model.seq();
+        let alike = |key: &Key| key.starts_with(&prefix);
+        let (from, to) = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        let there: BTreeSet<Key> = self.expected_rows(open, uid, &from, &to, now).into_keys().filter(alike).collect();
+        // Not in one of the rows that begin like it, as far as others have them.
+        let has = |changes: &Changes| changes.rows.keys().any(|(of, key)| *of == uid && alike(key));
+        let blocked = Self::others(live, me).any(|open| has(&open.own)) || self.model.prepared.values().any(has);
+        let place = Self::read_by_other(live, me, uid, &key, false);
+        let stale = open.snapshot.is_some_and(|snapshot| {
+            open.strict() && self.model.newer(uid, Bound::Included(&prefix), Bound::Unbounded, snapshot)
+        });
+        let (tree_there, tree_seen) = self.there(open, uid);
+        let may =
+            May { lock: self.company(live, me), conflict: stale || !tree_seen, no_tree: !tree_there || !tree_seen };
+        let len = prefix.len();
+        self.say(|| format!("T{me} inserts {} into tree {uid}, whose first {len} bytes are unique", show(&key)));
+        let tree = live.trees[&uid].clone();
+        let tx = live.txs[at].tx.as_mut().expect("it is open");
+        match tx.insert_unique_prefix(&tree, len, &key, &new) {
+            Ok(()) => {
+                if blocked || place || !tree_there {
+                    return fail(format!("unnoticed: a lock {}, a drop {}", blocked || place, !tree_there));
+                }
+                if let Some(other) = there.first() {
+                    return fail(format!("inserted beside {}", show(other)));
+                }
+                self.tally.unique += 1;
+                live.txs[at].own.rows.insert((uid, key), Some(new));
+                live.txs[at].used.insert(uid);
+                self.alive(live)
+            }
+            Err(Error::KeyExists { .. }) if there.is_empty() => fail("no row begins like it"),
+            Err(Error::KeyExists { .. }) => {
+                if live.txs[at].strict() {
+                    // Its answer reveals a row: that is a read.
+                    live.txs[at].reads(now);
+                }
+                // At serializable the rows that it met stay locked.
+                live.txs[at].used.insert(uid);
+                self.alive(live)
+            }
+            Err(error) => {
+                self.explained(live, Some(error), may)?;
+                self.after_refusal(live, at)
+            }
+        }
     }
 
     /// A semi-consistent read: locks the row, or sees its committed version.

@@ -260,7 +260,15 @@ impl Rig {
         let tx = open.tx.take().expect("it is open");
         self.stamps += 1;
         let len = if self.dice.percent(10) { 140 } else { 8 };
-        let xid: Vec<u8> = value(self.stamps, len).to_vec();
+        let mut xid: Vec<u8> = value(self.stamps, len).to_vec();
+        if self.wider && self.dice.percent(50) {
+            // A name that an ended transaction may have had.
+            let again = vec![b'x', self.dice.below(3) as u8];
+            let held = live.in_place.iter().any(|held| held.xid() == &again[..]);
+            if !held && !self.model.prepared.contains_key(&again) {
+                xid = again;
+            }
+        }
         self.say(|| format!("T{} prepare as {}", open.number, show(&xid)));
         let asked = self.sim.now();
         let answer = tx.prepare(&Xid(xid.clone()));
