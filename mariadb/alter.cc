@@ -31,8 +31,8 @@ const alter_table_operations ADD = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_A
 const alter_table_operations COLUMNS = ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER |
                                        ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
 
-/* Adds the layout of `altered`, if it is new; returns false if existing rows cannot be read by it. */
-bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info, Layouts *layouts) {
+/* Adds the layout of `altered`, if it is new. If existing rows cannot be read by it, returns why, else null. */
+const char *add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info, Layouts *layouts) {
   std::map<const Field *, uint32_t> numbers;
   size_t at = 0;
   for (Field **field = table->field; *field; field++)
@@ -41,7 +41,7 @@ bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_in
   List_iterator_fast<Create_field> origins(info->alter_info->create_list);
   for (Field **field = altered->field; *field; field++) {
     const Create_field *origin = origins++;
-    if (!origin) return false;
+    if (!origin) return "The columns are not those of the statement";
     if (!(*field)->stored_in_db()) continue;
     auto known = numbers.find(origin->field);
     if (known != numbers.end()) {
@@ -50,20 +50,22 @@ bool add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_in
       continue;
     }
     /* All existing rows get the same value. */
-    if ((*field)->flags & AUTO_INCREMENT_FLAG || (*field)->default_value || (*field)->has_default_now_unireg_check()) return false;
+    if ((*field)->flags & AUTO_INCREMENT_FLAG) return "Each row gets another value of an added AUTO_INCREMENT column";
+    const char *default_reason = "The default of an added column is an expression, or of type TEXT or BLOB";
+    if ((*field)->default_value || (*field)->has_default_now_unireg_check()) return default_reason;
     const uchar *defaults = altered->s->default_values;
     Layouts::Default value{(*field)->real_maybe_null() && (*field)->is_null_in_record(defaults), ""};
-    if (is_apart(*field, defaults)) return false;
+    if (is_apart(*field, defaults)) return default_reason;
     if (!value.null) pack_field(*field, defaults, defaults - altered->record[0], &value.bytes);
     columns.push_back(++layouts->last_column);
     layouts->defaults[layouts->last_column] = value;
   }
   for (const auto &column : numbers) {
-    if (!how_to_pass_over(column.first, &layouts->dropped[column.second])) return false;
+    if (!how_to_pass_over(column.first, &layouts->dropped[column.second])) return "Rows cannot be read without a dropped column";
     layouts->defaults.erase(column.second);
   }
   if (columns != layouts->all.back()) layouts->all.push_back(columns);
-  return layouts->all.size() <= Layouts::MOST;
+  return layouts->all.size() <= Layouts::MOST ? nullptr : "The columns have been changed too often since the last copy";
 }
 
 class Alter : public inplace_alter_handler_ctx {
@@ -95,6 +97,24 @@ std::vector<uint> built_columns(const TABLE *altered, const Alter_inplace_info *
     for (uint part = 0; part < altered->key_info[key].user_defined_key_parts; part++)
       columns.push_back(altered->key_info[key].key_part[part].fieldnr - 1);
   return columns;
+}
+
+/* Has the table copied; with ALGORITHM=INPLACE the user gets the reason. */
+enum_alter_inplace_result copies(Alter_inplace_info *info, const char *reason) {
+  info->unsupported_reason = reason;
+  return HA_ALTER_INPLACE_NOT_SUPPORTED;
+}
+
+const char *const BY_PRIMARY_KEY = "Rows are stored by the primary key";
+
+/* Why a change of this kind copies the table; null if only its name says it. */
+const char *reason_of(alter_table_operations flags) {
+  if (flags & ALTER_STORED_COLUMN_TYPE) return my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
+  if (flags & (ALTER_ADD_PK_INDEX | ALTER_DROP_PK_INDEX)) return BY_PRIMARY_KEY;
+  if (flags & (ALTER_COLUMN_NULLABLE | ALTER_COLUMN_NOT_NULLABLE)) return "Rows store NULL only for columns that allow it";
+  if (flags & ALTER_ADD_STORED_GENERATED_COLUMN) return "A copy computes the values of a stored generated column";
+  if (flags & ALTER_ADD_CHECK_CONSTRAINT) return "A copy checks the rows by a new constraint";
+  return nullptr;
 }
 
 const char *primary_name(const TABLE *table) {
@@ -152,15 +172,11 @@ bool seawall::can_be_built(TABLE *form, uint index, bool levels) {
 enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
   alter_table_operations flags = info->handler_flags;
   HA_CREATE_INFO *create = info->create_info;
-  if (flags & ALTER_STORED_COLUMN_TYPE) info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
-  if (flags & ~(INSTANT | DROP | ADD | COLUMNS)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (flags & ~(INSTANT | DROP | ADD | COLUMNS)) return copies(info, reason_of(flags));
   /* Only the copy leaves out duplicates. */
-  if (info->ignore && (flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX))) {
-    info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_IGNORE);
-    return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  }
-  /* Only the copy checks that the rows are a sequence's. */
-  if (create->used_fields & HA_CREATE_USED_SEQUENCE) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (info->ignore && (flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX)))
+    return copies(info, my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_IGNORE));
+  if (create->used_fields & HA_CREATE_USED_SEQUENCE) return copies(info, "A copy checks that the rows are those of a sequence");
   /* create() refuses them. */
   if (create->row_type == ROW_TYPE_FIXED || create->row_type == ROW_TYPE_PAGE) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & COLUMNS) {
@@ -171,19 +187,19 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
     if (long_columns && !m_share->long_columns && table->s->primary_key < MAX_KEY &&
         m_keys[table->s->primary_key].usual_bytes() + LONG_KEY_BYTES > seawall_key_bytes_max(db.get()))
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    if (info->error_if_not_empty || !add_layout(table, altered, info, &layouts)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (info->error_if_not_empty) return copies(info, "A copy checks that the table is empty");
+    if (const char *reason = add_layout(table, altered, info, &layouts)) return copies(info, reason);
   }
   const alter_table_operations longer = ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH;
   if (flags & longer && (flags & ALTER_RENAME_INDEX || seawall_stores_references(table) || !keeps_entries(altered)))
-    return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* The key of the rows' tree is the primary key. */
-  if (strcmp(primary_name(table), primary_name(altered))) return HA_ALTER_INPLACE_NOT_SUPPORTED;
-  /* A number smaller than the next one needs the copy, which finds the largest existing number. */
+    return copies(info, "The longer column changes the entries of an index");
+  if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return copies(info, "The table is system-versioned");
+  if (strcmp(primary_name(table), primary_name(altered))) return copies(info, BY_PRIMARY_KEY);
   if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
-    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    return copies(info, "A copy finds the largest number, below which AUTO_INCREMENT cannot begin");
   for (uint index : added_indexes(altered, info))
-    if (!can_be_built(altered, index, m_share->layouts.levels)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (!can_be_built(altered, index, m_share->layouts.levels))
+      return copies(info, "A column of the index is virtual or may be stored apart from its row, or its entries are too long");
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
@@ -220,7 +236,7 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   alter->table = m_share->number;
   if (info->handler_flags & COLUMNS) {
     alter->changes.layouts = m_share->layouts;
-    if (!add_layout(table, altered, info, &alter->changes.layouts)) return true; /* it was checked before */
+    if (add_layout(table, altered, info, &alter->changes.layouts)) return true; /* it was checked before */
     for (Field **field = altered->field; *field; field++) alter->changes.has_long_columns |= may_be_apart(*field);
   }
   for (uint at = 0; at < info->index_drop_count; at++) alter->changes.dropped.push_back(info->index_drop_buffer[at]->name.str);
