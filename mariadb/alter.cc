@@ -192,7 +192,7 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   }
   const alter_table_operations longer = ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH;
   if (flags & longer && (flags & ALTER_RENAME_INDEX || seawall_stores_references(table) || !keeps_entries(altered)))
-    return copies(info, "The longer column changes the entries of an index");
+    return copies(info, "The longer column changes the entries of an index, or an index gets another name too");
   if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return copies(info, "The table is system-versioned");
   if (strcmp(primary_name(table), primary_name(altered))) return copies(info, BY_PRIMARY_KEY);
   if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())

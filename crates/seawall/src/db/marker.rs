@@ -15,7 +15,7 @@
 //! 5. A marker beside a complete database is left from a crash between the last two steps; the next opening
 //!    removes it.
 
-use super::backup::manifest;
+use super::backup::{manifest, taken};
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE, is_spilled};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
@@ -39,10 +39,19 @@ const ENOENT: i32 = 2;
 /// The state of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A database, and files of temporary trees whose names a power cut has brought back.
-    Whole { leftovers: Vec<PathBuf> },
+    /// A database.
+    Whole(Beside),
     /// No database, or one whose creation was interrupted or is in progress.
     Unmade,
+}
+
+/// What a database's directory has beside the database.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Beside {
+    /// Files of temporary trees whose names a power cut has brought back.
+    pub(super) leftovers: Vec<PathBuf>,
+    /// Whether backups were taken.
+    pub(super) backed_up: bool,
 }
 
 /// Returns the state of `dir`.
@@ -53,7 +62,8 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
     manifest::refuse(&**disk, dir, has)?;
-    let whole = || Found::Whole { leftovers: names.iter().filter(|path| is_spilled(path)).cloned().collect() };
+    let leftovers = || names.iter().filter(|path| is_spilled(path)).cloned().collect();
+    let whole = || Found::Whole(Beside { leftovers: leftovers(), backed_up: has(taken::FILE) });
     match (has(CONTROL_FILE), has(CREATING_FILE)) {
         (true, false) => Ok(whole()),
         (false, false) if has(DATA_FILE) => {

@@ -11,11 +11,12 @@
 //! 3. `read_only` opens a database without writing.
 
 use super::background::{Background, Threads, Work, nanos};
+use super::backup::taken::Taken;
 use super::calibrate;
 use super::counts::Counts;
 use super::database::Database;
 use super::inner::Inner;
-use super::marker::{self, Found, Marker};
+use super::marker::{self, Beside, Found, Marker};
 use super::memory::MemoryDisk;
 use super::options::{ControlSocketChoice, FlushChoice, MemoryLimit, Options, TornPages};
 use super::prepared::Xid;
@@ -34,7 +35,7 @@ use seawall_io::InUse;
 use seawall_io::probe::{self, BlockDevice, Finding};
 use seawall_io::{Clock, Disk, FlushMethod, IoStats, OsDisk, SystemClock};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -175,8 +176,8 @@ impl Database {
         let in_use = InUse::new().ok_or_else(forked_in_use)?;
         let clock = env.clock.clone();
         loop {
-            if let Found::Whole { leftovers } = while_locked(&*clock, || marker::look(&env.disk, path))? {
-                return Opening::existing(env, path, &mut options, memory, &leftovers)?.finish(options, in_use);
+            if let Found::Whole(beside) = while_locked(&*clock, || marker::look(&env.disk, path))? {
+                return Opening::existing(env, path, &mut options, memory, &beside)?.finish(options, in_use);
             }
             options.settle(memory)?;
             options.settle_torn_pages(|| env.disk.untorn_write_bytes(path), || env.disk.atomic_write_bytes(path))?;
@@ -325,19 +326,13 @@ impl Opening {
         }
     }
 
-    fn existing(
-        env: Env,
-        path: &Path,
-        options: &mut Options,
-        memory: &MemoryLimit,
-        leftovers: &[PathBuf],
-    ) -> Result<Self> {
+    fn existing(env: Env, path: &Path, options: &mut Options, memory: &MemoryLimit, beside: &Beside) -> Result<Self> {
         let disk = env.disk.clone();
         let stats = Arc::new(IoStats::new());
         let health = Arc::new(Health::default());
         let control = while_locked(&*env.clock, || Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats))?;
         // No other opening can create such files while this one has the control file locked.
-        remove_leftovers(&*disk, leftovers);
+        remove_leftovers(&*disk, &beside.leftovers);
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
@@ -372,6 +367,9 @@ impl Opening {
                 block.log_end
             );
             return Err(Corruption::Log { at: end, why }.into());
+        }
+        if beside.backed_up {
+            Taken::forget_abandoned(&*disk, path, end)?;
         }
         let log = Arc::new(Log::open(disk.clone(), log_config.clone(), health.clone(), tail)?);
         let pool_config = Self::pool_config(&env, path, options, &block, &stats);

@@ -231,7 +231,7 @@ impl Copying {
         let base = options.incremental_from.as_deref().map(|base| Manifest::read(&*disk, base)).transpose()?;
         let taken = Taken::read(&*disk, &of.path)?;
         if let Some((base, path)) = base.as_ref().zip(options.incremental_from.as_deref()) {
-            fits(base, path, &block, &taken, log.durable())?;
+            fits(base, path, &block, &taken)?;
         }
         if disk.backend().name == "memory" {
             return Err(Error::Usage("a database in memory has no files to back up: dump it".into()));
@@ -588,7 +588,8 @@ impl Copying {
             data_bytes,
             pages: self.copied,
         };
-        self.taken.note(&*disk, &self.of.path, manifest.name, manifest.base)?;
+        let taken = self.taken.note(&*disk, &self.of.path, (manifest.name, end), manifest.base);
+        taken.map_err(|error| or_no_space(error, &self.of.path))?;
         self.target.finish_backup(&*disk, &manifest)?;
         Ok(BackupReport {
             begin: begin.0,
@@ -612,14 +613,14 @@ pub(super) fn or_no_space(error: Error, dir: &Path) -> Error {
 }
 
 /// Checks that an increment can follow `base`.
-fn fits(base: &Manifest, path: &Path, block: &ControlBlock, taken: &Taken, durable: Lsn) -> Result<()> {
+fn fits(base: &Manifest, path: &Path, block: &ControlBlock, taken: &Taken) -> Result<()> {
     let refuse = |why: &str| Err(Error::BadBackup { path: path.into(), why: why.into() });
     if base.database != Name(block.database) {
         return refuse("it is of another database: take a full backup");
     }
-    if !taken.has(base.name) || base.end > durable {
+    if !taken.has(base.name) {
         return refuse(
-            "the database has no record of it: its files were restored or put back since, 256 backups were taken since, \
+            "the database has no record of it: its files were restored or put back since, 128 backups were taken since, \
              or an older version took it. Take a full backup",
         );
     }

@@ -324,6 +324,15 @@ mod tests {
     }
 
     #[test]
+    fn the_version_before_is_read() {
+        let text = manifest().encode();
+        let fields = text[..text.rfind("crc ").unwrap()].replacen(" 2\n", " 1\n", 1);
+        let fields = fields.replace("page_bytes", &format!("history {}\nincarnation 7\npage_bytes", Name([4; 16])));
+        let text = format!("{fields}crc {:08x}\n", crc32c::crc32c(fields.as_bytes()));
+        assert_eq!(Manifest::decode(Path::new("backup"), text.as_bytes()).unwrap(), manifest());
+    }
+
+    #[test]
     fn every_changed_byte_is_seen() {
         let (path, text) = (Path::new("backup"), manifest().encode());
         for at in 0..text.len() - 1 {

@@ -25,7 +25,7 @@ mod copy;
 pub(super) mod manifest;
 mod restore;
 pub(super) mod socket;
-mod taken;
+pub(super) mod taken;
 mod types;
 
 pub use restore::Restored;

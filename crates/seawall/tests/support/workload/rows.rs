@@ -520,8 +520,8 @@ impl Rig {
         let now = self.model.seq();
         let alike = |key: &Key| key.starts_with(&prefix);
         let (from, to) = (Bound::Included(prefix.clone()), Bound::Unbounded);
-        let there: BTreeSet<Key> = self.expected_rows(open, uid, &from, &to, now).into_keys().filter(alike).collect();
-        // Not in one of the rows that begin like it, as far as others have them.
+        let there = self.expected_rows(open, uid, &from, &to, now).into_keys().find(alike);
+        // Another transaction has changed a row that begins like it, and not ended.
         let has = |changes: &Changes| changes.rows.keys().any(|(of, key)| *of == uid && alike(key));
         let blocked = Self::others(live, me).any(|open| has(&open.own)) || self.model.prepared.values().any(has);
         let place = Self::read_by_other(live, me, uid, &key, false);
@@ -540,15 +540,15 @@ impl Rig {
                 if blocked || place || !tree_there {
                     return fail(format!("unnoticed: a lock {}, a drop {}", blocked || place, !tree_there));
                 }
-                if let Some(other) = there.first() {
-                    return fail(format!("inserted beside {}", show(other)));
+                if let Some(other) = there {
+                    return fail(format!("inserted beside {}", show(&other)));
                 }
                 self.tally.unique += 1;
                 live.txs[at].own.rows.insert((uid, key), Some(new));
                 live.txs[at].used.insert(uid);
                 self.alive(live)
             }
-            Err(Error::KeyExists { .. }) if there.is_empty() => fail("no row begins like it"),
+            Err(Error::KeyExists { .. }) if there.is_none() => fail("no row begins like it"),
             Err(Error::KeyExists { .. }) => {
                 if live.txs[at].strict() {
                     // Its answer reveals a row: that is a read.

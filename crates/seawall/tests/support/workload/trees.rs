@@ -350,19 +350,19 @@ impl Rig {
 
     pub(super) fn set(&mut self, live: &mut Live) -> Step {
         let (name, value) = match self.dice.below(if self.wider { 9 } else { 4 }) {
+            0 => ("pool_size", (self.page_bytes * self.dice.pick(&[64, 100, 128, 256])).max(256 << 10).to_string()),
+            1 => ("redo_capacity", ((1 << 20) + self.segment_bytes * self.dice.pick(&[1, 2, 4, 12])).to_string()),
+            2 => ("io_capacity", self.dice.pick(&["100", "2000"]).into()),
+            3 => ("data_growth_step", self.dice.pick(&["1M", "3M"]).into()),
             4 => ("log_flush_method", self.dice.pick(&METHODS).into()),
             5 => ("deferred_percent", self.dice.pick(&["0", "20", "60"]).into()),
             6 => ("deferred_percent_min", self.dice.pick(&["0", "20"]).into()),
             7 => ("max_checkpoint_age_percent", self.dice.pick(&["25", "75"]).into()),
-            8 => {
+            _ => {
                 let bytes = self.dice.below(6) << 20;
                 self.say(|| format!("grow to {bytes} bytes"));
                 return self.explained(live, crate::api::grow(&live.db, bytes).err(), May::default());
             }
-            0 => ("pool_size", (self.page_bytes * self.dice.pick(&[64, 100, 128, 256])).max(256 << 10).to_string()),
-            1 => ("redo_capacity", ((1 << 20) + self.segment_bytes * self.dice.pick(&[1, 2, 4, 12])).to_string()),
-            2 => ("io_capacity", self.dice.pick(&["100", "2000"]).into()),
-            _ => ("data_growth_step", self.dice.pick(&["1M", "3M"]).into()),
         };
         self.say(|| format!("set {name} = {value}"));
         match crate::api::set(&live.db, name, &value) {
