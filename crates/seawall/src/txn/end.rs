@@ -5,8 +5,18 @@
 //! 2. If the log fails in between, the transaction releases nothing: the next opening determines its outcome.
 //! 3. A rollback that cannot continue leaves the transaction active, for background work to complete
 //!    ([`Unfinished`]).
+//! 4. *Locks are not held across a flush.* When the commit is in the log and has to wait for its flush, other
+//!    transactions may take over its locks (`locks/mod.rs`, 3): the transaction is *decided*. What a follower
+//!    logs comes after the commit, so a crash that loses the commit loses the follower's, too. A follower waits
+//!    for the flush of those that it follows before it ends, whatever its level and even if it has changed
+//!    nothing, and before it takes a view ([`Txn::catch_up`]). Then it takes them out of the active set if they
+//!    are still there, those first that they follow: no view sees it without them, and it does not wait for
+//!    their threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
+//!    for the end: it would fail at once, and again after its restart. A change of the catalog is not taken
+//!    over: what reads the catalog relies on views. Nor is anything by a lock of a whole tree.
 
 use super::engine::Engine;
+use super::locks::LockOwner;
 use super::options::{Isolation, TxOptions};
 use super::savepoint::SavepointAt;
 use super::transaction::{State, Txn};
@@ -15,7 +25,7 @@ use super::writing::{Unfinished, Writing};
 use crate::buffer::{Mtr, MtrSize};
 use crate::counted::Ref;
 use crate::error::{Error, Result};
-use crate::format::Lsn;
+use crate::format::{Lsn, TreeId};
 use crate::log::Durability;
 use crate::mutants::Mutant;
 use crate::space::Purpose;
@@ -43,7 +53,38 @@ impl Txn {
     /// back.
     pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
         let (end, level) = (self.log_commit()?, self.awaited(level));
+        self.decide(end, level);
         Ok(Committing { txn: self, end, level, failed: None })
+    }
+
+    /// Lets others take over the locks, if the commit that ends at `end` is not durable yet (4).
+    fn decide(&self, end: Lsn, level: Durability) {
+        let waits = end != Lsn::ZERO && level == Durability::Flushed && !self.engine.log().reached(end, level);
+        if waits && !self.owner.uses(TreeId::CATALOG) {
+            self.engine.locks.decide(&self.owner, end);
+        }
+    }
+
+    /// The position up to which the log has to be flushed before this transaction ends or takes a view, because it has
+    /// taken over locks (4).
+    fn followed_end(&self) -> Option<Lsn> {
+        if !self.owner.is_follower() {
+            return None;
+        }
+        self.owner.follows().iter().filter_map(|owner| owner.decided()).max()
+    }
+
+    /// Waits until the transactions that this one follows are durable, and makes them visible (4).
+    ///
+    /// # Errors
+    /// Poisoned.
+    pub(super) fn catch_up(&self) -> Result<()> {
+        if let Some(end) = self.followed_end() {
+            self.engine.log().flush_to(end)?;
+            self.engine.reveal(&self.owner.follows());
+            self.owner.unfollow();
+        }
+        Ok(())
     }
 
     /// What a commit at this level waits for.
@@ -56,11 +97,15 @@ impl Txn {
     /// # Errors
     /// Poisoned, or no room in the log: it is not committed, and stays open. [`Error::OutcomeUnknown`]: it
     /// has ended, and the next opening determines the outcome. Its changes are neither made visible nor
-    /// undone.
+    /// undone, but may have been seen by those that took over its locks, which cannot commit either.
     pub fn commit(&mut self, level: Durability) -> Result<()> {
         let end = self.log_commit()?;
-        if end != Lsn::ZERO {
-            if let Err(cause) = self.engine.log().wait(end, self.awaited(level)) {
+        if end == Lsn::ZERO {
+            self.catch_up()?;
+        } else {
+            let level = self.awaited(level);
+            self.decide(end, level);
+            if let Err(cause) = self.engine.log().wait(end, level).and_then(|()| self.catch_up()) {
                 self.state = State::Ended;
                 return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
             }
@@ -132,7 +177,8 @@ impl Txn {
             Ok(mtr.commit())
         })?;
         // Flushed, not only written: the coordinator relies on the record.
-        engine.log().flush_to(end).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
+        let flushed = engine.log().flush_to(end).and_then(|()| self.catch_up());
+        flushed.map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         self.give_up_views();
         self.release_reads();
         self.state = State::Kept;
@@ -179,6 +225,7 @@ impl Txn {
 
     /// Makes the outcome visible to all transactions.
     pub(super) fn end(&mut self) {
+        debug_assert!(self.writing.is_none() || !self.owner.is_follower() || self.owner.decided().is_none());
         self.state = State::Ended;
         self.give_up_views();
         if let Some(writing) = self.writing.take() {
@@ -195,6 +242,20 @@ impl Txn {
             debug_assert!(released.is_ok(), "its transaction has ended");
         } else {
             self.engine.locks.release_all(&self.owner);
+        }
+    }
+}
+
+impl Engine {
+    /// Makes decided transactions visible, whose commits are durable: those first that they follow. Their own threads
+    /// do the rest of the end.
+    fn reveal(&self, owners: &[Arc<LockOwner>]) {
+        for owner in owners {
+            // After an end, so have those that it follows.
+            if self.active.is_active(owner.txn()) {
+                self.reveal(&owner.follows());
+                self.active.end(owner.txn());
+            }
         }
     }
 }
@@ -253,13 +314,20 @@ impl Committing {
         }
         let engine = self.txn.engine.clone();
         let log = engine.log();
-        let done = |txn: &Self| txn.end == Lsn::ZERO || log.reached(txn.end, txn.level);
-        if !done(self) && self.level != Durability::Deferred {
-            if let Err(cause) = log.write_group(self.level == Durability::Flushed) {
+        let followed = self.txn.followed_end();
+        let done = |txn: &Self| {
+            (txn.end == Lsn::ZERO || log.reached(txn.end, txn.level))
+                && followed.is_none_or(|end| log.reached(end, Durability::Flushed))
+        };
+        if !done(self) && (self.level != Durability::Deferred || followed.is_some()) {
+            if let Err(cause) = log.write_group(self.level == Durability::Flushed || followed.is_some()) {
                 return Some(Err(self.unknown(cause)));
             }
         }
         if done(self) {
+            if let Err(cause) = self.txn.catch_up() {
+                return Some(Err(self.unknown(cause)));
+            }
             self.txn.end();
             return Some(Ok(()));
         }
@@ -272,13 +340,18 @@ impl Committing {
     /// [`Error::OutcomeUnknown`].
     pub fn wait(mut self) -> Result<()> {
         if !self.txn.has_ended() {
-            if self.end != Lsn::ZERO {
-                let waited = self.txn.engine.log().wait(self.end, self.level);
-                waited.map_err(|cause| self.unknown(cause))?;
-            }
+            self.wait_for_log().map_err(|cause| self.unknown(cause))?;
             self.txn.end();
         }
         self.outcome()
+    }
+
+    /// Waits until the transaction may end.
+    fn wait_for_log(&self) -> Result<()> {
+        if self.end != Lsn::ZERO {
+            self.txn.engine.log().wait(self.end, self.level)?;
+        }
+        self.txn.catch_up()
     }
 
     /// The outcome of a commit that has ended.
@@ -299,7 +372,7 @@ impl Drop for Committing {
     fn drop(&mut self) {
         if !self.txn.has_ended() && self.txn.engine.instance.is_here() {
             // A commit in the log cannot be undone. The caller that dropped it does not ask for the outcome.
-            if self.end == Lsn::ZERO || self.txn.engine.log().wait(self.end, self.level).is_ok() {
+            if self.wait_for_log().is_ok() {
                 self.txn.end();
             } else {
                 self.txn.state = State::Ended;

@@ -28,7 +28,7 @@ pub(super) enum Writer {
     Other,
     /// Another active one, and the request does not wait: its lock was not made explicit.
     Busy(TxnId),
-    /// No active transaction.
+    /// No transaction that has the row.
     None,
 }
 
@@ -45,13 +45,12 @@ impl Txn {
             return Writer::None;
         }
         if !self.waits(wait) {
-            let busy = self.engine.locks.is_held_by(entry.writer);
+            let busy = self.engine.locks.is_held_by(entry.writer, &self.owner);
             return if busy { Writer::Busy(entry.writer) } else { Writer::None };
         }
-        match self.engine.locks.convert(entry.writer, tree.at.id, key) {
+        match self.engine.locks.convert(entry.writer, &self.owner, tree.at.id, key) {
             Converted::Held(_) => Writer::Other,
-            // It left the active set before it began to release: its outcome is decided, and the entry shows
-            // it.
+            // Its outcome is decided, and the entry shows it.
             Converted::Gone => Writer::None,
         }
     }
@@ -136,8 +135,9 @@ impl Txn {
         self.note(Error::WriteConflict { writer, on: LockedOn::row(tree.at.id, key) })
     }
 
-    /// Waits, with no latch held, until the row can be changed.
+    /// Waits, with no latch held, until the row can be changed, and a snapshot can be taken under its latch.
     pub(super) fn wait_to_write(&self, tree: &TreeState, key: &[u8]) -> Result<()> {
+        self.catch_up()?;
         self.wait_to_lock(tree, key, Mode::Exclusive, self.options.wait)
     }
 
@@ -162,9 +162,11 @@ impl Txn {
         }
     }
 
-    /// Waits, with no latch held, until the row can be locked; the caller reads the row again. Returns whether this
+    /// Waits, with no latch held, until the row can be locked, and a snapshot can be taken under its latch; the caller
+    /// reads the row again. Returns whether this
     /// transaction had no lock there before: then it may release the lock that the wait may have granted.
     pub(super) fn wait_for_row(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<bool> {
+        self.catch_up()?;
         let new = !self.engine.locks.holds(&self.owner, tree.at.id, key);
         self.wait_to_lock(tree, key, mode, self.options.wait).map(|()| new)
     }

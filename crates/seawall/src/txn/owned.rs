@@ -190,6 +190,7 @@ impl OwnedScan {
                 f(state, By { txn, view }, bounds)
             }
             (ScanLock::None, _) => {
+                txn.see_followed();
                 let mut lent = txn.lend(&mut self.view).lock();
                 if lent.view.is_none() {
                     state.is_outdated();

@@ -61,7 +61,8 @@ impl Txn {
         };
         self.state = State::Prepared(Box::new(InPlace { xid: xid.into(), commit, names }));
         self.give_up_snapshot();
-        self.engine.log().wait(end, level).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
+        let waited = self.engine.log().wait(end, level).and_then(|()| self.catch_up());
+        waited.map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         Ok(end)
     }
 

@@ -176,7 +176,7 @@ impl Txn {
             Latest::Stale(writer) => Err(self.conflict(writer, tree, key)),
             Latest::Blocked | Latest::Busy(_) => {
                 // As of now: a locking read would also find what was committed since the statement began.
-                let view = self.engine.active.view();
+                let view = self.view_of_now();
                 self.get_seen_by(&view, tree, key, <[u8]>::to_vec).map(LockOrCommitted::Committed)
             }
         }

@@ -155,7 +155,7 @@ impl Engine {
         if self.locks.try_point(owner, tree, key, Mode::Exclusive).is_err() {
             // Other owners wait for the row. `convert` locks it in spite of them; it succeeds, because only this
             // transaction ends its own lock owner.
-            drop(self.locks.convert(me, tree, key));
+            drop(self.locks.convert(me, owner, tree, key));
         }
     }
 

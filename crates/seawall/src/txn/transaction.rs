@@ -2,7 +2,8 @@
 //!
 //! 1. A transaction gets an id, an undo log and a place in the active set at its first write. It releases
 //!    them only when its commit is durable at the requested level (exception: [`super::prepared`], 3), or its
-//!    rollback is complete. Until then no other transaction sees what it wrote, or can overwrite it (trap 9).
+//!    rollback is complete. Until then no view sees what it wrote, and no other transaction reads it under a
+//!    lock or overwrites it (trap 9; exception: a transaction that takes over its locks, [`super::end`], 4).
 //! 2. The order at the end is: log durable; out of the active set; locks released; undo log released. A
 //!    waiter that is then granted a lock finds that the row's writer has ended.
 //! 3. If the log fails during a commit, the outcome is unknown and nothing is released: the database is
@@ -282,7 +283,22 @@ impl Txn {
     fn keep_view(&self) {
         // While a cursor visits entries, it borrows the view.
         if self.view.borrow().is_none() {
-            *self.view.borrow_mut() = Some(Arc::new(self.engine.active.view()));
+            *self.view.borrow_mut() = Some(Arc::new(self.view_of_now()));
+            // It would meet versions that its snapshot does not see.
+            self.owner.set_patient(self.is_strict());
+        }
+    }
+
+    /// A view for reads without locks. It sees all that this transaction has seen under locks.
+    pub(super) fn view_of_now(&self) -> View {
+        self.see_followed();
+        self.engine.active.view()
+    }
+
+    /// Makes views taken from now on see all that this transaction has seen under locks.
+    pub(super) fn see_followed(&self) {
+        if self.catch_up().is_err() {
+            // The log has failed: this transaction cannot commit what it reads.
         }
     }
 
@@ -294,11 +310,14 @@ impl Txn {
     /// The view of a read without a lock. At repeatable read this takes the snapshot.
     pub(super) fn view(&self) -> ViewRef {
         self.take_snapshot_for_read();
-        self.pin()
+        match &*self.view.borrow() {
+            Some(view) => ViewRef::Kept(view.clone()),
+            None => ViewRef::New(self.view_of_now()),
+        }
     }
 
-    /// The snapshot if there is one, else a view of now. While it lives, the pages of a dropped tree are not
-    /// freed.
+    /// The snapshot if there is one, else a view of now, which need not see all that this transaction has seen under
+    /// locks. While it lives, the pages of a dropped tree are not freed.
     pub(super) fn pin(&self) -> ViewRef {
         match &*self.view.borrow() {
             Some(view) => ViewRef::Kept(view.clone()),
@@ -375,7 +394,7 @@ impl Txn {
         if self.options.isolation == Isolation::ReadCommitted && self.engine.instance.is_here() {
             // Cursors of the previous statement no longer hold back purge.
             self.give_up_views();
-            *self.view.get_mut() = Some(Arc::new(self.engine.active.view()));
+            *self.view.get_mut() = Some(Arc::new(self.view_of_now()));
         }
     }
 
@@ -390,6 +409,7 @@ impl Txn {
     /// Releases the snapshot, and the cursors' references to it.
     pub(super) fn give_up_views(&mut self) {
         *self.view.get_mut() = None;
+        self.owner.set_patient(false);
         for lent in self.lent.get_mut().drain(..) {
             *lent.lock() = Lent::default();
         }

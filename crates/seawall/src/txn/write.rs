@@ -413,6 +413,10 @@ impl Txn {
     /// Returns the answer of a change without effect. In a serializable transaction the answer has to stay true, so the
     /// row is locked shared unless it is `mine`.
     fn told(&self, tree: &TreeState, key: &[u8], mine: bool, answer: Attempt) -> Attempt {
+        if self.options.on_conflict == OnConflict::Fail && self.owner.is_follower() {
+            // A snapshot has to see those that it follows: it cannot wait for them under the latch.
+            return Attempt::Blocked;
+        }
         self.tells();
         let stays = mine
             || self.options.isolation != Isolation::Serializable

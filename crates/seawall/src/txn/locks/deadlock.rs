@@ -50,8 +50,14 @@ impl Graph {
 impl LockTable {
     /// Breaks every cycle that `start`, which has just entered, has closed.
     pub(super) fn break_cycles(&self, graph: &mut Graph, start: &Arc<Waiter>) {
+        let mut may_go_on = false;
         for blocker in self.blockers(start) {
             blocker.contend();
+            // It may have decided before it could see that it is contended.
+            may_go_on |= blocker.gives_way_to(&start.owner);
+        }
+        if may_go_on {
+            self.look_again(start);
         }
         if self.search_all.swap(false, Ordering::AcqRel) {
             for waiter in graph.waiters() {

@@ -11,6 +11,10 @@
 //!    (`release_reads`). Three kinds of points are released earlier: the point of a row that its owner has
 //!    written (the row's writer is the lock from then on, `written`), a point that a statement needed for one
 //!    moment (`give_back`), and the point of a row that a locking read took in vain (`give_back_of_statement`).
+//!    An owner whose commit is in the log keeps its locks until the commit is durable, but others may take
+//!    them over (`decide`): a flush does not keep a row locked. The follower sees what is not durable yet, so
+//!    it must not end, nor take a view, before the owner that it follows has left the active set
+//!    ([`super::end`], 4). This is controlled lock violation (Graefe et al., SIGMOD 2013).
 //! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are
 //!    joined. More may be locked than was asked for, never less. An owner that keeps its points
 //!    (`LockOwner::keep_points`) gets no range: further points are refused ([`LockTable::room`]).
@@ -32,7 +36,7 @@ mod wait;
 
 use crate::counted::{Mutex, RwLock};
 use crate::error::{Error, LockedOn};
-use crate::format::{TreeId, TxnId};
+use crate::format::{Lsn, TreeId, TxnId};
 use deadlock::Graph;
 use owner::{HeldLocks, Owners};
 use point::{KeyMark, Points, Taken};
@@ -114,7 +118,7 @@ enum For {
 pub enum Converted {
     /// The writer holds the row explicitly now: wait for it.
     Held(#[cfg_attr(not(test), expect(dead_code, reason = "what tests look at"))] Conflict),
-    /// The writer is ending: read the row again.
+    /// The writer is ending, or has decided and was taken over: the row is as it has left it.
     Gone,
 }
 
@@ -460,11 +464,12 @@ impl LockTable {
         gone
     }
 
-    /// Whether the writer of a row has not ended, for a caller that does not wait for it: nothing is made
+    /// Whether `owner` would have to wait for the writer of a row, for a caller that does not wait: nothing is made
     /// explicit. Same conditions as [`Self::convert`].
     #[must_use]
-    pub fn is_held_by(&self, writer: TxnId) -> bool {
-        self.owners.writer(writer).is_some_and(|owner| !owner.held().ended)
+    pub fn is_held_by(&self, writer: TxnId, owner: &LockOwner) -> bool {
+        let writer = self.owners.writer(writer);
+        writer.is_some_and(|writer| !writer.is_taken_over_by(owner) && !writer.held().ended)
     }
 
     /// The error of a request that does not wait, for a row that `holder` has written.
@@ -474,12 +479,15 @@ impl LockTable {
         Error::LockTimeout { holder, on: LockedOn::row(tree, key), waited_ms: 0 }
     }
 
-    /// Makes explicit that `writer` holds a row it has changed. Called under the latch of the leaf, when the
-    /// row's writer is active and is not the caller's transaction. The point stays until the writer ends,
-    /// even if it undoes the change before.
+    /// Makes explicit that `writer` holds a row it has changed, unless `owner` can take the row over. Called under the
+    /// latch of the leaf, when the row's writer is active and is not the caller's transaction. The point stays until
+    /// the writer ends, even if it undoes the change before.
     #[must_use]
-    pub fn convert(&self, writer: TxnId, tree: TreeId, key: &[u8]) -> Converted {
+    pub fn convert(&self, writer: TxnId, owner: &LockOwner, tree: TreeId, key: &[u8]) -> Converted {
         let Some(blocker) = self.owners.writer(writer) else { return Converted::Gone };
+        if blocker.is_taken_over_by(owner) {
+            return Converted::Gone;
+        }
         let hash = self.hash(tree, key);
         {
             let mut held = blocker.held();
@@ -559,6 +567,24 @@ impl LockTable {
             Keys::One(key) => self.check_point(request.owner, request.tree, key, request.mode),
             Keys::Span(span) if span.is_empty() => Ok(()),
             Keys::Span(_) => self.ranges.check_new(request, &self.owners).map_err(|blocker| Conflict { blocker }),
+        }
+    }
+
+    /// Lets others take over the locks of an owner whose commit is in the log and ends at `end`, although it is not
+    /// durable yet. The owner requests no more locks.
+    pub fn decide(&self, owner: &LockOwner, end: Lsn) {
+        owner.decide(end);
+        if !owner.is_contended() {
+            return;
+        }
+        let held = owner.held();
+        for points in &held.trees {
+            for &hash in &points.hashes {
+                self.points.look_again(hash);
+            }
+        }
+        for &tree in &held.ranged {
+            self.ranges.look_again(tree, &self.owners);
         }
     }
 

@@ -15,10 +15,12 @@
 //!    [`UNUSED`] to [`USED`] with the mutex locked, to [`ENDED`] without it.
 //! 5. `contended` is never false while another owner waits for this one, directly or because of a lock that
 //!    grew. It may stay true without a waiter.
+//! 6. `decided` is set once, after the owner's last request. `follows` grows only while the owner is not decided, and
+//!    only by owners that are: so it leads to no circle. It is emptied by the owner's own thread alone.
 
 use super::{Mode, hash_map::ByHash};
 use crate::counted::{Mutex, Padded, thread_number};
-use crate::format::{TreeId, TxnId};
+use crate::format::{Lsn, TreeId, TxnId};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
@@ -53,6 +55,14 @@ pub struct LockOwner {
     points_only: AtomicBool,
     /// It has given back the point of a row because it wrote the row.
     gave_back: AtomicBool,
+    /// The end of its commit in the log, from when others may take over its locks; 0 before.
+    decided: AtomicU64,
+    /// It does not take over the locks of owners that have decided: it waits for their end.
+    patient: AtomicBool,
+    /// Whether `follows` may have entries.
+    is_follower: AtomicBool,
+    /// The owners whose locks it has taken over.
+    follows: Mutex<SmallVec<[Arc<LockOwner>; 2]>>,
     /// How many points it has, in all trees. Written with `held` locked.
     points: AtomicUsize,
     used: [AtomicU32; USED_SLOTS],
@@ -151,6 +161,10 @@ impl LockOwner {
             listed: AtomicBool::new(false),
             points_only: AtomicBool::new(false),
             gave_back: AtomicBool::new(false),
+            decided: AtomicU64::new(0),
+            patient: AtomicBool::new(false),
+            is_follower: AtomicBool::new(false),
+            follows: Mutex::default(),
             points: AtomicUsize::new(0),
             used: std::array::from_fn(|_| AtomicU32::new(0)),
             used_more: Mutex::default(),
@@ -261,16 +275,80 @@ impl LockOwner {
         self.doomed.store(true, Ordering::Relaxed);
     }
 
+    /// Sequentially consistent with `decided`: of an owner that decides and another that begins to wait for it, one
+    /// sees the other.
     pub(super) fn is_contended(&self) -> bool {
-        self.contended.load(Ordering::Relaxed)
+        self.contended.load(Ordering::SeqCst)
     }
 
     /// Notes that other owners may wait for it from now on.
     pub(super) fn contend(&self) {
-        self.contended.store(true, Ordering::Relaxed);
+        if !self.contended.load(Ordering::SeqCst) {
+            self.contended.store(true, Ordering::SeqCst);
+        }
     }
 
-    pub(super) fn uses(&self, tree: TreeId) -> bool {
+    /// Notes that its commit is in the log and ends at `end`.
+    pub(super) fn decide(&self, end: Lsn) {
+        self.decided.store(end.0, Ordering::SeqCst);
+    }
+
+    /// The end of its commit in the log, if others may take over its locks.
+    #[must_use]
+    pub fn decided(&self) -> Option<Lsn> {
+        Some(Lsn(self.decided.load(Ordering::SeqCst))).filter(|end| *end != Lsn::ZERO)
+    }
+
+    /// Sets whether it waits for the end of owners that have decided.
+    pub fn set_patient(&self, patient: bool) {
+        self.patient.store(patient, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_patient(&self) -> bool {
+        self.patient.load(Ordering::Relaxed)
+    }
+
+    /// Whether `other` need not wait for it.
+    pub(super) fn gives_way_to(&self, other: &Self) -> bool {
+        self.decided().is_some() && !other.is_patient()
+    }
+
+    /// Whether `other` need not wait for it. If so, `other` follows it from now on: it must not end before this owner
+    /// has.
+    pub(super) fn is_taken_over_by(self: &Arc<Self>, other: &Self) -> bool {
+        if !self.gives_way_to(other) {
+            return false;
+        }
+        let mut follows = other.follows.lock();
+        if !follows.iter().any(|known| Arc::ptr_eq(known, self)) {
+            follows.push(self.clone());
+            other.is_follower.store(true, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Whether it has taken over a lock, since [`Self::unfollow`].
+    #[must_use]
+    pub fn is_follower(&self) -> bool {
+        self.is_follower.load(Ordering::Relaxed)
+    }
+
+    /// The owners whose locks it has taken over. All have decided.
+    #[must_use]
+    pub fn follows(&self) -> SmallVec<[Arc<Self>; 2]> {
+        self.follows.lock().clone()
+    }
+
+    /// Forgets the owners that it follows: they have ended. Only its own thread calls this, while it does not wait.
+    pub fn unfollow(&self) {
+        let gone = std::mem::take(&mut *self.follows.lock());
+        self.is_follower.store(false, Ordering::Relaxed);
+        drop(gone);
+    }
+
+    /// Whether it has, or has just asked for, a lock or a change in the tree.
+    #[must_use]
+    pub fn uses(&self, tree: TreeId) -> bool {
         for slot in &self.used {
             match slot.load(Ordering::SeqCst) {
                 0 => return false,

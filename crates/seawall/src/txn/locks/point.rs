@@ -87,8 +87,8 @@ impl Point {
 
     /// An owner that `owner` has to wait for before it can have the point in `mode`.
     pub(super) fn blocker(&self, owner: &LockOwner, mode: Mode) -> Option<&Arc<LockOwner>> {
-        let holder =
-            self.holders.iter().find(|holder| holder.owner.serial != owner.serial && holder.mode.excludes(mode));
+        let excludes = |holder: &&Holder| holder.owner.serial != owner.serial && holder.mode.excludes(mode);
+        let holder = self.holders.iter().filter(excludes).find(|holder| !holder.owner.is_taken_over_by(owner));
         if holder.is_some() || self.own(owner).is_some() {
             return holder.map(|holder| &holder.owner);
         }
@@ -191,20 +191,27 @@ impl Point {
 
     /// Grants from the front of the queue.
     fn grant(&mut self, wakes: &mut Wakes) {
-        while let Some(first) = self.queue.front() {
-            let blocked = || {
-                self.holders
-                    .iter()
-                    .any(|holder| holder.owner.serial != first.owner.serial && holder.mode.excludes(first.mode))
-            };
-            if first.cell.is_waiting() && blocked() {
-                return;
+        // Shared locks may overtake a patient owner that waits for one, too.
+        let mut passed = 0;
+        while let Some(next) = self.queue.get(passed) {
+            let excludes =
+                |holder: &&Holder| holder.owner.serial != next.owner.serial && holder.mode.excludes(next.mode);
+            let mut others = self.holders.iter().filter(excludes);
+            let overtakes = passed > 0 && next.mode == Mode::Exclusive;
+            if next.cell.is_waiting()
+                && (overtakes || others.any(|holder| !holder.owner.is_taken_over_by(&next.owner)))
+            {
+                if next.mode == Mode::Exclusive || !next.owner.is_patient() {
+                    return;
+                }
+                passed += 1;
+                continue;
             }
-            let Some(first) = self.queue.pop_front() else { return };
+            let Some(next) = self.queue.remove(passed) else { return };
             // A waiter that already has another answer (doomed, timed out, interrupted) is only removed.
-            if first.cell.settle(Outcome::Granted) {
-                self.hold(&first.owner, first.mode, KeyMark::of(first.tree, &first.key));
-                wakes.push(first);
+            if next.cell.settle(Outcome::Granted) {
+                self.hold(&next.owner, next.mode, KeyMark::of(next.tree, &next.key));
+                wakes.push(next);
             }
         }
     }
@@ -214,7 +221,8 @@ impl Point {
     fn blockers(&self, waiter: &Arc<Waiter>, into: &mut Vec<Arc<LockOwner>>) {
         let Some(at) = self.queue.iter().position(|one| Arc::ptr_eq(one, waiter)) else { return };
         let holders = self.holders.iter().filter(|holder| holder.owner.serial != waiter.owner.serial);
-        into.extend(holders.filter(|holder| holder.mode.excludes(waiter.mode)).map(|holder| holder.owner.clone()));
+        let holders = holders.filter(|holder| holder.mode.excludes(waiter.mode));
+        into.extend(holders.map(|holder| holder.owner.clone()).filter(|owner| !owner.gives_way_to(&waiter.owner)));
         for other in self.queue.iter().take(at).rev() {
             if other.mode.excludes(waiter.mode) && other.cell.is_waiting() {
                 into.push(other.owner.clone());
@@ -287,6 +295,11 @@ impl Points {
     /// Removes `owner` from the holders of a point.
     pub(super) fn release(&self, owner: &LockOwner, hash: u64) {
         self.shard(hash).change(hash, |point| point.holders.retain(|holder| holder.owner.serial != owner.serial));
+    }
+
+    /// Grants the waiters of a point that need not wait any more.
+    pub(super) fn look_again(&self, hash: u64) {
+        self.shard(hash).change(hash, |_| ());
     }
 
     /// Removes `owner` from the holders of a point that its range covers by now. Does nothing if an owner
@@ -368,7 +381,7 @@ impl Points {
         let ahead =
             point.queue.iter().take(at).filter(|other| other.mode.excludes(waiter.mode) && other.cell.is_waiting());
         let all = holders.chain(ahead.map(|other| &other.owner));
-        all.filter(|owner| owner.serial != waiter.owner.serial).cloned().collect()
+        all.filter(|owner| owner.serial != waiter.owner.serial && !owner.gives_way_to(&waiter.owner)).cloned().collect()
     }
 
     #[cfg(test)]

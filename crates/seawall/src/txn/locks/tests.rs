@@ -344,7 +344,7 @@ fn three_in_a_circle_of_points_ranges_and_implicit_locks() {
         thread::spawn(move || table.wait(&LockRequest::key(&owner, TREE, b"bb", X), LONG, None))
     };
     table.until_waiting(1);
-    assert!(matches!(table.convert(TxnId(3), TREE, b"x"), Converted::Held(by) if by.holder() == TxnId(3)));
+    assert!(matches!(table.convert(TxnId(3), &table.owner(), TREE, b"x"), Converted::Held(by) if by.holder() == TxnId(3)));
     let second = wait_point(&table, &b, "x", S);
     let error = table
         .wait(&LockRequest::key(&c, TREE, b"a", S), LONG, None)
@@ -413,10 +413,10 @@ fn a_writer_that_ends_cannot_be_locked_for() {
     table.check_write(&writer, TREE, b"k").expect("free");
     let entry = table.owners.writer(TxnId(5)).expect("registered");
     table.release_all(&writer);
-    assert!(matches!(table.convert(TxnId(5), TREE, b"k"), Converted::Gone));
+    assert!(matches!(table.convert(TxnId(5), &table.owner(), TREE, b"k"), Converted::Gone));
     // The same if the caller found the writer in the list before it ended.
     table.owners.register(&entry, TxnId(5));
-    assert!(matches!(table.convert(TxnId(5), TREE, b"k"), Converted::Gone));
+    assert!(matches!(table.convert(TxnId(5), &table.owner(), TREE, b"k"), Converted::Gone));
     table.owners.delist(&entry);
     table.assert_empty();
 }
@@ -497,7 +497,7 @@ fn keys_that_collide_only_lock_more() {
     table.check_write(&a, TREE, b"one").expect("free");
     table.try_point(&b, TREE, b"two", X).expect("free");
     // Now both hold the same point, each its own key.
-    assert!(matches!(table.convert(TxnId(1), TREE, b"one"), Converted::Held(_)));
+    assert!(matches!(table.convert(TxnId(1), &table.owner(), TREE, b"one"), Converted::Held(_)));
     assert!(table.check_write(&a, TREE, b"two").is_err(), "b has it, though a is a holder of the point");
     assert!(table.check_write(&c, TREE, b"three").is_err(), "over-locked");
     table.release_all(&b);
@@ -519,7 +519,7 @@ fn keys_that_collide_are_all_in_the_range_that_their_point_becomes() {
     let other = (0..64).find(|&key| hash(key) != hash(0)).expect("one bit of the hash");
     let (a, b) = (table.txn(1), table.txn(2));
     table.check_write(&a, TREE, &[same[0]]).expect("free");
-    assert!(matches!(table.convert(TxnId(1), TREE, &[same[0]]), Converted::Held(_)));
+    assert!(matches!(table.convert(TxnId(1), &table.owner(), TREE, &[same[0]]), Converted::Held(_)));
     for &key in &same[1..] {
         table.try_point(&a, TREE, &[key], X).expect("its own");
     }
@@ -581,7 +581,7 @@ fn a_writer_is_not_kept_waiting_by_those_who_wait_for_its_other_key() {
     table.try_point(&a, TREE, b"k", X).expect("free");
     let ahead = wait_point(&table, &b, "k", S);
     let waits = wait_point(&table, &writer, "k", S);
-    assert!(matches!(table.convert(TxnId(4), TREE, b"changed"), Converted::Held(_)));
+    assert!(matches!(table.convert(TxnId(4), &table.owner(), TREE, b"changed"), Converted::Held(_)));
     let looks = wait_point(&table, &c, "changed", S);
     table.release_all(&a);
     ended(waits).expect("k has no holder");
@@ -607,7 +607,7 @@ fn a_circle_that_a_third_closes_is_found() {
     table.try_point(&a, TREE, b"k", X).expect("free");
     let victim = wait_point(&table, &b, "k", X);
     let other = wait_range(&table, &writer, "m", "n", X);
-    assert!(matches!(table.convert(TxnId(4), TREE, b"changed"), Converted::Held(_)));
+    assert!(matches!(table.convert(TxnId(4), &table.owner(), TREE, b"changed"), Converted::Held(_)));
     let third = {
         let (table, c) = (table.clone(), c.clone());
         thread::spawn(move || table.wait(&LockRequest::key(&c, TREE, b"changed", S), LONG, None))

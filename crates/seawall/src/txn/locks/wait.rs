@@ -182,6 +182,14 @@ impl LockTable {
         }
     }
 
+    /// Grants what a waiter waits for, if it need not wait any more.
+    pub(super) fn look_again(&self, waiter: &Waiter) {
+        match waiter.queue {
+            WaitQueue::Point { hash } => self.points.look_again(hash),
+            WaitQueue::Tree { .. } => self.ranges.look_again(waiter.tree, &self.owners),
+        }
+    }
+
     /// The owners that a waiter waits for, as far as a search for cycles needs them.
     pub(super) fn blockers(&self, waiter: &Arc<Waiter>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();

@@ -24,6 +24,8 @@ enum Step {
     Convert(usize),
     Statement(usize),
     Unlock(usize, u8),
+    /// Its commit is in the log.
+    Decide(usize),
     End(usize),
 }
 
@@ -39,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..24_usize).prop_map(Step::Convert),
         1 => owner.clone().prop_map(Step::Statement),
         4 => (owner.clone(), key).prop_map(|(owner, key)| Step::Unlock(owner, key)),
+        1 => owner.clone().prop_map(Step::Decide),
         1 => owner.prop_map(Step::End),
     ]
 }
@@ -74,6 +77,8 @@ struct Locked {
     has: Vec<Has>,
     /// Rows that an owner has changed: it holds them without an entry.
     rows: BTreeMap<u8, usize>,
+    /// Those whose locks others may take over.
+    decided: BTreeSet<usize>,
     /// The table refuses nothing that the model grants.
     exact: bool,
     next: u64,
@@ -87,9 +92,37 @@ impl Locked {
         self.table.txn(self.next)
     }
 
-    /// Whether another owner keeps `me` from this point.
-    fn is_taken(&self, me: usize, key: u8, mode: Mode) -> bool {
-        self.has.iter().enumerate().any(|(other, has)| other != me && has.keeps_point_from(key, mode))
+    /// Whether another owner keeps `me` from what `keeps` tells.
+    fn is_taken(&self, me: usize, keeps: impl Fn(&Has) -> bool) -> bool {
+        let has = |(other, has)| other != me && !self.decided.contains(&other) && keeps(has);
+        self.has.iter().enumerate().any(has)
+    }
+
+    /// Checks that `me`, which was granted something, follows the decided owners that would have kept it away.
+    fn follows(&self, me: usize, keeps: impl Fn(&Has) -> bool) -> Checked {
+        let follows = self.owners[me].follows();
+        for &other in self.decided.iter().filter(|&&other| other != me && keeps(&self.has[other])) {
+            prop_assert!(follows.iter().any(|one| Arc::ptr_eq(one, &self.owners[other])), "it does not follow");
+            prop_assert!(self.owners[me].is_follower());
+        }
+        Ok(())
+    }
+
+    /// Checks whether the row's writer keeps `me` away; returns whether it does, or is `me`.
+    fn is_written(&mut self, me: usize, key: u8) -> Result<bool, TestCaseError> {
+        let Some(&writer) = self.rows.get(&key) else { return Ok(false) };
+        if writer == me {
+            return Ok(true);
+        }
+        let converted = self.table.convert(self.owners[writer].txn(), &self.owners[me], TREE, &[key]);
+        if self.decided.contains(&writer) {
+            prop_assert!(matches!(converted, Converted::Gone));
+            prop_assert!(self.owners[me].follows().iter().any(|one| Arc::ptr_eq(one, &self.owners[writer])));
+            return Ok(false);
+        }
+        prop_assert!(matches!(converted, Converted::Held(_)));
+        self.has[writer].points.push((key, X));
+        Ok(true)
     }
 
     fn holds(&self, me: usize, key: u8) -> bool {
@@ -97,6 +130,17 @@ impl Locked {
     }
 
     fn step(&mut self, step: &Step) -> Checked {
+        if let Step::Point(me, ..)
+        | Step::Write(me, ..)
+        | Step::Briefly(me, ..)
+        | Step::Range(me, ..)
+        | Step::RangeTo(me, ..)
+        | Step::Unlock(me, ..) = *step
+        {
+            if self.decided.contains(&me) {
+                return Ok(());
+            }
+        }
         match *step {
             Step::Point(me, key, mode) => self.point(me, key, mode),
             Step::Write(me, key) => self.write(me, key),
@@ -110,9 +154,15 @@ impl Locked {
                 Ok(())
             }
             Step::Unlock(me, key) => self.unlock(me, key),
+            Step::Decide(me) => {
+                self.table.decide(&self.owners[me], Lsn(1));
+                self.decided.insert(me);
+                Ok(())
+            }
             Step::End(me) => {
                 self.table.release_all(&self.owners[me]);
                 self.rows.retain(|_, writer| *writer != me);
+                self.decided.remove(&me);
                 self.owners[me] = self.owner();
                 self.has[me] = Has::default();
                 Ok(())
@@ -121,20 +171,19 @@ impl Locked {
     }
 
     fn point(&mut self, me: usize, key: u8, mode: Mode) -> Checked {
-        if let Some(&writer) = self.rows.get(&key) {
-            if writer != me {
-                let converted = self.table.convert(self.owners[writer].txn(), TREE, &[key]);
-                prop_assert!(matches!(converted, Converted::Held(_)));
-                self.has[writer].points.push((key, X));
+        if self.is_written(me, key)? {
+            if self.rows[&key] != me {
                 prop_assert!(self.table.try_point(&self.owners[me], TREE, &[key], mode).is_err());
             }
             return Ok(());
         }
-        let (taken, had) = (self.is_taken(me, key, mode), self.holds(me, key));
+        let keeps = |has: &Has| has.keeps_point_from(key, mode);
+        let (taken, had) = (self.is_taken(me, keeps), self.holds(me, key));
         let answer = self.table.try_new_point(&self.owners[me], TREE, &[key], mode);
         prop_assert!(!(answer.is_ok() && taken), "it was granted");
         prop_assert!(!self.exact || answer.is_ok() != taken, "it was refused");
         if let Ok(new) = answer {
+            self.follows(me, keeps)?;
             prop_assert!(!self.exact || new == (self.holds(me, key) && !had), "it took what it had");
             if new {
                 self.has[me].new.insert(key);
@@ -147,14 +196,16 @@ impl Locked {
     }
 
     fn write(&mut self, me: usize, key: u8) -> Checked {
-        if self.rows.contains_key(&key) {
+        if self.is_written(me, key)? {
             return Ok(());
         }
-        let taken = self.is_taken(me, key, X);
+        let keeps = |has: &Has| has.keeps_point_from(key, X);
+        let taken = self.is_taken(me, keeps);
         let answer = self.table.check_write(&self.owners[me], TREE, &[key]);
         prop_assert!(!(answer.is_ok() && taken), "it was granted");
         prop_assert!(!self.exact || answer.is_ok() != taken, "it was refused");
         if let Ok(has_point) = answer {
+            self.follows(me, keeps)?;
             self.rows.insert(key, me);
             self.has[me].new.remove(&key);
             if has_point {
@@ -166,10 +217,11 @@ impl Locked {
     }
 
     fn briefly(&mut self, me: usize, key: u8, mode: Mode) -> Checked {
-        if self.rows.contains_key(&key) {
+        if self.is_written(me, key)? {
             return Ok(());
         }
-        let (taken, before) = (self.is_taken(me, key, mode), self.table.stats().points);
+        let taken = self.is_taken(me, |has| has.keeps_point_from(key, mode));
+        let before = self.table.stats().points;
         let answer = self.table.try_new_point(&self.owners[me], TREE, &[key], mode);
         prop_assert!(!(answer.is_ok() && taken), "it was granted");
         if let Ok(true) = answer {
@@ -183,33 +235,36 @@ impl Locked {
     }
 
     fn range(&mut self, me: usize, lo: u8, hi: u8, mode: Mode) -> Checked {
-        let taken = self.has.iter().enumerate().any(|(other, has)| other != me && has.keeps_range_from(lo, hi, mode));
+        let keeps = |has: &Has| has.keeps_range_from(lo, hi, mode);
+        let taken = self.is_taken(me, keeps);
         let span = KeySpan::new(Included(&[lo]), Included(&[hi]));
         let answer = self.table.add_range(&LockRequest::span(&self.owners[me], TREE, &span, mode)).is_ok();
         prop_assert!(!(answer && taken), "it was granted");
         prop_assert!(!self.exact || answer != taken, "it was refused");
         if answer {
+            self.follows(me, keeps)?;
             self.has[me].ranges.push((lo, hi, mode));
         }
         Ok(())
     }
 
     fn range_to(&mut self, me: usize, lo: u8, row: u8, mode: Mode) -> Checked {
-        if let Some(&writer) = self.rows.get(&row) {
-            if writer == me {
+        if self.is_written(me, row)? {
+            if self.rows[&row] == me {
                 self.table.add_own_row(&self.owners[me], TREE, &[row], mode);
                 self.has[me].ranges.push((row, row, mode));
             }
             return Ok(());
         }
         let keeps = |has: &Has| has.keeps_range_from(lo, row, mode) || has.keeps_point_from(row, mode);
-        let taken = self.has.iter().enumerate().any(|(other, has)| other != me && keeps(has));
+        let taken = self.is_taken(me, keeps);
         let (span, before) = (KeySpan::new(Included(&[lo]), Included(&[row])), self.table.stats().ranges);
         let request = LockRequest::span(&self.owners[me], TREE, &span, mode);
         let answer = self.table.add_range_to(&request, &[row]).is_ok();
         prop_assert!(!(answer && taken), "it was granted");
         prop_assert!(!self.exact || answer != taken, "it was refused");
         if answer {
+            self.follows(me, keeps)?;
             self.has[me].ranges.push((lo, row, mode));
         } else {
             prop_assert_eq!(self.table.stats().ranges, before, "refused, it has locked something");
@@ -219,9 +274,13 @@ impl Locked {
 
     fn convert(&mut self, pick: usize) -> Checked {
         if let Some((&key, &writer)) = self.rows.iter().nth(pick % self.rows.len().max(1)) {
-            let converted = self.table.convert(self.owners[writer].txn(), TREE, &[key]);
-            prop_assert!(matches!(converted, Converted::Held(_)));
-            self.has[writer].points.push((key, X));
+            let other = self.owner();
+            let converted = self.table.convert(self.owners[writer].txn(), &other, TREE, &[key]);
+            prop_assert_eq!(matches!(converted, Converted::Gone), self.decided.contains(&writer));
+            if matches!(converted, Converted::Held(_)) {
+                self.has[writer].points.push((key, X));
+            }
+            self.table.release_all(&other);
         }
         Ok(())
     }
@@ -261,7 +320,8 @@ proptest! {
         table.hash_mask = mask;
         let exact = !tight && mask == u64::MAX;
         let has = vec![Has::default(); OWNERS];
-        let mut locked = Locked { table, owners: Vec::new(), has, rows: BTreeMap::new(), exact, next: 1 };
+        let (rows, decided) = (BTreeMap::new(), BTreeSet::new());
+        let mut locked = Locked { table, owners: Vec::new(), has, rows, decided, exact, next: 1 };
         for _ in 0..OWNERS {
             let owner = locked.owner();
             locked.owners.push(owner);
@@ -285,6 +345,8 @@ enum QueueStep {
     Range(usize, u8, u8, Mode),
     Whole(usize),
     GiveUp(usize),
+    /// Its commit is in the log: it ends later, and requests nothing more.
+    Decide(usize),
     End(usize),
 }
 
@@ -296,6 +358,7 @@ fn queue_step() -> impl Strategy<Value = QueueStep> {
         4 => (owner.clone(), 0..4_u8).prop_map(|(owner, key)| QueueStep::Write(owner, key)),
         1 => owner.clone().prop_map(QueueStep::Whole),
         1 => owner.clone().prop_map(QueueStep::GiveUp),
+        2 => owner.clone().prop_map(QueueStep::Decide),
         2 => owner.prop_map(QueueStep::End),
     ]
 }
@@ -327,9 +390,9 @@ impl Queues {
         let &LockRequest { owner, tree, keys, mode, .. } = request;
         let Keys::One(key) = keys else { return self.table.add_range(request).is_ok() };
         if let Some(&writer) = self.rows.get(&key[0]) {
-            let own = writer == me;
-            assert!(own || matches!(self.table.convert(self.owners[writer].txn(), TREE, key), Converted::Held(_)));
-            return own;
+            if writer == me || matches!(self.table.convert(self.owners[writer].txn(), owner, TREE, key), Converted::Held(_)) {
+                return writer == me;
+            }
         }
         if !writes {
             return self.table.try_point(owner, tree, key, mode).is_ok();
@@ -358,6 +421,7 @@ impl Queues {
         self.rows.retain(|_, writer| *writer != me);
         self.table.release_all(&self.owners[me]);
         self.owners[me] = self.table.txn(self.next);
+        self.owners[me].set_patient(self.next % 3 == 0);
         self.next += 1;
     }
 
@@ -393,7 +457,7 @@ impl Queues {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
-    /// After every step each waiter has a blocker, and there is no cycle of waits; when all have ended
+    /// After every step each waiter has a blocker that does not give way, and there is no cycle of waits; when all have ended
     /// nothing is left.
     #[test]
     fn no_owner_waits_for_nothing_or_in_a_circle(
@@ -413,6 +477,7 @@ fn queue_up(steps: Vec<QueueStep>, weights: Vec<u64>, tight: bool, mask: u64) ->
     }
     for step in steps {
         let (QueueStep::GiveUp(me)
+        | QueueStep::Decide(me)
         | QueueStep::End(me)
         | QueueStep::Point(me, ..)
         | QueueStep::Write(me, _)
@@ -426,14 +491,16 @@ fn queue_up(steps: Vec<QueueStep>, weights: Vec<u64>, tight: bool, mask: u64) ->
             _ => KeySpan::default(),
         };
         let request = match &step {
-            QueueStep::GiveUp(_) | QueueStep::End(_) => None,
+            QueueStep::GiveUp(_) | QueueStep::Decide(_) | QueueStep::End(_) => None,
             QueueStep::Point(_, key, mode) => Some(LockRequest::key(&owner, TREE, slice::from_ref(key), *mode)),
             QueueStep::Write(_, key) => Some(LockRequest::key(&owner, TREE, slice::from_ref(key), X)),
             QueueStep::Range(.., mode) => Some(LockRequest::span(&owner, TREE, &span, *mode)),
             QueueStep::Whole(_) => Some(LockRequest::span(&owner, TREE, &span, X)),
         };
         match (&queues.waiting[me], request) {
+            (None, None) if matches!(step, QueueStep::Decide(_)) => queues.table.decide(&owner, Lsn(1)),
             (None, None) => queues.end(me),
+            (None, Some(_)) if owner.decided().is_some() => {}
             (None, Some(request)) => {
                 if !queues.ask(me, &request, matches!(step, QueueStep::Write(..))) {
                     queues.begin_to_wait(me, &request);

@@ -75,7 +75,7 @@ impl<'w> Txn<'w> {
         if !self.world.active.is_active(writer) {
             return None;
         }
-        match self.world.table.convert(writer, TREE, &key(at)) {
+        match self.world.table.convert(writer, &self.owner, TREE, &key(at)) {
             Converted::Held(conflict) => Some(Err(conflict)),
             Converted::Gone => {
                 assert!(!self.world.active.is_active(writer), "it leaves the active set first");
