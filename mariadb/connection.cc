@@ -343,10 +343,8 @@ int Connection::prepare(bool all) {
   bool by_user = thd_sql_command(m_thd) == SQLCOM_XA_PREPARE;
   if (id == 0) { /* it changed nothing: commit and rollback are the same */
     if (!by_user) return 0;
-    /* XA PREPARE: its end may never come to this connection. */
-    seawall_rollback(m_tx.get());
-    ended();
-    return 0;
+    /* XA PREPARE: its end may never come to this connection. A commit waits until what it has read under locks is durable. */
+    return commit(true);
   }
   end_statement();
   std::string name = name_of(known);

@@ -169,8 +169,9 @@ void print_transactions(const Numbers &numbers, const std::vector<Wait> &waits, 
   text->line("History list length %llu", (ull)numbers["purge_history"]);
   text->line("%llu writing, %llu prepared, %llu of an earlier run being rolled back, %llu snapshots", (ull)numbers["txn_active"],
              (ull)numbers["txn_prepared"], (ull)numbers["txn_losers"], (ull)numbers["txn_views"]);
-  text->line("%llu locks held, %llu transactions waiting; %llu waits, %llu time-outs, %llu deadlocks", (ull)numbers["locks_held"],
-             (ull)numbers["locks_waiting"], (ull)numbers["locks_waits"], (ull)numbers["locks_timeouts"], (ull)numbers["locks_deadlocks"]);
+  text->line("%llu locks held, %llu transactions waiting; %llu waits, %llu taken over before a flush, %llu time-outs, %llu deadlocks",
+             (ull)numbers["locks_held"], (ull)numbers["locks_waiting"], (ull)numbers["locks_waits"], (ull)numbers["locks_taken_over"],
+             (ull)numbers["locks_timeouts"], (ull)numbers["locks_deadlocks"]);
   text->line("LIST OF TRANSACTIONS FOR EACH SESSION:");
   std::map<uint64_t, std::vector<const Wait *>> of_waiter;
   for (const Wait &wait : waits) of_waiter[number_of(wait.waiter)].push_back(&wait);

@@ -1,7 +1,7 @@
-//! A counter in one row, incremented by many threads: `transact` with `get_for_update` and `put`. Each increment holds
-//! the row lock until its commit is durable, so there is at most one increment per flush. For comparison, the example
-//! measures, alternately and on the same disk, how many times a second a block of 4 KiB can be overwritten durably by
-//! the faster of two methods.
+//! A counter in one row, incremented by many threads: `transact` with `get_for_update` and `put`. The next increment
+//! takes over the row when the commit of the last one is in the log, so a flush makes many durable. For comparison, the
+//! example measures, alternately and on the same disk, how many times a second a block of 4 KiB can be overwritten
+//! durably by the faster of two methods.
 //!
 //! ```text
 //! cargo run --release -p seawall --example counter [DIR]      # THREADS=200 EACH=200 ROUNDS=3

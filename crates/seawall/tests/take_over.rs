@@ -2,8 +2,8 @@
 //!
 //! 1. It does not wait for the flush, and changes what the other has written.
 //! 2. No view sees either before the flush, and none sees the follower without the one that it follows.
-//! 3. A follower that ends, or takes a view, waits for the flush, whatever its level and even if it has changed nothing:
-//!    what it has seen survives a crash.
+//! 3. A follower that commits, or takes a view, waits for the flush, whatever its level and even if it has changed
+//!    nothing: what it has seen survives a crash.
 //! 4. A crash before the flush loses both.
 //! 5. What relies on views is not taken over: whole trees, the catalog, rows that a snapshot would conflict with.
 
@@ -18,12 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn open(disk: &Arc<SimDisk>) -> (Arc<Process>, Database) {
     let process = Arc::new(Process::new(disk));
-    let env = Env {
-        disk: process.clone(),
-        clock: Arc::new(SystemClock::default()),
-        seed: 1,
-        background: Background::Steps,
-    };
+    let env =
+        Env { disk: process.clone(), clock: Arc::new(SystemClock::default()), seed: 1, background: Background::Steps };
     let options = Options::default()
         .with_page_size(4096)
         .with_pool_size(1 << 20)
@@ -59,7 +55,8 @@ fn decided(db: &Database, tree: &Tree, keys: &[&str], value: &[u8]) -> Commit {
 }
 
 fn seen(db: &Database, tree: &Tree, keys: &str) -> String {
-    let value = |key: char| db.get(tree, &key.to_string()).unwrap().map_or("-".into(), |v| String::from_utf8(v).unwrap());
+    let value =
+        |key: char| db.get(tree, &key.to_string()).unwrap().map_or("-".into(), |v| String::from_utf8(v).unwrap());
     keys.chars().map(value).collect()
 }
 
@@ -73,10 +70,26 @@ fn a_follower_changes_the_row_and_ends_both() {
     tx.put(&tree, "a", b"2").unwrap();
     assert_eq!(seen(&db, &tree, "ab"), "00", "neither is durable");
     tx.commit().unwrap();
+    assert_eq!(db.stats().locks.taken_over, 1);
     // The thread of the first has done nothing yet.
     assert_eq!(seen(&db, &tree, "ab"), "21");
     first.poll().expect("it is flushed").unwrap();
     assert_eq!(seen(&db, &tree, "ab"), "21");
+}
+
+/// The last of a chain ends all, though the threads of the others have done nothing yet.
+#[test]
+fn a_chain_of_followers_ends_in_order() {
+    let disk = SimDisk::new(SimOptions::default());
+    let (_process, db, tree) = with_rows(&disk);
+    let first = decided(&db, &tree, &["a", "b"], b"1");
+    let second = decided(&db, &tree, &["b", "c"], b"2");
+    let third = decided(&db, &tree, &["c", "d"], b"3");
+    third.wait().unwrap();
+    assert_eq!(seen(&db, &tree, "abcd"), "1233");
+    second.wait().unwrap();
+    first.wait().unwrap();
+    assert_eq!(seen(&db, &tree, "abcd"), "1233");
 }
 
 #[test]
@@ -272,11 +285,8 @@ fn all_kinds_of_requests_take_over() {
     assert_eq!(locked.value.unwrap(), b"1");
     tx.rollback().unwrap();
     let tx = begin(&db);
-    let skips = CursorOptions {
-        lock: Some(LockMode::Exclusive),
-        wait: Some(LockWait::SkipLocked),
-        ..CursorOptions::default()
-    };
+    let skips =
+        CursorOptions { lock: Some(LockMode::Exclusive), wait: Some(LockWait::SkipLocked), ..CursorOptions::default() };
     let mut cursor = tx.cursor(&tree, skips);
     let mut keys = Vec::new();
     let mut there = cursor.seek(Seek::First).unwrap();

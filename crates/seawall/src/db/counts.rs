@@ -144,6 +144,7 @@ impl Counts {
                     held: (locks.points + locks.ranges) as u64,
                     waiting: locks.waiting as u64,
                     waits: locks.waits,
+                    taken_over: locks.taken_over,
                     wait_ns: self.lock_wait_ns.load(Relaxed),
                     timeouts: locks.timeouts,
                     deadlocks: locks.deadlocks,

@@ -13,7 +13,7 @@
 //!    are still there, those first that they follow: no view sees it without them, and it does not wait for
 //!    their threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
 //!    for the end: it would fail at once, and again after its restart. A change of the catalog is not taken
-//!    over: what reads the catalog relies on views. Nor is anything by a lock of a whole tree.
+//!    over: what reads the catalog relies on views. Nor does a lock of a whole tree take over its users' changes.
 
 use super::engine::Engine;
 use super::locks::LockOwner;
@@ -65,30 +65,27 @@ impl Txn {
         }
     }
 
-    /// The position up to which the log has to be flushed before this transaction ends or takes a view, because it has
-    /// taken over locks (4).
-    fn followed_end(&self) -> Option<Lsn> {
-        if !self.owner.is_follower() {
-            return None;
-        }
-        self.owner.follows().iter().filter_map(|owner| owner.decided()).max()
-    }
-
     /// Waits until the transactions that this one follows are durable, and makes them visible (4).
     ///
     /// # Errors
     /// Poisoned.
     pub(super) fn catch_up(&self) -> Result<()> {
-        if let Some(end) = self.followed_end() {
-            self.engine.log().flush_to(end)?;
-            self.engine.reveal(&self.owner.follows());
-            self.owner.unfollow();
+        if !self.owner.is_follower() {
+            return Ok(());
         }
+        let follows = self.owner.follows();
+        if let Some(end) = follows.iter().filter_map(|owner| owner.decided()).max() {
+            self.engine.log().flush_to(end)?;
+        }
+        self.engine.reveal(&follows);
+        self.owner.unfollow();
+        self.engine.locks.count_taken_over(follows.len());
         Ok(())
     }
 
-    /// What a commit at this level waits for.
+    /// What a commit at this level waits for: as a follower, in any case for a flush (4).
     fn awaited(&self, level: Durability) -> Durability {
+        let level = if self.owner.is_follower() { Durability::Flushed } else { level };
         if self.engine.health().has(Mutant::EarlyAcknowledgement) { level.min(Durability::Written) } else { level }
     }
 
@@ -314,13 +311,9 @@ impl Committing {
         }
         let engine = self.txn.engine.clone();
         let log = engine.log();
-        let followed = self.txn.followed_end();
-        let done = |txn: &Self| {
-            (txn.end == Lsn::ZERO || log.reached(txn.end, txn.level))
-                && followed.is_none_or(|end| log.reached(end, Durability::Flushed))
-        };
-        if !done(self) && (self.level != Durability::Deferred || followed.is_some()) {
-            if let Err(cause) = log.write_group(self.level == Durability::Flushed || followed.is_some()) {
+        let done = |txn: &Self| txn.end == Lsn::ZERO || log.reached(txn.end, txn.level);
+        if !done(self) && self.level != Durability::Deferred {
+            if let Err(cause) = log.write_group(self.level == Durability::Flushed) {
                 return Some(Err(self.unknown(cause)));
             }
         }

@@ -147,6 +147,7 @@ numbers! {
         held Gauge "Explicit locks held.",
         waiting Gauge "Transactions that wait for a lock.",
         waits Counter "Times a transaction waited for a lock.",
+        taken_over Counter "Times a transaction took over the locks of one whose commit was not yet flushed.",
         wait_ns Counter "Total time that they waited, ns; sampled ten times a second.",
         timeouts Counter "Waits that ended by time-out.",
         deadlocks Counter "Deadlocks found.",

@@ -153,6 +153,8 @@ pub const POINT_BYTES: u64 = 256;
 pub struct LockStats {
     /// Waits begun.
     pub waits: u64,
+    /// Owners followed ([`LockTable::count_taken_over`]).
+    pub taken_over: u64,
     /// Deadlocks broken.
     pub deadlocks: u64,
     /// Waits that timed out, and requests refused at once.
@@ -180,6 +182,7 @@ pub struct LockTable {
     /// The current limit: `point_max` of the configuration until [`LockTable::set_point_bytes`] changes it.
     point_max: AtomicUsize,
     waits: AtomicU64,
+    taken_over: AtomicU64,
     deadlocks: AtomicU64,
     timeouts: AtomicU64,
     /// All ones, except in tests that want keys to collide.
@@ -199,6 +202,7 @@ impl LockTable {
             search_all: AtomicBool::new(false),
             point_max: AtomicUsize::new(config.point_max),
             waits: AtomicU64::new(0),
+            taken_over: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
             hash_mask: u64::MAX,
@@ -588,6 +592,11 @@ impl LockTable {
         }
     }
 
+    /// Counts owners whose locks were taken over, once their follower knows that they have ended.
+    pub fn count_taken_over(&self, owners: usize) {
+        self.taken_over.fetch_add(owners as u64, Ordering::Relaxed);
+    }
+
     /// Releases all locks of the owner. Called once, when the owner's transaction has left the active set (or
     /// never had an id).
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
@@ -639,6 +648,7 @@ impl LockTable {
     pub fn stats(&self) -> LockStats {
         LockStats {
             waits: self.waits.load(Ordering::Relaxed),
+            taken_over: self.taken_over.load(Ordering::Relaxed),
             deadlocks: self.deadlocks.load(Ordering::Relaxed),
             timeouts: self.timeouts.load(Ordering::Relaxed),
             points: self.points.len(),

@@ -198,8 +198,7 @@ impl Point {
                 |holder: &&Holder| holder.owner.serial != next.owner.serial && holder.mode.excludes(next.mode);
             let mut others = self.holders.iter().filter(excludes);
             let overtakes = passed > 0 && next.mode == Mode::Exclusive;
-            if next.cell.is_waiting()
-                && (overtakes || others.any(|holder| !holder.owner.is_taken_over_by(&next.owner)))
+            if next.cell.is_waiting() && (overtakes || others.any(|holder| !holder.owner.is_taken_over_by(&next.owner)))
             {
                 if next.mode == Mode::Exclusive || !next.owner.is_patient() {
                     return;

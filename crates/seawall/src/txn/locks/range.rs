@@ -81,8 +81,8 @@ impl TreeRanges {
     }
 
     /// Calls `each` with every owner that `request` has to wait for: holders, the first `ahead` of the queue
-    /// and, if `request` is for the whole tree, the tree's users. Stops when `each` returns `false`. A request for the
-    /// whole tree takes over from no holder: its owner may read the tree by a view, which has to see them.
+    /// and, if `request` is for the whole tree, the tree's users. Stops when `each` returns `false`. Users of the
+    /// tree are not taken over: the owner of a whole tree may read it by a view, which has to see their changes.
     fn blockers(
         &self,
         request: &LockRequest<'_>,
@@ -96,7 +96,7 @@ impl TreeRanges {
             if holder.owner.serial == me {
                 own = Some(holder);
             } else if holder.excludes(request.keys, request.mode)
-                && (request.whole() || !holder.owner.is_taken_over_by(request.owner))
+                && !holder.owner.is_taken_over_by(request.owner)
                 && !each(&holder.owner)
             {
                 return;

@@ -344,7 +344,9 @@ fn three_in_a_circle_of_points_ranges_and_implicit_locks() {
         thread::spawn(move || table.wait(&LockRequest::key(&owner, TREE, b"bb", X), LONG, None))
     };
     table.until_waiting(1);
-    assert!(matches!(table.convert(TxnId(3), &table.owner(), TREE, b"x"), Converted::Held(by) if by.holder() == TxnId(3)));
+    assert!(
+        matches!(table.convert(TxnId(3), &table.owner(), TREE, b"x"), Converted::Held(by) if by.holder() == TxnId(3))
+    );
     let second = wait_point(&table, &b, "x", S);
     let error = table
         .wait(&LockRequest::key(&c, TREE, b"a", S), LONG, None)

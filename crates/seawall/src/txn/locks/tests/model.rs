@@ -390,7 +390,9 @@ impl Queues {
         let &LockRequest { owner, tree, keys, mode, .. } = request;
         let Keys::One(key) = keys else { return self.table.add_range(request).is_ok() };
         if let Some(&writer) = self.rows.get(&key[0]) {
-            if writer == me || matches!(self.table.convert(self.owners[writer].txn(), owner, TREE, key), Converted::Held(_)) {
+            if writer == me
+                || matches!(self.table.convert(self.owners[writer].txn(), owner, TREE, key), Converted::Held(_))
+            {
                 return writer == me;
             }
         }
@@ -457,8 +459,8 @@ impl Queues {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
-    /// After every step each waiter has a blocker that does not give way, and there is no cycle of waits; when all have ended
-    /// nothing is left.
+    /// After every step each waiter has a blocker that does not give way, and there is no cycle of waits; when all have
+    /// ended nothing is left.
     #[test]
     fn no_owner_waits_for_nothing_or_in_a_circle(
         steps in prop::collection::vec(queue_step(), 1..80),
