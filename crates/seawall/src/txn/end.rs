@@ -252,6 +252,7 @@ impl Engine {
             if self.active.is_active(owner.txn()) {
                 self.reveal(&owner.follows());
                 self.active.end(owner.txn());
+                owner.set_visible();
             }
         }
     }

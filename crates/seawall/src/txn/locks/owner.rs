@@ -37,6 +37,9 @@ const USED: u8 = 1;
 /// Releasing began before anything was held.
 const ENDED: u8 = 2;
 
+/// [`LockOwner::decided`] of an owner that has left the active set, but has not released its locks yet.
+const VISIBLE: u64 = u64::MAX;
+
 /// One transaction, as the lock table knows it. [`super::LockTable::release_all`], which must be called,
 /// releases all its locks.
 #[derive(Debug)]
@@ -55,7 +58,8 @@ pub struct LockOwner {
     points_only: AtomicBool,
     /// It has given back the point of a row because it wrote the row.
     gave_back: AtomicBool,
-    /// The end of its commit in the log, from when others may take over its locks; 0 before.
+    /// The end of its commit in the log, from when others may take over its locks; 0 before, and [`VISIBLE`] once a
+    /// follower has ended it.
     decided: AtomicU64,
     /// It does not take over the locks of owners that have decided: it waits for their end.
     patient: AtomicBool,
@@ -293,10 +297,15 @@ impl LockOwner {
         self.decided.store(end.0, Ordering::SeqCst);
     }
 
-    /// The end of its commit in the log, if others may take over its locks.
+    /// Notes that it has left the active set: those that take over its locks need not follow it.
+    pub fn set_visible(&self) {
+        self.decided.store(VISIBLE, Ordering::SeqCst);
+    }
+
+    /// The end of its commit in the log, if others may take over its locks and have to follow it.
     #[must_use]
     pub fn decided(&self) -> Option<Lsn> {
-        Some(Lsn(self.decided.load(Ordering::SeqCst))).filter(|end| *end != Lsn::ZERO)
+        Some(self.decided.load(Ordering::SeqCst)).filter(|end| ![0, VISIBLE].contains(end)).map(Lsn)
     }
 
     /// Sets whether it waits for the end of owners that have decided.
@@ -310,14 +319,21 @@ impl LockOwner {
 
     /// Whether `other` need not wait for it.
     pub(super) fn gives_way_to(&self, other: &Self) -> bool {
-        self.decided().is_some() && !other.is_patient()
+        match self.decided.load(Ordering::SeqCst) {
+            0 => false,
+            VISIBLE => true,
+            _ => !other.is_patient(),
+        }
     }
 
     /// Whether `other` need not wait for it. If so, `other` follows it from now on: it must not end before this owner
     /// has.
     pub(super) fn is_taken_over_by(self: &Arc<Self>, other: &Self) -> bool {
-        if !self.gives_way_to(other) {
-            return false;
+        match self.decided.load(Ordering::SeqCst) {
+            0 => return false,
+            VISIBLE => return true,
+            _ if other.is_patient() => return false,
+            _ => {}
         }
         let mut follows = other.follows.lock();
         if !follows.iter().any(|known| Arc::ptr_eq(known, self)) {
