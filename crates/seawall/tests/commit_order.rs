@@ -4,8 +4,8 @@
 //!    commits it sees. *Decided* are the commits in the order of their records in the log.
 //! 2. A read under a lock finds the last decided value, and waits only for a transaction that is not decided.
 //! 3. A snapshot sees all acknowledged commits, with each commit those that it depends on (they touched the same row
-//!    before, one of them wrote), and each row as the last of them left it. The view of a transaction also sees those that
-//!    it has met under locks.
+//!    before, one of them wrote), and each row as the last of them left it. The view of a transaction also sees those
+//!    that it has met under locks.
 //! 4. After a crash the first so many of the decided commits are there: those that were acknowledged as flushed, and those
 //!    that an acknowledged transaction depends on.
 
