@@ -6,8 +6,8 @@
 //! 3. A snapshot sees all acknowledged commits, with each commit those that it depends on (they touched the same row
 //!    before, one of them wrote), and each row as the last of them left it. The view of a transaction also sees those
 //!    that it has met under locks.
-//! 4. After a crash the first so many of the decided commits are there: those that were acknowledged as flushed, and those
-//!    that an acknowledged transaction depends on.
+//! 4. After a crash the first so many of the decided commits are there, among them those that were acknowledged as
+//!    flushed, and those that an acknowledged transaction depends on.
 
 use seawall::{
     Background, Commit, Database, Durability, Env, Error, Isolation, LockMode, OnConflict, Options, Task, Transaction,
