@@ -300,6 +300,92 @@ fn all_kinds_of_requests_take_over() {
     first.wait().unwrap();
 }
 
+/// As many as may be in flight at a time: a thread with a small stack ends them all.
+#[test]
+fn a_long_chain_ends_in_a_loop() {
+    let disk = SimDisk::new(SimOptions::default());
+    let (_process, db, tree) = with_rows(&disk);
+    for fails in [false, true] {
+        let mut all: Vec<Commit> = (0..3000).map(|_| decided(&db, &tree, &["a"], b"1")).collect();
+        let last = all.pop().unwrap();
+        if fails {
+            disk.inject(Fault::eio().on(Op::Sync));
+        }
+        let end = || assert_eq!(last.wait().is_err(), fails);
+        std::thread::scope(|scope| {
+            let small = std::thread::Builder::new().stack_size(256 << 10);
+            small.spawn_scoped(scope, end).unwrap().join().unwrap();
+            let small = std::thread::Builder::new().stack_size(256 << 10);
+            small.spawn_scoped(scope, || drop(all)).unwrap().join().unwrap();
+        });
+        assert_eq!(seen(&db, &tree, "a"), "1");
+    }
+}
+
+/// Only a view makes a follower wait for the flush before it ends: a conflict does not, nor does a change without effect
+/// that needs no snapshot.
+#[test]
+fn a_follower_does_no_io_for_a_conflict() {
+    let disk = SimDisk::new(SimOptions::default());
+    let (_process, db, tree) = with_rows(&disk);
+    let holder = begin(&db);
+    assert!(holder.get_for_update(&tree, "e").unwrap().is_some());
+    let first = decided(&db, &tree, &["a"], b"1");
+    for (isolation, on_conflict) in [
+        (Isolation::ReadCommitted, OnConflict::Fail),
+        (Isolation::RepeatableRead, OnConflict::Latest),
+        (Isolation::Serializable, OnConflict::Fail),
+    ] {
+        let mut tx = db.begin_with(TxOptions { isolation, on_conflict, ..TxOptions::default() }).unwrap();
+        let before = disk.trace().len();
+        tx.put(&tree, "a", b"2").unwrap();
+        let result = tx.put(&tree, "e", b"2");
+        assert!(matches!(result, Err(Error::LockTimeout { .. })), "{result:?}");
+        assert!(!tx.update(&tree, "x", b"2").unwrap());
+        assert_eq!(disk.trace().len(), before, "{isolation:?} {on_conflict:?}");
+        tx.rollback().unwrap();
+    }
+    drop(holder);
+    first.wait().unwrap();
+}
+
+/// Nor does one that has only read keep its locks during the flush.
+#[test]
+fn a_reader_that_follows_is_taken_over_too() {
+    let disk = SimDisk::new(SimOptions::default());
+    let (_process, db, tree) = with_rows(&disk);
+    let first = decided(&db, &tree, &["a"], b"1");
+    let tx = begin(&db);
+    assert!(tx.get_for_update(&tree, "a").unwrap().is_some());
+    assert!(tx.get_for_update(&tree, "b").unwrap().is_some());
+    let reader = tx.commit_start().unwrap();
+    let mut tx = begin(&db);
+    tx.put(&tree, "a", b"2").unwrap();
+    tx.put(&tree, "b", b"2").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(seen(&db, &tree, "ab"), "22");
+    reader.wait().unwrap();
+    first.wait().unwrap();
+}
+
+/// A snapshot that sees the first does not wait for its thread.
+#[test]
+fn a_snapshot_that_sees_the_first_takes_over_the_rest_of_its_locks() {
+    let disk = SimDisk::new(SimOptions::default());
+    let (_process, db, tree) = with_rows(&disk);
+    let mut tx = begin(&db);
+    assert!(tx.get_for_update(&tree, "b").unwrap().is_some());
+    tx.put(&tree, "a", b"1").unwrap();
+    let first = tx.commit_start().unwrap();
+    let mut tx = db.begin().unwrap();
+    tx.put(&tree, "a", b"2").unwrap();
+    assert_eq!(tx.get(&tree, "b").unwrap().unwrap(), b"0");
+    tx.put(&tree, "b", b"2").unwrap();
+    tx.commit().unwrap();
+    first.wait().unwrap();
+    assert_eq!(seen(&db, &tree, "ab"), "22");
+}
+
 /// If the log fails, neither the first nor its follower is acknowledged.
 #[test]
 fn a_failed_flush_fails_the_follower_too() {

@@ -8,10 +8,10 @@
 //! 4. *Locks are not held across a flush.* When the commit is in the log and has to wait for its flush, other
 //!    transactions may take over its locks (`locks/mod.rs`, 3): the transaction is *decided*. What a follower
 //!    logs comes after the commit, so a crash that loses the commit loses the follower's, too. A follower waits
-//!    for the flush of those that it follows before it ends, whatever its level and even if it has changed
+//!    for the flush of those that it follows before it commits, whatever its level and even if it has changed
 //!    nothing, and before it takes a view ([`Txn::catch_up`]). Then it takes them out of the active set if they
-//!    are still there, those first that they follow: no view sees it without them, and it does not wait for
-//!    their threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
+//!    are still there, in the order of the log: no view sees it without them, and it does not wait for their
+//!    threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
 //!    for the end: it would fail at once, and again after its restart. A change of the catalog is not taken
 //!    over: what reads the catalog relies on views. Nor does a lock of a whole tree take over its users' changes.
 
@@ -25,10 +25,11 @@ use super::writing::{Unfinished, Writing};
 use crate::buffer::{Mtr, MtrSize};
 use crate::counted::Ref;
 use crate::error::{Error, Result};
-use crate::format::{Lsn, TreeId};
+use crate::format::{Lsn, TreeId, TxnId};
 use crate::log::Durability;
 use crate::mutants::Mutant;
 use crate::space::Purpose;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -52,7 +53,8 @@ impl Txn {
     /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled
     /// back.
     pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
-        let (end, level) = (self.log_commit()?, self.awaited(level));
+        let end = self.log_commit()?;
+        let (end, level) = self.awaited(end, level);
         self.decide(end, level);
         Ok(Committing { txn: self, end, level, failed: None })
     }
@@ -73,20 +75,26 @@ impl Txn {
         if !self.owner.is_follower() {
             return Ok(());
         }
-        let follows = self.owner.follows();
-        if let Some(end) = follows.iter().filter_map(|owner| owner.decided()).max() {
-            self.engine.log().flush_to(end)?;
-        }
-        self.engine.reveal(&follows);
-        self.owner.unfollow();
-        self.engine.locks.count_taken_over(follows.len());
+        self.engine.log().flush_to(self.followed_end())?;
+        let followed = self.owner.unfollow();
+        self.engine.reveal(&followed);
+        self.engine.locks.count_taken_over(followed.len());
         Ok(())
     }
 
-    /// What a commit at this level waits for: as a follower, in any case for a flush (4).
-    fn awaited(&self, level: Durability) -> Durability {
-        let level = if self.owner.is_follower() { Durability::Flushed } else { level };
-        if self.engine.health().has(Mutant::EarlyAcknowledgement) { level.min(Durability::Written) } else { level }
+    /// What a commit that ends at `end` waits for: as a follower, in any case for a flush (4).
+    fn awaited(&self, end: Lsn, level: Durability) -> (Lsn, Durability) {
+        if self.owner.is_follower() {
+            return (end.max(self.followed_end()), Durability::Flushed);
+        }
+        let early = self.engine.health().has(Mutant::EarlyAcknowledgement);
+        (end, if early { level.min(Durability::Written) } else { level })
+    }
+
+    /// The end of the last commit that this transaction follows.
+    fn followed_end(&self) -> Lsn {
+        let ends = self.owner.follows();
+        ends.iter().filter_map(|owner| owner.decided()).max().unwrap_or(Lsn::ZERO)
     }
 
     /// Commits, and waits until the commit is durable at `level`.
@@ -97,10 +105,8 @@ impl Txn {
     /// undone, but may have been seen by those that took over its locks, which cannot commit either.
     pub fn commit(&mut self, level: Durability) -> Result<()> {
         let end = self.log_commit()?;
-        if end == Lsn::ZERO {
-            self.catch_up()?;
-        } else {
-            let level = self.awaited(level);
+        let (end, level) = self.awaited(end, level);
+        if end != Lsn::ZERO {
             self.decide(end, level);
             if let Err(cause) = self.engine.log().wait(end, level).and_then(|()| self.catch_up()) {
                 self.state = State::Ended;
@@ -222,11 +228,12 @@ impl Txn {
 
     /// Makes the outcome visible to all transactions.
     pub(super) fn end(&mut self) {
-        debug_assert!(self.writing.is_none() || !self.owner.is_follower() || self.owner.decided().is_none());
+        debug_assert!(!self.owner.is_follower() || self.owner.decided().is_none(), "it has caught up");
         self.state = State::Ended;
         self.give_up_views();
         if let Some(writing) = self.writing.take() {
             self.engine.active.end(writing.id);
+            self.owner.set_visible();
             // After a rollback the list is empty.
             for tree in self.dead_in.get_mut().drain(..) {
                 tree.dead.committed(writing.id, self.engine.active.next_serial());
@@ -244,16 +251,31 @@ impl Txn {
 }
 
 impl Engine {
-    /// Makes decided transactions visible, whose commits are durable: those first that they follow. Their own threads
-    /// do the rest of the end.
+    /// Makes decided transactions visible, whose commits are durable, and those that they follow. Their own threads do
+    /// the rest of the end.
     fn reveal(&self, owners: &[Arc<LockOwner>]) {
-        for owner in owners {
-            // After an end, so have those that it follows.
-            if self.active.is_active(owner.txn()) {
-                self.reveal(&owner.follows());
-                self.active.end(owner.txn());
-                owner.set_visible();
+        let mut left: Vec<(Lsn, Arc<LockOwner>)> = Vec::new();
+        let (mut known, mut at) = (HashSet::new(), 0);
+        let mut add = |left: &mut Vec<_>, owners: &[Arc<LockOwner>]| {
+            for owner in owners {
+                // One that has ended did so after those that it followed.
+                let end = owner.decided().filter(|_| known.insert(owner.serial()));
+                left.extend(end.map(|end| (end, owner.clone())));
             }
+        };
+        add(&mut left, owners);
+        while let Some((_, owner)) = left.get(at) {
+            let follows = owner.follows();
+            add(&mut left, &follows);
+            at += 1;
+        }
+        // An owner follows only those that were decided before it was.
+        left.sort_by_key(|(end, _)| *end);
+        for (_, owner) in left {
+            if owner.txn() != TxnId::NONE {
+                self.active.end(owner.txn());
+            }
+            self.locks.reveal(&owner);
         }
     }
 }

@@ -135,9 +135,8 @@ impl Txn {
         self.note(Error::WriteConflict { writer, on: LockedOn::row(tree.at.id, key) })
     }
 
-    /// Waits, with no latch held, until the row can be changed, and a snapshot can be taken under its latch.
+    /// Waits, with no latch held, until the row can be changed.
     pub(super) fn wait_to_write(&self, tree: &TreeState, key: &[u8]) -> Result<()> {
-        self.catch_up()?;
         self.wait_to_lock(tree, key, Mode::Exclusive, self.options.wait)
     }
 
@@ -162,11 +161,9 @@ impl Txn {
         }
     }
 
-    /// Waits, with no latch held, until the row can be locked, and a snapshot can be taken under its latch; the caller
-    /// reads the row again. Returns whether this
+    /// Waits, with no latch held, until the row can be locked; the caller reads the row again. Returns whether this
     /// transaction had no lock there before: then it may release the lock that the wait may have granted.
     pub(super) fn wait_for_row(&self, tree: &TreeState, key: &[u8], mode: Mode) -> Result<bool> {
-        self.catch_up()?;
         let new = !self.engine.locks.holds(&self.owner, tree.at.id, key);
         self.wait_to_lock(tree, key, mode, self.options.wait).map(|()| new)
     }

@@ -190,8 +190,11 @@ impl OwnedScan {
                 f(state, By { txn, view }, bounds)
             }
             (ScanLock::None, _) => {
-                txn.see_followed();
-                let mut lent = txn.lend(&mut self.view).lock();
+                let slot = txn.lend(&mut self.view);
+                if txn.owner.is_follower() && (anew || slot.lock().view.is_none()) {
+                    txn.see_followed();
+                }
+                let mut lent = slot.lock();
                 if lent.view.is_none() {
                     state.is_outdated();
                 }

@@ -14,7 +14,7 @@
 use super::engine::Engine;
 use super::locking::{LOG_ROOM, Writer};
 use super::locks::Mode;
-use super::options::{Isolation, OnConflict};
+use super::options::{Isolation, OnConflict, TxOptions};
 use super::read::RowLock;
 use super::transaction::Txn;
 use super::trees::TreeState;
@@ -55,6 +55,9 @@ enum Attempt {
     Blocked,
     /// Another transaction has written it, and this one does not wait.
     Busy(TxnId),
+    /// The answer needs a snapshot, which has to see those whose locks this transaction has taken over: it cannot wait
+    /// for them under the latch.
+    Follows,
     /// The snapshot does not see the latest version, whose writer this is.
     Stale(TxnId),
     /// The leaf has no room for a payload of this many bytes.
@@ -219,6 +222,11 @@ impl Txn {
                 }
                 Attempt::Stale(writer) => return Err(self.conflict(writer, tree, key)),
                 Attempt::Blocked => return Ok(None),
+                Attempt::Follows => {
+                    self.catch_up()?;
+                    // Once is enough: it waits for the end of those that it meets from now on.
+                    self.owner.set_patient(true);
+                }
                 Attempt::Busy(writer) => return Err(engine.locks.refused(writer, tree.at.id, key)),
                 Attempt::LongRow => row.row_bytes = btree::entry_bytes_max(page_bytes),
                 Attempt::NoRoom(payload_bytes) => {
@@ -400,9 +408,14 @@ impl Txn {
     /// Called before a change without effect reports whether the row exists. That answer is a read: with
     /// [`OnConflict::Fail`] it has to match the snapshot, so the snapshot is taken now if there is none.
     pub(super) fn tells(&self) {
-        if self.options.on_conflict == OnConflict::Fail {
+        if self.needs_snapshot_to_tell() {
             self.take_snapshot_for_read();
         }
+    }
+
+    fn needs_snapshot_to_tell(&self) -> bool {
+        let TxOptions { on_conflict, isolation, .. } = self.options;
+        on_conflict == OnConflict::Fail && isolation == Isolation::RepeatableRead && self.view.borrow().is_none()
     }
 
     /// Whether the entry bears this transaction's id: other transactions that find it wait for this one.
@@ -413,9 +426,8 @@ impl Txn {
     /// Returns the answer of a change without effect. In a serializable transaction the answer has to stay true, so the
     /// row is locked shared unless it is `mine`.
     fn told(&self, tree: &TreeState, key: &[u8], mine: bool, answer: Attempt) -> Attempt {
-        if self.options.on_conflict == OnConflict::Fail && self.owner.is_follower() {
-            // A snapshot has to see those that it follows: it cannot wait for them under the latch.
-            return Attempt::Blocked;
+        if self.owner.is_follower() && self.needs_snapshot_to_tell() {
+            return Attempt::Follows;
         }
         self.tells();
         let stays = mine

@@ -50,10 +50,11 @@ impl Graph {
 impl LockTable {
     /// Breaks every cycle that `start`, which has just entered, has closed.
     pub(super) fn break_cycles(&self, graph: &mut Graph, start: &Arc<Waiter>) {
-        let mut may_go_on = false;
-        for blocker in self.blockers(start) {
+        let blockers = self.blockers(start);
+        // One that has decided meanwhile is not among them, or decides before it can see that it is contended.
+        let mut may_go_on = blockers.is_empty();
+        for blocker in blockers {
             blocker.contend();
-            // It may have decided before it could see that it is contended.
             may_go_on |= blocker.gives_way_to(&start.owner);
         }
         if may_go_on {

@@ -13,7 +13,7 @@
 //!    moment (`give_back`), and the point of a row that a locking read took in vain (`give_back_of_statement`).
 //!    An owner whose commit is in the log keeps its locks until the commit is durable, but others may take
 //!    them over (`decide`): a flush does not keep a row locked. The follower sees what is not durable yet, so
-//!    it must not end, nor take a view, before the owner that it follows has left the active set
+//!    it must not commit, nor take a view, before the owner that it follows has left the active set
 //!    ([`super::end`], 4). This is controlled lock violation (Graefe et al., SIGMOD 2013).
 //! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are
 //!    joined. More may be locked than was asked for, never less. An owner that keeps its points
@@ -578,16 +578,28 @@ impl LockTable {
     /// durable yet. The owner requests no more locks.
     pub fn decide(&self, owner: &LockOwner, end: Lsn) {
         owner.decide(end);
+        self.grant_waiters_of(owner);
+    }
+
+    /// Notes that an owner that has decided has left the active set, though it has not released its locks yet.
+    pub fn reveal(&self, owner: &LockOwner) {
+        owner.set_visible();
+        self.grant_waiters_of(owner);
+    }
+
+    /// Grants those that wait for this owner and need not any more.
+    fn grant_waiters_of(&self, owner: &LockOwner) {
         if !owner.is_contended() {
             return;
         }
-        let held = owner.held();
-        for points in &held.trees {
-            for &hash in &points.hashes {
-                self.points.look_again(hash);
-            }
+        let (hashes, ranged): (Vec<u64>, Vec<TreeId>) = {
+            let held = owner.held();
+            (held.trees.iter().flat_map(|points| points.hashes.iter().copied()).collect(), held.ranged.clone())
+        };
+        for hash in hashes {
+            self.points.look_again(hash);
         }
-        for &tree in &held.ranged {
+        for tree in ranged {
             self.ranges.look_again(tree, &self.owners);
         }
     }

@@ -299,7 +299,9 @@ impl LockOwner {
 
     /// Notes that it has left the active set: those that take over its locks need not follow it.
     pub fn set_visible(&self) {
-        self.decided.store(VISIBLE, Ordering::SeqCst);
+        if self.decided().is_some() {
+            self.decided.store(VISIBLE, Ordering::SeqCst);
+        }
     }
 
     /// The end of its commit in the log, if others may take over its locks and have to follow it.
@@ -335,11 +337,19 @@ impl LockOwner {
             _ if other.is_patient() => return false,
             _ => {}
         }
+        let mut gone = SmallVec::<[Arc<Self>; 2]>::new();
         let mut follows = other.follows.lock();
         if !follows.iter().any(|known| Arc::ptr_eq(known, self)) {
+            if follows.len() >= 8 && follows.len().is_power_of_two() {
+                // A long transaction does not keep all that it has met.
+                let (ended, left) = follows.drain(..).partition(|known| known.decided().is_none());
+                (gone, *follows) = (ended, left);
+            }
             follows.push(self.clone());
             other.is_follower.store(true, Ordering::Relaxed);
         }
+        drop(follows);
+        drop(gone);
         true
     }
 
@@ -349,17 +359,19 @@ impl LockOwner {
         self.is_follower.load(Ordering::Relaxed)
     }
 
-    /// The owners whose locks it has taken over. All have decided.
+    /// The owners whose locks it has taken over, except some that have ended. All have decided.
     #[must_use]
     pub fn follows(&self) -> SmallVec<[Arc<Self>; 2]> {
         self.follows.lock().clone()
     }
 
-    /// Forgets the owners that it follows: they have ended. Only its own thread calls this, while it does not wait.
-    pub fn unfollow(&self) {
-        let gone = std::mem::take(&mut *self.follows.lock());
+    /// Takes the owners that it follows: the caller makes them visible. Only its own thread calls this, while it does
+    /// not wait.
+    #[must_use]
+    pub fn unfollow(&self) -> SmallVec<[Arc<Self>; 2]> {
+        let follows = std::mem::take(&mut *self.follows.lock());
         self.is_follower.store(false, Ordering::Relaxed);
-        drop(gone);
+        follows
     }
 
     /// Whether it has, or has just asked for, a lock or a change in the tree.
@@ -403,6 +415,18 @@ impl LockOwner {
             trees.extend(self.used_more.lock().iter().copied());
         }
         trees
+    }
+}
+
+impl Drop for LockOwner {
+    /// A failed log leaves chains of owners, each of which follows the next: they are freed in a loop.
+    fn drop(&mut self) {
+        let mut left = std::mem::take(self.follows.get_mut());
+        while let Some(owner) = left.pop() {
+            if let Some(mut owner) = Arc::into_inner(owner) {
+                left.extend(owner.follows.get_mut().drain(..));
+            }
+        }
     }
 }
 

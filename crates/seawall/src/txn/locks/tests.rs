@@ -669,3 +669,47 @@ fn an_owner_may_use_many_trees() {
     table.release_all(&b);
     table.assert_empty();
 }
+
+/// Of an owner that decides and one that begins to wait for it, one sees the other.
+#[test]
+fn a_waiter_is_granted_when_the_holder_decides_just_then() {
+    for round in 0..4_000_u64 {
+        let table = table();
+        let (holder, waiter) = (table.txn(2 * round + 1), table.txn(2 * round + 2));
+        table.try_point(&holder, TREE, b"k", X).expect("free");
+        let both = std::sync::Barrier::new(2);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                both.wait();
+                table.wait(&LockRequest::key(&waiter, TREE, b"k", X), Duration::from_secs(20), None)
+            });
+            both.wait();
+            for _ in 0..round % 400 {
+                std::hint::spin_loop();
+            }
+            table.decide(&holder, Lsn(1));
+            waiting.join().expect("no panic").expect("the holder gives way");
+        });
+        table.release_all(&holder);
+        table.release_all(&waiter);
+    }
+}
+
+/// A long transaction forgets those that have ended.
+#[test]
+fn an_owner_follows_few_that_have_ended() {
+    let table = table();
+    let long = table.txn(1);
+    for id in 2..2_000 {
+        let other = table.txn(id);
+        table.try_point(&other, TREE, &id.to_be_bytes(), X).expect("free");
+        table.decide(&other, Lsn(id));
+        table.try_point(&long, TREE, &id.to_be_bytes(), S).expect("it gives way");
+        assert!(long.follows().iter().any(|one| Arc::ptr_eq(one, &other)));
+        other.set_visible();
+        table.release_all(&other);
+    }
+    assert!(long.follows().len() <= 8, "{} are kept", long.follows().len());
+    table.release_all(&long);
+    table.assert_empty();
+}
