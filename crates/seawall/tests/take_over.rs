@@ -322,8 +322,8 @@ fn a_long_chain_ends_in_a_loop() {
     }
 }
 
-/// Only a view makes a follower wait for the flush before it ends: a conflict does not, nor does a change without effect
-/// that needs no snapshot.
+/// Before its commit, only a view makes a follower wait for the flush: a conflict does not, nor does a change without
+/// effect that needs no snapshot.
 #[test]
 fn a_follower_does_no_io_for_a_conflict() {
     let disk = SimDisk::new(SimOptions::default());
