@@ -200,7 +200,7 @@ impl World {
         let strict = options.on_conflict == OnConflict::Fail;
         if !deeds.signed && !is_read {
             deeds.signed = true;
-            tx.put(tree, &[&[b'#'], &deeds.stamp.to_be_bytes()[..]].concat(), b"")?;
+            tx.put(tree, &[b"#", &deeds.stamp.to_be_bytes()[..]].concat(), b"")?;
         }
         let answer = match what {
             0 => tx.get_for_share(tree, &[key]).map(|found| (true, found, None)),
@@ -310,7 +310,10 @@ impl World {
         let (number, mut commit) = self.pending.swap_remove(at);
         if self.dice.percent(50) {
             match commit.poll() {
-                None => return Ok(self.pending.push((number, commit))),
+                None => {
+                    self.pending.push((number, commit));
+                    return Ok(());
+                }
                 Some(done) => done?,
             }
         } else {
