@@ -378,8 +378,8 @@ impl Transaction {
         self.commit()
     }
 
-    /// Submits the commit without waiting for it. Snapshots see the changes once [`Commit::poll`] or [`Commit::wait`] has
-    /// reported that the commit is done, or a transaction that has locked its rows meanwhile has committed.
+    /// Submits the commit without waiting for it. Snapshots see the changes once [`Commit::poll`] or [`Commit::wait`]
+    /// has reported that the commit is done, or a transaction that has locked its rows meanwhile has committed.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::NoSpace`]: the transaction is not committed.
