@@ -76,8 +76,10 @@ impl Txn {
             return Ok(());
         }
         self.engine.log().flush_to(self.followed_end())?;
-        let followed = self.owner.unfollow();
+        let followed = self.owner.follows();
         self.engine.reveal(&followed);
+        // Only now: one that follows this transaction may end it at any time, and finds here what comes before.
+        self.owner.unfollow();
         self.engine.locks.count_taken_over(followed.len());
         Ok(())
     }

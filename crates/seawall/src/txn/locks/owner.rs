@@ -16,7 +16,8 @@
 //! 5. `contended` is never false while another owner waits for this one, directly or because of a lock that
 //!    grew. It may stay true without a waiter.
 //! 6. `decided` is set once, after the owner's last request. `follows` grows only while the owner is not decided, and
-//!    only by owners that are: so it leads to no circle. It is emptied by the owner's own thread alone.
+//!    only by owners that are: so it leads to no circle. It is emptied by the owner's own thread alone, when all in it
+//!    have left the active set.
 
 use super::{Mode, hash_map::ByHash};
 use crate::counted::{Mutex, Padded, thread_number};
@@ -365,13 +366,11 @@ impl LockOwner {
         self.follows.lock().clone()
     }
 
-    /// Takes the owners that it follows: the caller makes them visible. Only its own thread calls this, while it does
-    /// not wait.
-    #[must_use]
-    pub fn unfollow(&self) -> SmallVec<[Arc<Self>; 2]> {
-        let follows = std::mem::take(&mut *self.follows.lock());
+    /// Forgets the owners that it follows: they have ended. Only its own thread calls this, while it does not wait.
+    pub fn unfollow(&self) {
+        let gone = std::mem::take(&mut *self.follows.lock());
         self.is_follower.store(false, Ordering::Relaxed);
-        follows
+        drop(gone);
     }
 
     /// Whether it has, or has just asked for, a lock or a change in the tree.
