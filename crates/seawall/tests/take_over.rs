@@ -2,8 +2,8 @@
 //!
 //! 1. It does not wait for the flush, and changes what the other has written.
 //! 2. No view sees either before the flush, and none sees the follower without the one that it follows.
-//! 3. A follower that commits, or takes a view, waits for the flush, whatever its level and even if it has changed
-//!    nothing: what it has seen survives a crash.
+//! 3. A follower that ends, or takes a view, waits for the flush, whatever its level and even if it has changed nothing
+//!    or is rolled back: what it has seen survives a crash.
 //! 4. A crash before the flush loses both.
 //! 5. What relies on views is not taken over: whole trees, the catalog, rows that a snapshot would conflict with.
 
@@ -136,7 +136,9 @@ fn a_rollback_of_the_follower_leaves_the_first() {
 #[test]
 fn what_a_follower_has_seen_survives_its_end() {
     type End = fn(Transaction);
-    let ends: [End; 5] = [
+    let ends: [End; 7] = [
+        |tx| tx.rollback().unwrap(),
+        drop,
         |tx| tx.commit().unwrap(),
         |tx| tx.commit_with(Durability::Deferred).unwrap(),
         |tx| tx.commit_with(Durability::Written).unwrap(),
@@ -330,12 +332,12 @@ fn a_follower_does_no_io_for_a_conflict() {
     let (_process, db, tree) = with_rows(&disk);
     let holder = begin(&db);
     assert!(holder.get_for_update(&tree, "e").unwrap().is_some());
-    let first = decided(&db, &tree, &["a"], b"1");
     for (isolation, on_conflict) in [
         (Isolation::ReadCommitted, OnConflict::Fail),
         (Isolation::RepeatableRead, OnConflict::Latest),
         (Isolation::Serializable, OnConflict::Fail),
     ] {
+        let first = decided(&db, &tree, &["a"], b"1");
         let mut tx = db.begin_with(TxOptions { isolation, on_conflict, ..TxOptions::default() }).unwrap();
         let before = disk.trace().len();
         tx.put(&tree, "a", b"2").unwrap();
@@ -344,9 +346,8 @@ fn a_follower_does_no_io_for_a_conflict() {
         assert!(!tx.update(&tree, "x", b"2").unwrap());
         assert_eq!(disk.trace().len(), before, "{isolation:?} {on_conflict:?}");
         tx.rollback().unwrap();
+        first.wait().unwrap();
     }
-    drop(holder);
-    first.wait().unwrap();
 }
 
 /// Nor does one that has only read keep its locks during the flush.

@@ -8,12 +8,13 @@
 //! 4. *Locks are not held across a flush.* When the commit is in the log and has to wait for its flush, other
 //!    transactions may take over its locks (`locks/mod.rs`, 3): the transaction is *decided*. What a follower
 //!    logs comes after the commit, so a crash that loses the commit loses the follower's, too. A follower waits
-//!    for the flush of those that it follows before it commits, whatever its level and even if it has changed
-//!    nothing, and before it takes a view ([`Txn::catch_up`]). Then it takes them out of the active set if they
-//!    are still there, in the order of the log: no view sees it without them, and it does not wait for their
-//!    threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
+//!    for the flush of those that it follows before it ends, whatever its level, even if it has changed nothing
+//!    or is rolled back, and before it takes a view ([`Txn::catch_up`]). Then it takes them out of the active
+//!    set if they are still there, in the order of the log: no view sees it without them, and it does not wait
+//!    for their threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
 //!    for the end: it would fail at once, and again after its restart. A change of the catalog is not taken
-//!    over: what reads the catalog relies on views. Nor does a lock of a whole tree take over its users' changes.
+//!    over: what reads the catalog relies on views. Nor does a lock of a whole tree take over its users'
+//!    changes.
 
 use super::engine::Engine;
 use super::locks::LockOwner;
@@ -220,6 +221,8 @@ impl Txn {
                 })?;
             }
         }
+        // With the locks: whoever changes what it has read comes after those that it follows, too.
+        self.see_followed();
         self.end();
         Ok(())
     }

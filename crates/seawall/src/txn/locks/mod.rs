@@ -13,7 +13,7 @@
 //!    moment (`give_back`), and the point of a row that a locking read took in vain (`give_back_of_statement`).
 //!    An owner whose commit is in the log keeps its locks until the commit is durable, but others may take
 //!    them over (`decide`): a flush does not keep a row locked. The follower sees what is not durable yet, so
-//!    it must not commit, nor take a view, before the owner that it follows has left the active set
+//!    it must not end, nor take a view, before the owner that it follows has left the active set
 //!    ([`super::end`], 4). This is controlled lock violation (Graefe et al., SIGMOD 2013).
 //! 4. Memory is bounded per owner: too many points become a range that covers them, too many ranges are
 //!    joined. More may be locked than was asked for, never less. An owner that keeps its points
