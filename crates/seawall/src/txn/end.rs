@@ -210,6 +210,8 @@ impl Txn {
         if self.has_ended() {
             return Ok(());
         }
+        // Before the first undo, which frees a row: whoever changes what it has read comes after those that it follows.
+        self.see_followed();
         while self.undo_one(SavepointAt::BEGIN)? {}
         if let Some(writing) = &mut self.writing {
             let engine = &self.engine;
@@ -221,8 +223,6 @@ impl Txn {
                 })?;
             }
         }
-        // With the locks: whoever changes what it has read comes after those that it follows, too.
-        self.see_followed();
         self.end();
         Ok(())
     }
