@@ -197,7 +197,9 @@ impl World {
         let meets = own.is_none() && self.pending.iter().any(in_flight);
         let stamp = self.stamp + 1;
         let (Open { tx, deeds, options, .. }, tree) = (&mut self.open[at], &self.tree);
-        let strict = options.on_conflict == OnConflict::Fail;
+        // It may have a snapshot that would conflict, or have given an answer that no lock keeps true: then it waits
+        // for commits in flight.
+        let strict = options.on_conflict == OnConflict::Fail || !deeds.asked.is_empty();
         if !deeds.signed && !is_read {
             deeds.signed = true;
             tx.put(tree, &[b"#", &deeds.stamp.to_be_bytes()[..]].concat(), b"")?;

@@ -2,8 +2,8 @@
 //!
 //! 1. It does not wait for the flush, and changes what the other has written.
 //! 2. No view sees either before the flush, and none sees the follower without the one that it follows.
-//! 3. A follower that ends, or takes a view, waits for the flush, whatever its level and even if it has changed nothing
-//!    or is rolled back: what it has seen survives a crash.
+//! 3. A follower that ends, takes a view or gives an answer that no lock keeps true waits for the flush, whatever its
+//!    level and even if it has changed nothing or is rolled back: what it has seen survives a crash.
 //! 4. A crash before the flush loses both.
 //! 5. What relies on views is not taken over: whole trees, the catalog, rows that a snapshot would conflict with.
 
@@ -324,33 +324,70 @@ fn a_long_chain_ends_in_a_loop() {
     }
 }
 
-/// Before its commit, only a view makes a follower wait for the flush: a conflict does not, nor does a change without
-/// effect that needs no snapshot.
+/// A conflict with a third transaction makes a follower wait for no flush.
 #[test]
 fn a_follower_does_no_io_for_a_conflict() {
     let disk = SimDisk::new(SimOptions::default());
     let (_process, db, tree) = with_rows(&disk);
     let holder = begin(&db);
     assert!(holder.get_for_update(&tree, "e").unwrap().is_some());
-    for (isolation, on_conflict) in [
-        (Isolation::ReadCommitted, OnConflict::Fail),
-        (Isolation::RepeatableRead, OnConflict::Latest),
-        (Isolation::Serializable, OnConflict::Fail),
-    ] {
-        let first = decided(&db, &tree, &["a"], b"1");
-        let mut tx = db.begin_with(TxOptions { isolation, on_conflict, ..TxOptions::default() }).unwrap();
-        let before = disk.trace().len();
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
+        for on_conflict in [OnConflict::Fail, OnConflict::Latest] {
+            let first = decided(&db, &tree, &["a"], b"1");
+            let mut tx = db.begin_with(TxOptions { isolation, on_conflict, ..TxOptions::default() }).unwrap();
+            let before = disk.trace().len();
+            tx.put(&tree, "a", b"2").unwrap();
+            let result = tx.put(&tree, "e", b"2");
+            assert!(matches!(result, Err(Error::LockTimeout { .. })), "{result:?}");
+            assert_eq!(disk.trace().len(), before, "{isolation:?} {on_conflict:?}");
+            tx.rollback().unwrap();
+            first.wait().unwrap();
+        }
+    }
+}
+
+/// An answer that no lock keeps true: another transaction may change what it is about, and end. Those that were
+/// followed are visible before.
+#[test]
+fn a_follower_waits_before_an_answer_that_no_lock_keeps_true() {
+    type Answer = fn(&mut Transaction, &Tree);
+    let answers: [(Isolation, Answer); 8] = [
+        (Isolation::RepeatableRead, |tx, tree| assert!(!tx.update(tree, "x", b"2").unwrap())),
+        (Isolation::RepeatableRead, |tx, tree| assert!(!tx.delete(tree, "x").unwrap())),
+        (Isolation::RepeatableRead, |tx, tree| assert!(!tx.update(tree, "x", &[2; 4096]).unwrap())),
+        (Isolation::ReadCommitted, |tx, tree| assert!(tx.insert(tree, "e", b"2").is_err())),
+        (Isolation::RepeatableRead, |tx, tree| assert!(tx.insert_unique_prefix(tree, 1, "ex", b"2").is_err())),
+        (Isolation::RepeatableRead, |tx, tree| {
+            tx.begin_statement();
+            assert!(tx.get_for_update(tree, "e").unwrap().is_some());
+            assert!(tx.unlock_row(tree, "e").unwrap());
+        }),
+        (Isolation::ReadCommitted, |tx, tree| {
+            let savepoint = tx.savepoint();
+            tx.put(tree, "e", b"2").unwrap();
+            tx.rollback_to(&savepoint).unwrap();
+        }),
+        (Isolation::ReadCommitted, |tx, tree| {
+            let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+            let mut cursor = tx.cursor(tree, options);
+            assert!(cursor.seek(Seek::AtLeast(b"d")).unwrap());
+        }),
+    ];
+    for (number, (isolation, answer)) in answers.into_iter().enumerate() {
+        let disk = SimDisk::new(SimOptions::default());
+        let (_process, db, tree) = with_rows(&disk);
+        let first = decided(&db, &tree, &["a", "b"], b"1");
+        let mut tx = db.begin_with(TxOptions { isolation, ..latest() }).unwrap();
         tx.put(&tree, "a", b"2").unwrap();
-        let result = tx.put(&tree, "e", b"2");
-        assert!(matches!(result, Err(Error::LockTimeout { .. })), "{result:?}");
-        assert!(!tx.update(&tree, "x", b"2").unwrap());
-        assert_eq!(disk.trace().len(), before, "{isolation:?} {on_conflict:?}");
+        assert_eq!(seen(&db, &tree, "b"), "0");
+        answer(&mut tx, &tree);
+        assert_eq!(seen(&db, &tree, "b"), "1", "answer {number}");
         tx.rollback().unwrap();
         first.wait().unwrap();
     }
 }
 
-/// Nor does one that has only read keep its locks during the flush.
+/// One that has only read does not keep its locks during the flush either.
 #[test]
 fn a_reader_that_follows_is_taken_over_too() {
     let disk = SimDisk::new(SimOptions::default());

@@ -379,7 +379,7 @@ impl Transaction {
     }
 
     /// Submits the commit without waiting for it. Snapshots see the changes once [`Commit::poll`] or [`Commit::wait`]
-    /// has reported that the commit is done, or a transaction that has locked its rows meanwhile has committed.
+    /// has reported that the commit is done, or a transaction that has locked its rows meanwhile has ended.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::NoSpace`]: the transaction is not committed.

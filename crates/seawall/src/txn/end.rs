@@ -6,15 +6,16 @@
 //! 3. A rollback that cannot continue leaves the transaction active, for background work to complete
 //!    ([`Unfinished`]).
 //! 4. *Locks are not held across a flush.* When the commit is in the log and has to wait for its flush, other
-//!    transactions may take over its locks (`locks/mod.rs`, 3): the transaction is *decided*. What a follower
-//!    logs comes after the commit, so a crash that loses the commit loses the follower's, too. A follower waits
-//!    for the flush of those that it follows before it ends, whatever its level, even if it has changed nothing
-//!    or is rolled back, and before it takes a view ([`Txn::catch_up`]). Then it takes them out of the active
-//!    set if they are still there, in the order of the log: no view sees it without them, and it does not wait
+//!    transactions may take over its locks (`locks/mod.rs`, 3): the transaction is *decided*. A transaction that
+//!    does *follows* it. What the follower logs comes after the commit, so a crash that loses the commit loses the
+//!    follower's, too. A follower waits for the flush of those that it follows ([`Txn::catch_up`]): before it
+//!    commits, whatever its level and even if it has changed nothing; before it takes a view; and before a lock
+//!    that protects what it has read is gone, or an answer that no lock protects (a rollback, a lock that is given
+//!    back, a change without effect). Then it takes them out of the active set if they are still there, in the
+//!    order of the log: no view sees it, or one that changes what it has read, without them, and it does not wait
 //!    for their threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
-//!    for the end: it would fail at once, and again after its restart. A change of the catalog is not taken
-//!    over: what reads the catalog relies on views. Nor does a lock of a whole tree take over its users'
-//!    changes.
+//!    for the end: it would fail at once, and again after its restart. A change of the catalog is not taken over:
+//!    what reads the catalog relies on views. Nor does a lock of a whole tree take over its users' changes.
 
 use super::engine::Engine;
 use super::locks::LockOwner;
@@ -54,18 +55,34 @@ impl Txn {
     /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled
     /// back.
     pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
-        let end = self.log_commit()?;
-        let (end, level) = self.awaited(end, level);
-        self.decide(end, level);
+        let (end, level) = self.submit(level)?;
         Ok(Committing { txn: self, end, level, failed: None })
     }
 
-    /// Lets others take over the locks, if the commit that ends at `end` is not durable yet (4).
-    fn decide(&self, end: Lsn, level: Durability) {
+    /// Logs the commit, and lets others take over the locks if it has to wait for a flush (4). Returns what it waits
+    /// for: as a follower, in any case for a flush.
+    fn submit(&mut self, level: Durability) -> Result<(Lsn, Durability)> {
+        let mut end = self.log_commit()?;
+        let mut level = level;
+        if self.owner.is_follower() {
+            (end, level) = (end.max(self.owner.followed_end()), Durability::Flushed);
+        }
+        if self.engine.health().has(Mutant::EarlyAcknowledgement) {
+            level = level.min(Durability::Written);
+        }
         let waits = end != Lsn::ZERO && level == Durability::Flushed && !self.engine.log().reached(end, level);
         if waits && !self.owner.uses(TreeId::CATALOG) {
             self.engine.locks.decide(&self.owner, end);
         }
+        Ok((end, level))
+    }
+
+    /// Waits until the log up to `end` is durable at `level`, and for those that this transaction follows.
+    pub(super) fn wait_for(&self, end: Lsn, level: Durability) -> Result<()> {
+        if end != Lsn::ZERO {
+            self.engine.log().wait(end, level)?;
+        }
+        self.catch_up()
     }
 
     /// Waits until the transactions that this one follows are durable, and makes them visible (4).
@@ -76,7 +93,7 @@ impl Txn {
         if !self.owner.is_follower() {
             return Ok(());
         }
-        self.engine.log().flush_to(self.followed_end())?;
+        self.engine.log().flush_to(self.owner.followed_end())?;
         let followed = self.owner.follows();
         self.engine.reveal(&followed);
         // Only now: one that follows this transaction may end it at any time, and finds here what comes before.
@@ -85,19 +102,15 @@ impl Txn {
         Ok(())
     }
 
-    /// What a commit that ends at `end` waits for: as a follower, in any case for a flush (4).
-    fn awaited(&self, end: Lsn, level: Durability) -> (Lsn, Durability) {
-        if self.owner.is_follower() {
-            return (end.max(self.followed_end()), Durability::Flushed);
-        }
-        let early = self.engine.health().has(Mutant::EarlyAcknowledgement);
-        (end, if early { level.min(Durability::Written) } else { level })
-    }
-
-    /// The end of the last commit that this transaction follows.
-    fn followed_end(&self) -> Lsn {
-        let ends = self.owner.follows();
-        ends.iter().filter_map(|owner| owner.decided()).max().unwrap_or(Lsn::ZERO)
+    /// Catches up, and from now on waits for the end of those whose locks it meets: before an answer that no lock of
+    /// this transaction keeps true (4).
+    ///
+    /// # Errors
+    /// Poisoned.
+    pub(super) fn stop_following(&self) -> Result<()> {
+        self.catch_up()?;
+        self.owner.set_patient(true);
+        Ok(())
     }
 
     /// Commits, and waits until the commit is durable at `level`.
@@ -107,14 +120,10 @@ impl Txn {
     /// has ended, and the next opening determines the outcome. Its changes are neither made visible nor
     /// undone, but may have been seen by those that took over its locks, which cannot commit either.
     pub fn commit(&mut self, level: Durability) -> Result<()> {
-        let end = self.log_commit()?;
-        let (end, level) = self.awaited(end, level);
-        if end != Lsn::ZERO {
-            self.decide(end, level);
-            if let Err(cause) = self.engine.log().wait(end, level).and_then(|()| self.catch_up()) {
-                self.state = State::Ended;
-                return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
-            }
+        let (end, level) = self.submit(level)?;
+        if let Err(cause) = self.wait_for(end, level) {
+            self.state = State::Ended;
+            return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
         }
         self.end();
         Ok(())
@@ -183,7 +192,7 @@ impl Txn {
             Ok(mtr.commit())
         })?;
         // Flushed, not only written: the coordinator relies on the record.
-        let flushed = engine.log().flush_to(end).and_then(|()| self.catch_up());
+        let flushed = self.wait_for(end, Durability::Flushed);
         flushed.map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         self.give_up_views();
         self.release_reads();
@@ -210,7 +219,7 @@ impl Txn {
         if self.has_ended() {
             return Ok(());
         }
-        // Before the first undo, which frees a row: whoever changes what it has read comes after those that it follows.
+        // An undo frees a row, and no lock keeps true what was read there.
         self.see_followed();
         while self.undo_one(SavepointAt::BEGIN)? {}
         if let Some(writing) = &mut self.writing {
@@ -361,18 +370,10 @@ impl Committing {
     /// [`Error::OutcomeUnknown`].
     pub fn wait(mut self) -> Result<()> {
         if !self.txn.has_ended() {
-            self.wait_for_log().map_err(|cause| self.unknown(cause))?;
+            self.txn.wait_for(self.end, self.level).map_err(|cause| self.unknown(cause))?;
             self.txn.end();
         }
         self.outcome()
-    }
-
-    /// Waits until the transaction may end.
-    fn wait_for_log(&self) -> Result<()> {
-        if self.end != Lsn::ZERO {
-            self.txn.engine.log().wait(self.end, self.level)?;
-        }
-        self.txn.catch_up()
     }
 
     /// The outcome of a commit that has ended.
@@ -393,7 +394,7 @@ impl Drop for Committing {
     fn drop(&mut self) {
         if !self.txn.has_ended() && self.txn.engine.instance.is_here() {
             // A commit in the log cannot be undone. The caller that dropped it does not ask for the outcome.
-            if self.wait_for_log().is_ok() {
+            if self.txn.wait_for(self.end, self.level).is_ok() {
                 self.txn.end();
             } else {
                 self.txn.state = State::Ended;

@@ -61,8 +61,7 @@ impl Txn {
         };
         self.state = State::Prepared(Box::new(InPlace { xid: xid.into(), commit, names }));
         self.give_up_snapshot();
-        let waited = self.engine.log().wait(end, level).and_then(|()| self.catch_up());
-        waited.map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
+        self.wait_for(end, level).map_err(|cause| Error::OutcomeUnknown { cause: Arc::new(cause) })?;
         Ok(end)
     }
 

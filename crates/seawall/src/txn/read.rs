@@ -186,10 +186,14 @@ impl Txn {
     /// has requested or needed it again since. Returns whether it released the lock. At serializable all
     /// locks stay: what was read has to stay true.
     pub fn unlock_row(&self, tree: &TreeState, key: &[u8]) -> bool {
-        self.options.isolation != Isolation::Serializable && self.release_row(tree, key)
+        if self.options.isolation == Isolation::Serializable {
+            return false;
+        }
+        self.see_followed();
+        self.release_row(tree, key)
     }
 
-    /// As [`Txn::unlock_row`], at every isolation level.
+    /// As [`Txn::unlock_row`], at every isolation level, for a row whose value says nothing about others.
     pub fn release_row(&self, tree: &TreeState, key: &[u8]) -> bool {
         self.engine.locks.give_back_of_statement(&self.owner, tree.at.id, key)
     }

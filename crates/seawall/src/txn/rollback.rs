@@ -45,6 +45,9 @@ impl Txn {
             return Err(Error::Usage(why.into()));
         }
         let before = self.changes;
+        if self.options.isolation == Isolation::ReadCommitted {
+            self.see_followed();
+        }
         // Locks taken before the savepoint stay. At read committed the lock of a row that was only written
         // ends when the write is undone. If the transaction has released locks of rows because it wrote them,
         // the two cases cannot be told apart, and all rows stay locked.

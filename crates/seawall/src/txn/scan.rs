@@ -476,6 +476,10 @@ impl ScanState {
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
         self.undone = by.txn.undone;
         if let ScanLock::Rows(mode) = self.lock {
+            if !self.locks_ranges(by) {
+                // It does not lock the keys between the rows.
+                by.txn.stop_following()?;
+            }
             let (near, forward) = (bound_of(to), to.is_forward());
             return match self.lock_in_leaf(by, mode, near, forward) {
                 true => Ok(true),

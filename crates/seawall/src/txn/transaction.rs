@@ -5,7 +5,7 @@
 //!    rollback is complete. Until then no view sees what it wrote, and no other transaction reads it under a
 //!    lock or overwrites it (trap 9; exception: a transaction that takes over its locks, [`super::end`], 4).
 //! 2. The order at the end is: log durable; out of the active set; locks released; undo log released. A
-//!    waiter that is then granted a lock finds that the row's writer has ended.
+//!    waiter that is then granted a lock finds that the row's writer has ended, or takes over its locks.
 //! 3. If the log fails during a commit, the outcome is unknown and nothing is released: the database is
 //!    poisoned, and the transaction's changes in memory stay invisible.
 //!

@@ -79,6 +79,8 @@ impl Txn {
             }
             match attempt? {
                 Attempt::Inserted => return Ok(()),
+                // The entry is not locked.
+                Attempt::Exists(_) if self.owner.is_follower() && gives_back => self.stop_following()?,
                 Attempt::Exists(key) => {
                     self.tells();
                     return Err(Error::KeyExists { on: LockedOn::row(tree.at.id, key) });

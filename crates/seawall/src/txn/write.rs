@@ -55,7 +55,7 @@ enum Attempt {
     Blocked,
     /// Another transaction has written it, and this one does not wait.
     Busy(TxnId),
-    /// The answer needs a snapshot, which has to see those whose locks this transaction has taken over: it cannot wait
+    /// It is about to give an answer that no lock of this transaction keeps true, but follows others, and cannot wait
     /// for them under the latch.
     Follows,
     /// The snapshot does not see the latest version, whose writer this is.
@@ -168,6 +168,7 @@ impl Txn {
         let (stored, newly_locked) = self.lock_stored(tree, key, Mode::Exclusive, RowLock::Point, self.options.wait)?;
         let there = stored.is_some();
         if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {
+            self.see_followed();
             self.tells();
             if newly_locked && self.options.isolation != Isolation::Serializable {
                 self.engine.locks.give_back(&self.owner, tree.at.id, key);
@@ -222,11 +223,7 @@ impl Txn {
                 }
                 Attempt::Stale(writer) => return Err(self.conflict(writer, tree, key)),
                 Attempt::Blocked => return Ok(None),
-                Attempt::Follows => {
-                    self.catch_up()?;
-                    // Once is enough: it waits for the end of those that it meets from now on.
-                    self.owner.set_patient(true);
-                }
+                Attempt::Follows => self.stop_following()?,
                 Attempt::Busy(writer) => return Err(engine.locks.refused(writer, tree.at.id, key)),
                 Attempt::LongRow => row.row_bytes = btree::entry_bytes_max(page_bytes),
                 Attempt::NoRoom(payload_bytes) => {
@@ -426,13 +423,13 @@ impl Txn {
     /// Returns the answer of a change without effect. In a serializable transaction the answer has to stay true, so the
     /// row is locked shared unless it is `mine`.
     fn told(&self, tree: &TreeState, key: &[u8], mine: bool, answer: Attempt) -> Attempt {
-        if self.owner.is_follower() && self.needs_snapshot_to_tell() {
+        let serializable = self.options.isolation == Isolation::Serializable;
+        if self.owner.is_follower() && (!(mine || serializable) || self.needs_snapshot_to_tell()) {
             return Attempt::Follows;
         }
         self.tells();
-        let stays = mine
-            || self.options.isolation != Isolation::Serializable
-            || self.engine.locks.try_point(&self.owner, tree.at.id, key, Mode::Shared).is_ok();
+        let stays =
+            mine || !serializable || self.engine.locks.try_point(&self.owner, tree.at.id, key, Mode::Shared).is_ok();
         if stays { answer } else { Attempt::Blocked }
     }
 

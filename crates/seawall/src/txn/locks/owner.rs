@@ -59,10 +59,10 @@ pub struct LockOwner {
     points_only: AtomicBool,
     /// It has given back the point of a row because it wrote the row.
     gave_back: AtomicBool,
-    /// The end of its commit in the log, from when others may take over its locks; 0 before, and [`VISIBLE`] once a
-    /// follower has ended it.
+    /// The end of its commit in the log, from when others may take over its locks; 0 before, and [`VISIBLE`] once it has
+    /// left the active set.
     decided: AtomicU64,
-    /// It does not take over the locks of owners that have decided: it waits for their end.
+    /// It waits for the end of owners that have decided, and does not take over their locks.
     patient: AtomicBool,
     /// Whether `follows` may have entries.
     is_follower: AtomicBool,
@@ -358,6 +358,13 @@ impl LockOwner {
     #[must_use]
     pub fn is_follower(&self) -> bool {
         self.is_follower.load(Ordering::Relaxed)
+    }
+
+    /// The end of the last commit among those that it follows; 0 if all have ended.
+    #[must_use]
+    pub fn followed_end(&self) -> Lsn {
+        let follows = self.follows.lock();
+        follows.iter().filter_map(|owner| owner.decided()).max().unwrap_or(Lsn::ZERO)
     }
 
     /// The owners whose locks it has taken over, except some that have ended. All have decided.
