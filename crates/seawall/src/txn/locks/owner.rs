@@ -59,8 +59,8 @@ pub struct LockOwner {
     points_only: AtomicBool,
     /// It has given back the point of a row because it wrote the row.
     gave_back: AtomicBool,
-    /// The end of its commit in the log, from when others may take over its locks; 0 before, and [`VISIBLE`] once it has
-    /// left the active set.
+    /// The end of its commit in the log, from when others may take over its locks; 0 before, and [`VISIBLE`] once it
+    /// has left the active set.
     decided: AtomicU64,
     /// It waits for the end of owners that have decided, and does not take over their locks.
     patient: AtomicBool,
