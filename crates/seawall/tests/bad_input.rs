@@ -188,6 +188,34 @@ fn a_log_that_cannot_be_written_stops_all_commits() {
 }
 
 #[test]
+fn a_wait_for_a_lock_ends_when_the_log_has_failed() {
+    let sim = disk(1 << 30);
+    let env = Env {
+        disk: Arc::new(Process::new(&sim)),
+        clock: Arc::new(SystemClock::default()),
+        seed: 1,
+        background: Background::Threads,
+    };
+    let db = Database::open_in(env, "/db", small()).unwrap();
+    put(&db, 1, b"kept").unwrap();
+    let tree = db.open_tree("t").unwrap();
+    let mut holder = db.begin().unwrap();
+    holder.put(&tree, &1u32.to_be_bytes(), b"held").unwrap();
+    let waiter = std::thread::spawn({
+        let (db, tree) = (db.clone(), tree.clone());
+        move || db.begin().unwrap().get_for_update(&tree, &1u32.to_be_bytes())
+    });
+    while db.stats().locks.waiting == 0 {
+        std::thread::yield_now();
+    }
+    sim.inject(Fault::eio().path("/db/log"));
+    assert!(matches!(put(&db, 2, b"unknown"), Err(Error::OutcomeUnknown { .. })));
+    // The holder keeps its lock. The waiter would sleep for 50 s.
+    let ended = waiter.join().unwrap();
+    assert!(matches!(ended, Err(Error::Poisoned { .. })), "{ended:?}");
+}
+
+#[test]
 fn a_page_that_cannot_be_read_is_the_readers_error() {
     let sim = disk(1 << 30);
     let db = open(&sim);

@@ -395,7 +395,8 @@ impl Opening {
         active.restore(next_txn, &ids);
         space.pool().note_next_txn(next_txn.0);
         let may_wait = env.background == Background::Threads;
-        let lock_config = LockConfig { blocking: may_wait, ..LockConfig::new(env.clock.clone()) };
+        let health = space.pool().health().clone();
+        let lock_config = LockConfig { blocking: may_wait, health, ..LockConfig::new(env.clock.clone()) };
         let catalog_root = space.catalog_root()?;
         let locks = LockTable::new(lock_config);
         locks.set_point_bytes(options.lock_memory_per_transaction());

@@ -3,7 +3,8 @@
 //! 1. The answer is given once: the first of grant, deadlock, interrupt and time-out settles it; the others
 //!    are told that they came too late.
 //! 2. No wake-up is lost: the answer is written and read under the mutex that the wait releases.
-//! 3. Settling and waking are two steps, so that the wake-up can come after other locks are released. The
+//! 3. A wait that no answer can end any more, because the database has stopped, ends within [`PATIENCE`].
+//! 4. Settling and waking are two steps, so that the wake-up can come after other locks are released. The
 //!    thread that settles must also wake.
 //!
 //! `super::sync` names the mutex and the condition variable: the tests run this same file with those of a
@@ -11,6 +12,10 @@
 
 use super::sync::{Condvar, Instant, Mutex, wait_until};
 use crate::format::TxnId;
+use std::time::Duration;
+
+/// How often a waiting thread checks that the database has not stopped.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +24,7 @@ pub(super) enum Outcome {
     Granted,
     /// Chosen as the victim of a deadlock, in which it waited for this transaction.
     DeadlockVictim { waits_for: TxnId },
-    /// No answer came in time.
+    /// No answer came in time, or the database has stopped.
     TimedOut,
     /// Another thread interrupted the wait.
     Interrupted,
@@ -61,16 +66,17 @@ impl WaitCell {
         *self.outcome.lock()
     }
 
-    /// Blocks until there is an answer. Answers [`Outcome::TimedOut`] itself at the deadline.
-    pub(super) fn wait(&self, deadline: Instant) -> Outcome {
+    /// Blocks until there is an answer. Answers [`Outcome::TimedOut`] itself at the deadline, and when `stopped`.
+    pub(super) fn wait(&self, deadline: Instant, stopped: impl Fn() -> bool) -> Outcome {
         let mut outcome = self.outcome.lock();
         loop {
             if let Some(settled) = *outcome {
                 return settled;
             }
-            let (guard, late) = wait_until(&self.settled, outcome, deadline);
+            let check = deadline.min(Instant::now() + PATIENCE);
+            let (guard, late) = wait_until(&self.settled, outcome, check);
             outcome = guard;
-            if late && outcome.is_none() {
+            if late && outcome.is_none() && (check == deadline || stopped()) {
                 *outcome = Some(Outcome::TimedOut);
             }
         }

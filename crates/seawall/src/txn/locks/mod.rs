@@ -35,7 +35,7 @@ mod span;
 mod wait;
 
 use crate::counted::{Mutex, RwLock};
-use crate::error::{Error, LockedOn};
+use crate::error::{Error, Health, LockedOn};
 use crate::format::{Lsn, TreeId, TxnId};
 use deadlock::Graph;
 use owner::{HeldLocks, Owners};
@@ -134,13 +134,15 @@ pub struct LockConfig {
     pub clock: Arc<dyn Clock>,
     /// Whether `wait` may block its thread. If not, it fails at once with [`crate::Error::LockTimeout`].
     pub blocking: bool,
+    /// Ends the waits when the database stops.
+    pub health: Arc<Health>,
 }
 
 impl LockConfig {
-    /// 50 s, 4096 points, 128 ranges, blocking.
+    /// 4096 points, 128 ranges, blocking, a database that does not stop.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { point_max: 4096, range_max: 128, clock, blocking: true }
+        Self { point_max: 4096, range_max: 128, clock, blocking: true, health: Arc::default() }
     }
 }
 

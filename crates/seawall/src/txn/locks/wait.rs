@@ -105,7 +105,8 @@ impl LockTable {
     /// # Errors
     /// [`Error::LockTimeout`] after `longest`, or at once if that is zero or the table does not wait;
     /// [`Error::Interrupted`]; [`Error::Deadlock`] if this owner is the victim: it has to be rolled back, and
-    /// waits for nothing more.
+    /// waits for nothing more; [`Error::Poisoned`] or [`Error::ShutDown`] if the database stops during the wait: those
+    /// who hold the lock then keep it.
     pub fn wait(&self, request: &LockRequest<'_>, longest: Duration, interrupt: Option<&Interrupt>) -> Result<()> {
         if longest.is_zero() || !self.config.blocking {
             return match self.check(request) {
@@ -131,7 +132,8 @@ impl LockTable {
             interrupt.enter(&waiter.cell);
         }
         self.tell_of(&waiter);
-        let outcome = waiter.cell.wait(deadline);
+        let health = &self.config.health;
+        let outcome = waiter.cell.wait(deadline, || health.check_for_reads().is_err());
         let holder = match outcome {
             Outcome::TimedOut => self.blockers(&waiter).first().map_or(TxnId::NONE, |holder| holder.txn()),
             _ => TxnId::NONE,
@@ -144,6 +146,7 @@ impl LockTable {
             }
             Outcome::Interrupted => Err(Error::Interrupted { during: LOCK, on: Some(waiter.on()) }),
             Outcome::TimedOut => {
+                health.check_for_reads()?;
                 self.timeouts.fetch_add(1, Ordering::Relaxed);
                 let waited = self.config.clock.now().saturating_sub(waiter.since);
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);

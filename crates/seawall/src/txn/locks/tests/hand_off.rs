@@ -67,7 +67,7 @@ fn one_answer_reaches_the_one_who_waits() {
                 first.then_some(answer)
             })
         });
-        let outcome = cell.wait(deadline());
+        let outcome = cell.wait(deadline(), || false);
         assert!(!cell.is_waiting());
         let given: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().expect("no panic")).collect();
         assert_eq!(given, [outcome], "answered once");
@@ -121,7 +121,7 @@ fn a_lock_is_handed_on_or_given_up() {
             queue.held
         };
         if waits {
-            let outcome = cell.wait(deadline());
+            let outcome = cell.wait(deadline(), || false);
             let mut queue = queue.lock().expect("no panic");
             match outcome {
                 Outcome::Granted => assert!(queue.held && queue.waiting.is_none()),
@@ -146,7 +146,7 @@ fn an_interrupt_is_never_lost() {
         };
         // There is no other answer.
         interrupt.enter(&cell);
-        assert_eq!(cell.wait(deadline()), Outcome::Interrupted);
+        assert_eq!(cell.wait(deadline(), || false), Outcome::Interrupted);
         interrupt.leave();
         assert!(interrupt.is_pending());
         let next = Arc::new(WaitCell::new());
@@ -178,7 +178,7 @@ fn an_interrupt_and_a_grant_are_one_answer() {
             })
         };
         interrupt.enter(&cell);
-        let outcome = cell.wait(deadline());
+        let outcome = cell.wait(deadline(), || false);
         interrupt.leave();
         let granted = grants.join().expect("no panic");
         assert_eq!(outcome, if granted { Outcome::Granted } else { Outcome::Interrupted });
@@ -201,7 +201,7 @@ fn a_cleared_interrupt_breaks_no_later_wait() {
         let cell = Arc::new(WaitCell::new());
         interrupt.enter(&cell);
         let broken = !cell.settle(Outcome::Granted);
-        let outcome = cell.wait(deadline());
+        let outcome = cell.wait(deadline(), || false);
         interrupt.leave();
         assert_eq!(outcome == Outcome::Interrupted, broken);
         assert!(!broken || interrupt.is_pending(), "what broke the wait came after the clearing");

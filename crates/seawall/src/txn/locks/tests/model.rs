@@ -433,7 +433,7 @@ impl Queues {
         {
             let waiter = self.waiting[me].take().expect("just found");
             self.table.graph.lock().leave(&self.owners[me]);
-            match waiter.cell.wait(sync::Instant::now()) {
+            match waiter.cell.wait(sync::Instant::now(), || false) {
                 Outcome::Granted => self.table.keep(&waiter),
                 Outcome::DeadlockVictim { .. } | Outcome::TimedOut | Outcome::Interrupted => {
                     self.table.dequeue(&waiter);
