@@ -551,6 +551,10 @@ static void end_backup() {
   else if (position)
     sql_print_information("Seawall: a backup ends at position %llu", (unsigned long long)position);
 }
+static int ddl_recovery_done(handlerton *) {
+  drop_left_tables();
+  return 0;
+}
 static bool flush_logs(handlerton *) { return seawall_flush_log(db.get(), 0) != SEAWALL_STATUS_OK; }
 
 void set_hooks(handlerton *h) {
@@ -571,6 +575,7 @@ void set_hooks(handlerton *h) {
   h->commit_checkpoint_request = commit_checkpoint_request;
   h->flush_logs = flush_logs;
   h->end_backup = end_backup;
+  h->signal_ddl_recovery_done = ddl_recovery_done;
 }
 
 }

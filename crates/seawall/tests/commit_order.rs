@@ -83,6 +83,8 @@ struct World {
     open: Vec<Open>,
     pending: Vec<(usize, Commit)>,
     decided: Vec<Decided>,
+    /// The least level whose commits survive the end of the process.
+    lasting: Durability,
     /// The first so many decided commits survive.
     survive: usize,
     /// Steps in which a transaction met a commit in flight.
@@ -175,7 +177,7 @@ impl World {
         let isolation = self.dice.pick(&[Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable]);
         let on_conflict = self.dice.pick(&[OnConflict::Latest, OnConflict::Latest, OnConflict::Fail]);
         let level =
-            self.dice.weighted(&[(6, Durability::Flushed), (1, Durability::Written), (1, Durability::Deferred)]);
+            self.dice.weighted(&[(5, Durability::Flushed), (3, Durability::Written), (1, Durability::Deferred)]);
         let options = TxOptions { isolation, on_conflict, durability: Some(level), ..TxOptions::default() };
         let tx = self.db.begin_with(options)?;
         self.stamp += 1;
@@ -273,13 +275,12 @@ impl World {
 
     fn acknowledge(&mut self, number: Option<usize>, deeds: &Deeds, level: Durability) {
         let before = number.unwrap_or(self.decided.len());
-        let flushed = |decided: &Decided| decided.level == Durability::Flushed;
-        let met =
-            self.decided[..before].iter().rposition(|decided| flushed(decided) && deeds.depends_on(&decided.deeds));
+        let lasts = |decided: &Decided| decided.level >= self.lasting;
+        let met = self.decided[..before].iter().rposition(|decided| lasts(decided) && deeds.depends_on(&decided.deeds));
         self.survive = self.survive.max(met.map_or(0, |met| met + 1));
         if let Some(number) = number {
             self.decided[number].acknowledged = true;
-            if level == Durability::Flushed {
+            if level >= self.lasting {
                 self.survive = self.survive.max(number + 1);
             }
         }
@@ -290,8 +291,8 @@ impl World {
         let level = options.durability.unwrap();
         let number = self.decide(&deeds, level);
         self.log.push(format!("T{} commits at {level:?}, number {number:?}", deeds.stamp));
-        // One in flight that does not wait for a flush keeps its locks.
-        if level == Durability::Flushed && self.dice.percent(70) {
+        // One in flight that does not wait for the log keeps its locks.
+        if level != Durability::Deferred && self.dice.percent(70) {
             let commit = tx.commit_start()?;
             match number {
                 Some(number) => self.pending.push((number, commit)),
@@ -370,6 +371,7 @@ fn history(seed: u64) -> u64 {
         open: Vec::new(),
         pending: Vec::new(),
         decided: Vec::new(),
+        lasting: if how == End::Killed { Durability::Written } else { Durability::Flushed },
         survive: 0,
         followed: 0,
         log: vec![format!("seed {seed}")],

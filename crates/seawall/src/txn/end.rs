@@ -5,20 +5,20 @@
 //! 2. If the log fails in between, the transaction releases nothing: the next opening determines its outcome.
 //! 3. A rollback that cannot continue leaves the transaction active, for background work to complete
 //!    ([`Unfinished`]).
-//! 4. *Locks are not held across a flush.* When the commit is in the log and has to wait for its flush, other
-//!    transactions may take over its locks (`locks/mod.rs`, 3): the transaction is *decided*. A transaction that
+//! 4. *Locks are not held across a write or flush of the log.* When the commit is in the log's buffer and has to wait,
+//!    other transactions may take over its locks (`locks/mod.rs`, 3): the transaction is *decided*. A transaction that
 //!    does *follows* it. What the follower logs comes after the commit, so a crash that loses the commit loses the
-//!    follower's, too. A follower waits for the flush of those that it follows ([`Txn::catch_up`]): before it
-//!    commits, whatever its level and even if it has changed nothing; before it takes a view; and before a lock
-//!    that protects what it has read is gone, or an answer that no lock protects (a rollback, a lock that is given
-//!    back, a change without effect). Then it takes them out of the active set if they are still there, in the
-//!    order of the log: no view sees it, or one that changes what it has read, without them, and it does not wait
-//!    for their threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits
-//!    for the end: it would fail at once, and again after its restart. A change of the catalog is not taken over:
-//!    what reads the catalog relies on views. Nor does a lock of a whole tree take over its users' changes.
+//!    follower's, too. A follower waits until those that it follows are durable at their levels ([`Txn::catch_up`]):
+//!    before it commits, whatever its level and even if it has changed nothing; before it takes a view; and before a
+//!    lock that protects what it has read is gone, or an answer that no lock protects (a rollback, a lock that is given
+//!    back, a change without effect). Then it takes them out of the active set if they are still there, in the order of
+//!    the log: no view sees it, or one that changes what it has read, without them, and it does not wait for their
+//!    threads. A transaction whose snapshot makes later versions a conflict does not follow, but waits for the end: it
+//!    would fail at once, and again after its restart. A change of the catalog is not taken over: what reads the
+//!    catalog relies on views. Nor does a lock of a whole tree take over its users' changes.
 
 use super::engine::Engine;
-use super::locks::LockOwner;
+use super::locks::{Decided, LockOwner};
 use super::options::{Isolation, TxOptions};
 use super::savepoint::SavepointAt;
 use super::transaction::{State, Txn};
@@ -55,26 +55,26 @@ impl Txn {
     /// Poisoned, or no room in the log: nothing of the commit is in the log, and the transaction is rolled
     /// back.
     pub fn commit_start(mut self, level: Durability) -> Result<Committing> {
-        let (end, level) = self.submit(level)?;
+        let Decided { end, level } = self.submit(level)?;
         Ok(Committing { txn: self, end, level, failed: None })
     }
 
-    /// Logs the commit, and lets others take over the locks if it has to wait for a flush (4). Returns what it waits
-    /// for: as a follower, in any case for a flush.
-    fn submit(&mut self, level: Durability) -> Result<(Lsn, Durability)> {
-        let mut end = self.log_commit()?;
-        let mut level = level;
-        if self.owner.is_follower() {
-            (end, level) = (end.max(self.owner.followed_end()), Durability::Flushed);
+    /// Logs the commit, and lets others take over the locks if it has to wait for the log (4). Returns what it waits
+    /// for: as a follower, for what it follows, too.
+    fn submit(&mut self, level: Durability) -> Result<Decided> {
+        let mut waits_for = Decided { end: self.log_commit()?, level };
+        if let Some(followed) = self.owner.followed() {
+            waits_for = waits_for.and(followed);
         }
         if self.engine.health().has(Mutant::EarlyAcknowledgement) {
-            level = level.min(Durability::Written);
+            waits_for.level = waits_for.level.min(Durability::Written);
         }
-        let waits = end != Lsn::ZERO && level == Durability::Flushed && !self.engine.log().reached(end, level);
+        let Decided { end, level } = waits_for;
+        let waits = end != Lsn::ZERO && level != Durability::Deferred && !self.engine.log().reached(end, level);
         if waits && !self.owner.uses(TreeId::CATALOG) {
-            self.engine.locks.decide(&self.owner, end);
+            self.engine.locks.decide(&self.owner, waits_for);
         }
-        Ok((end, level))
+        Ok(waits_for)
     }
 
     /// Waits until the log up to `end` is durable at `level`, and for those that this transaction follows.
@@ -85,7 +85,7 @@ impl Txn {
         self.catch_up()
     }
 
-    /// Waits until the transactions that this one follows are durable, and makes them visible (4).
+    /// Waits until the transactions that this one follows are durable at their level, and makes them visible (4).
     ///
     /// # Errors
     /// Poisoned.
@@ -93,7 +93,9 @@ impl Txn {
         if !self.owner.is_follower() {
             return Ok(());
         }
-        self.engine.log().flush_to(self.owner.followed_end())?;
+        if let Some(Decided { end, level }) = self.owner.followed() {
+            self.engine.log().wait(end, level)?;
+        }
         let followed = self.owner.follows();
         self.engine.reveal(&followed);
         // Only now: one that follows this transaction may end it at any time, and finds here what comes before.
@@ -120,7 +122,7 @@ impl Txn {
     /// has ended, and the next opening determines the outcome. Its changes are neither made visible nor
     /// undone, but may have been seen by those that took over its locks, which cannot commit either.
     pub fn commit(&mut self, level: Durability) -> Result<()> {
-        let (end, level) = self.submit(level)?;
+        let Decided { end, level } = self.submit(level)?;
         if let Err(cause) = self.wait_for(end, level) {
             self.state = State::Ended;
             return Err(Error::OutcomeUnknown { cause: Arc::new(cause) });
@@ -273,8 +275,8 @@ impl Engine {
         let mut add = |left: &mut Vec<_>, owners: &[Arc<LockOwner>]| {
             for owner in owners {
                 // One that has ended did so after those that it followed.
-                let end = owner.decided().filter(|_| known.insert(owner.serial()));
-                left.extend(end.map(|end| (end, owner.clone())));
+                let decided = owner.decided().filter(|_| known.insert(owner.serial()));
+                left.extend(decided.map(|decided| (decided.end, owner.clone())));
             }
         };
         add(&mut left, owners);

@@ -36,7 +36,7 @@ mod wait;
 
 use crate::counted::{Mutex, RwLock};
 use crate::error::{Error, Health, LockedOn};
-use crate::format::{Lsn, TreeId, TxnId};
+use crate::format::{TreeId, TxnId};
 use deadlock::Graph;
 use owner::{HeldLocks, Owners};
 use point::{KeyMark, Points, Taken};
@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 pub use interrupt::Interrupt;
-pub use owner::LockOwner;
+pub use owner::{Decided, LockOwner};
 pub use report::{DeadlockInfo, Party, TransactionInfo, WaitInfo, Wanted};
 pub use request::LockRequest;
 pub use span::KeySpan;
@@ -576,10 +576,10 @@ impl LockTable {
         }
     }
 
-    /// Lets others take over the locks of an owner whose commit is in the log and ends at `end`, although it is not
-    /// durable yet. The owner requests no more locks.
-    pub fn decide(&self, owner: &LockOwner, end: Lsn) {
-        owner.decide(end);
+    /// Lets others take over the locks of an owner whose commit is in the log, although it is not durable at its level
+    /// yet. The owner requests no more locks.
+    pub fn decide(&self, owner: &LockOwner, decided: Decided) {
+        owner.decide(decided);
         self.grant_waiters_of(owner);
     }
 

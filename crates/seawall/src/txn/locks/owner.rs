@@ -22,6 +22,7 @@
 use super::{Mode, hash_map::ByHash};
 use crate::counted::{Mutex, Padded, thread_number};
 use crate::format::{Lsn, TreeId, TxnId};
+use crate::log::Durability;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
@@ -41,6 +42,33 @@ const ENDED: u8 = 2;
 /// [`LockOwner::decided`] of an owner that has left the active set, but has not released its locks yet.
 const VISIBLE: u64 = u64::MAX;
 
+/// What a commit in the log waits for, before other transactions may see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decided {
+    /// The end of the commit in the log.
+    pub end: Lsn,
+    /// `Written` or `Flushed`.
+    pub level: Durability,
+}
+
+impl Decided {
+    /// Not 0, and below [`VISIBLE`].
+    fn to_bits(self) -> u64 {
+        self.end.0 << 1 | u64::from(self.level == Durability::Flushed)
+    }
+
+    fn from_bits(bits: u64) -> Option<Self> {
+        let level = if bits & 1 == 1 { Durability::Flushed } else { Durability::Written };
+        (![0, VISIBLE].contains(&bits)).then_some(Self { end: Lsn(bits >> 1), level })
+    }
+
+    /// What includes both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { end: self.end.max(other.end), level: self.level.max(other.level) }
+    }
+}
+
 /// One transaction, as the lock table knows it. [`super::LockTable::release_all`], which must be called,
 /// releases all its locks.
 #[derive(Debug)]
@@ -59,8 +87,8 @@ pub struct LockOwner {
     points_only: AtomicBool,
     /// It has given back the point of a row because it wrote the row.
     gave_back: AtomicBool,
-    /// The end of its commit in the log, from when others may take over its locks; 0 before, and [`VISIBLE`] once it
-    /// has left the active set.
+    /// What its commit waits for ([`Decided`]), from when others may take over its locks; 0 before, and [`VISIBLE`]
+    /// once it has left the active set.
     decided: AtomicU64,
     /// It waits for the end of owners that have decided, and does not take over their locks.
     patient: AtomicBool,
@@ -293,9 +321,9 @@ impl LockOwner {
         }
     }
 
-    /// Notes that its commit is in the log and ends at `end`.
-    pub(super) fn decide(&self, end: Lsn) {
-        self.decided.store(end.0, Ordering::SeqCst);
+    /// Notes that its commit is in the log.
+    pub(super) fn decide(&self, decided: Decided) {
+        self.decided.store(decided.to_bits(), Ordering::SeqCst);
     }
 
     /// Notes that it has left the active set: those that take over its locks need not follow it.
@@ -305,10 +333,10 @@ impl LockOwner {
         }
     }
 
-    /// The end of its commit in the log, if others may take over its locks and have to follow it.
+    /// What its commit waits for, if others may take over its locks and have to follow it.
     #[must_use]
-    pub fn decided(&self) -> Option<Lsn> {
-        Some(self.decided.load(Ordering::SeqCst)).filter(|end| ![0, VISIBLE].contains(end)).map(Lsn)
+    pub fn decided(&self) -> Option<Decided> {
+        Decided::from_bits(self.decided.load(Ordering::SeqCst))
     }
 
     /// Sets whether it waits for the end of owners that have decided.
@@ -360,11 +388,10 @@ impl LockOwner {
         self.is_follower.load(Ordering::Relaxed)
     }
 
-    /// The end of the last commit among those that it follows; 0 if all have ended.
+    /// What all commits that it follows wait for; `None` if they have ended.
     #[must_use]
-    pub fn followed_end(&self) -> Lsn {
-        let follows = self.follows.lock();
-        follows.iter().filter_map(|owner| owner.decided()).max().unwrap_or(Lsn::ZERO)
+    pub fn followed(&self) -> Option<Decided> {
+        self.follows.lock().iter().filter_map(|owner| owner.decided()).reduce(Decided::and)
     }
 
     /// The owners whose locks it has taken over, except some that have ended. All have decided.

@@ -8,6 +8,8 @@ mod stress;
 
 use super::*;
 use crate::error::{Error, LockedOn};
+use crate::format::Lsn;
+use crate::log::Durability;
 use Mode::{Exclusive as X, Shared as S};
 use seawall_io::SystemClock;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -15,6 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const TREE: TreeId = TreeId(16);
+const FLUSHED: Decided = Decided { end: Lsn(1), level: Durability::Flushed };
 /// No wait of a test takes this long unless a wake-up is lost.
 const LONG: Duration = Duration::from_secs(100);
 
@@ -687,7 +690,7 @@ fn a_waiter_is_granted_when_the_holder_decides_just_then() {
             for _ in 0..round % 400 {
                 std::hint::spin_loop();
             }
-            table.decide(&holder, Lsn(1));
+            table.decide(&holder, FLUSHED);
             waiting.join().expect("no panic").expect("the holder gives way");
         });
         table.release_all(&holder);
@@ -703,7 +706,7 @@ fn an_owner_follows_few_that_have_ended() {
     for id in 2..2_000 {
         let other = table.txn(id);
         table.try_point(&other, TREE, &id.to_be_bytes(), X).expect("free");
-        table.decide(&other, Lsn(id));
+        table.decide(&other, Decided { end: Lsn(id), ..FLUSHED });
         table.try_point(&long, TREE, &id.to_be_bytes(), S).expect("it gives way");
         assert!(long.follows().iter().any(|one| Arc::ptr_eq(one, &other)));
         other.set_visible();

@@ -155,7 +155,7 @@ impl Locked {
             }
             Step::Unlock(me, key) => self.unlock(me, key),
             Step::Decide(me) => {
-                self.table.decide(&self.owners[me], Lsn(1));
+                self.table.decide(&self.owners[me], FLUSHED);
                 self.decided.insert(me);
                 Ok(())
             }
@@ -500,7 +500,7 @@ fn queue_up(steps: Vec<QueueStep>, weights: Vec<u64>, tight: bool, mask: u64) ->
             QueueStep::Whole(_) => Some(LockRequest::span(&owner, TREE, &span, X)),
         };
         match (&queues.waiting[me], request) {
-            (None, None) if matches!(step, QueueStep::Decide(_)) => queues.table.decide(&owner, Lsn(1)),
+            (None, None) if matches!(step, QueueStep::Decide(_)) => queues.table.decide(&owner, FLUSHED),
             (None, None) => queues.end(me),
             (None, Some(_)) if owner.decided().is_some() => {}
             (None, Some(request)) => {
