@@ -9,7 +9,7 @@
 
 use seawall::{
     Background, Commit, CursorOptions, Database, Durability, Env, Error, Isolation, LockMode, LockWait, OnConflict,
-    Options, Seek, Transaction, Tree, TxOptions,
+    Options, OwnedCursor, Seek, Transaction, Tree, TxOptions, Xid,
 };
 use seawall_io::{Op, SystemClock};
 use seawall_sim::{Fault, Process, SimDisk, SimOptions};
@@ -351,7 +351,7 @@ fn a_follower_does_no_io_for_a_conflict() {
 #[test]
 fn a_follower_waits_before_an_answer_that_no_lock_keeps_true() {
     type Answer = fn(&mut Transaction, &Tree);
-    let answers: [(Isolation, Answer); 8] = [
+    let answers: [(Isolation, Answer); 10] = [
         (Isolation::RepeatableRead, |tx, tree| assert!(!tx.update(tree, "x", b"2").unwrap())),
         (Isolation::RepeatableRead, |tx, tree| assert!(!tx.delete(tree, "x").unwrap())),
         (Isolation::RepeatableRead, |tx, tree| assert!(!tx.update(tree, "x", &[2; 4096]).unwrap())),
@@ -367,6 +367,13 @@ fn a_follower_waits_before_an_answer_that_no_lock_keeps_true() {
             tx.put(tree, "e", b"2").unwrap();
             tx.rollback_to(&savepoint).unwrap();
         }),
+        (Isolation::RepeatableRead, |tx, tree| {
+            // The prefix is not locked any more: there was no entry with it.
+            let savepoint = tx.savepoint();
+            tx.insert_unique_prefix(tree, 1, "yx", b"2").unwrap();
+            tx.rollback_to(&savepoint).unwrap();
+        }),
+        (Isolation::RepeatableRead, |tx, _| assert!(matches!(tx.open_tree("x"), Err(Error::NoSuchTree { .. })))),
         (Isolation::ReadCommitted, |tx, tree| {
             let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
             let mut cursor = tx.cursor(tree, options);
@@ -385,6 +392,63 @@ fn a_follower_waits_before_an_answer_that_no_lock_keeps_true() {
         tx.rollback().unwrap();
         first.wait().unwrap();
     }
+}
+
+/// A cursor that locks no keys between its rows does not follow at a later step either, though the transaction has
+/// taken a snapshot or ended a statement since the first.
+#[test]
+fn a_later_step_of_a_scan_without_ranges_waits_too() {
+    for isolation in [Isolation::RepeatableRead, Isolation::ReadCommitted] {
+        let disk = SimDisk::new(SimOptions::default());
+        let (_process, db, tree) = with_rows(&disk);
+        let mut tx = db.begin_with(TxOptions { isolation, ..latest() }).unwrap();
+        let mut cursor = OwnedCursor::new();
+        let wait = (isolation == Isolation::RepeatableRead).then_some(LockWait::SkipLocked);
+        cursor.reset(&tree, CursorOptions { lock: Some(LockMode::Exclusive), wait, ..CursorOptions::default() }, ..);
+        assert!(cursor.seek(&tx, Seek::AtLeast(b"d")).unwrap());
+        if isolation == Isolation::RepeatableRead {
+            assert!(tx.get(&tree, "c").unwrap().is_some());
+        } else {
+            tx.end_statement();
+        }
+        let first = decided(&db, &tree, &["a", "b"], b"1");
+        match tx.get_for_update(&tree, "a") {
+            // It would wait for the end.
+            Err(Error::LockTimeout { .. }) => assert_eq!(isolation, Isolation::RepeatableRead),
+            found => {
+                assert_eq!(found.unwrap().unwrap(), b"1");
+                assert_eq!(seen(&db, &tree, "b"), "0");
+                assert!(cursor.next(&tx).unwrap());
+                assert_eq!(seen(&db, &tree, "b"), "1", "{isolation:?}");
+            }
+        }
+        drop(tx);
+        first.wait().unwrap();
+    }
+}
+
+/// A prepared transaction locks nothing more, so it follows nothing: its end in an outside log's order does not wait.
+#[test]
+fn a_prepared_transaction_locks_nothing_more() {
+    let disk = SimDisk::new(SimOptions::default());
+    let (_process, db, tree) = with_rows(&disk);
+    let mut tx = begin(&db);
+    tx.put(&tree, "e", b"1").unwrap();
+    tx.prepare_in_place(&Xid(b"1".to_vec()), Durability::Flushed).unwrap();
+    let first = decided(&db, &tree, &["a"], b"1");
+    let refused = tx.get_for_update(&tree, "a");
+    assert!(matches!(refused, Err(Error::TransactionEnded { .. })), "{refused:?}");
+    let refused = tx.lock_tree(&tree);
+    assert!(matches!(refused, Err(Error::TransactionEnded { .. })), "{refused:?}");
+    for isolation in [Isolation::RepeatableRead, Isolation::ReadCommitted] {
+        tx.set_isolation(isolation);
+        let mut cursor = OwnedCursor::new();
+        cursor.reset(&tree, CursorOptions { lock: Some(LockMode::Shared), ..CursorOptions::default() }, ..);
+        assert!(matches!(cursor.seek(&tx, Seek::AtLeast(b"a")), Err(Error::TransactionEnded { .. })));
+    }
+    tx.commit_ordered().unwrap();
+    assert_eq!(seen(&db, &tree, "ae"), "01");
+    first.wait().unwrap();
 }
 
 /// One that has only read does not keep its locks during the flush either.

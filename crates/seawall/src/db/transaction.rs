@@ -422,7 +422,7 @@ impl Transaction {
     /// First phase of two-phase commit, for a transaction whose outcome an outside log decides. The transaction
     /// survives a crash under the name `xid`, at the given level of durability, and stays open for
     /// [`Transaction::commit_ordered`]; [`Transaction::commit`] and [`Transaction::rollback`] also end it. It
-    /// accepts no more changes and drops its snapshot. If the object is dropped, the transaction stays
+    /// accepts no more changes and locks, and drops its snapshot. If the object is dropped, the transaction stays
     /// prepared, and [`super::Database::prepared`] lists it.
     ///
     /// Returns the log position where the preparation ends. Below [`Durability::Flushed`], flush the log up to

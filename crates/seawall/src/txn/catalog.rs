@@ -41,7 +41,10 @@ impl Txn {
         let (catalog, name_bytes) = (self.catalog(), name.as_bytes());
         let row = match self.options.isolation {
             Isolation::Serializable => self.get(&catalog, name_bytes)?,
-            _ => self.get_seen_by(&self.pin(), &catalog, name_bytes, <[u8]>::to_vec)?,
+            _ => {
+                self.see_followed();
+                self.get_seen_by(&self.pin(), &catalog, name_bytes, <[u8]>::to_vec)?
+            }
         };
         let row = row.ok_or_else(|| Error::NoSuchTree { name: name.into() })?;
         Ok(self.engine.trees.state(self.row(&row)?))

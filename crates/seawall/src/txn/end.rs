@@ -261,6 +261,7 @@ impl Txn {
             let released = self.engine.undo.release(writing.into_undo_log());
             debug_assert!(released.is_ok(), "its transaction has ended");
         } else {
+            self.owner.set_visible();
             self.engine.locks.release_all(&self.owner);
         }
     }
@@ -285,8 +286,9 @@ impl Engine {
             add(&mut left, &follows);
             at += 1;
         }
-        // An owner follows only those that were decided before it was.
-        left.sort_by_key(|(end, _)| *end);
+        // An owner follows only those that were decided before it was. One that has changed nothing has the end of the
+        // last that it follows, and comes after it.
+        left.sort_by_key(|(end, owner)| (*end, owner.txn() == TxnId::NONE));
         for (_, owner) in left {
             if owner.txn() != TxnId::NONE {
                 self.active.end(owner.txn());

@@ -177,6 +177,7 @@ impl Txn {
         mode: Mode,
         wait: LockWait,
     ) -> Result<()> {
+        self.check_not_prepared()?;
         KeySpan::with(lo, hi, |span| {
             let request = LockRequest::span(&self.owner, tree.at.id, span, mode);
             while self.engine.locks.add_range(&request).is_err() {

@@ -1,6 +1,6 @@
 //! Transactions that are prepared, and decided elsewhere: in an outside log, or by a coordinator.
 //!
-//! 1. A transaction that is prepared in place accepts no more changes. It stays with its user, who commits it
+//! 1. A transaction that is prepared in place accepts no more changes and locks. It stays with its user, who commits it
 //!    or rolls it back. If it is dropped, it stays prepared, and is ended by its name.
 //! 2. What its commit needs is kept from the preparation on ([`KeptCommit`]): [`Txn::commit_ordered`] does no
 //!    I/O and cannot run out of room.

@@ -232,6 +232,7 @@ impl Txn {
         how: RowLock,
         wait: LockWait,
     ) -> Result<(Option<Stored>, bool)> {
+        self.check_not_prepared()?;
         // The view is kept to the end: the pages of a tree that is dropped meanwhile stay until this call has
         // the lock, or returns that the tree is dropped.
         let view = self.pin();

@@ -37,15 +37,14 @@ impl Txn {
     /// [`Error::Usage`] if the transaction was rolled back to an earlier savepoint since: `savepoint` no
     /// longer exists. The error that stopped the rollback; what was undone until then stays undone.
     pub fn roll_back_to(&mut self, savepoint: SavepointAt) -> Result<()> {
-        if self.is_prepared() {
-            self.check_takes_changes()?;
-        }
+        self.check_not_prepared()?;
         if savepoint.changes > self.changes || self.gone.contains(savepoint.changes) {
             let why = "the savepoint is invalid: the transaction has since been rolled back to an earlier one";
             return Err(Error::Usage(why.into()));
         }
         let before = self.changes;
-        if self.options.isolation == Isolation::ReadCommitted {
+        if self.options.isolation != Isolation::Serializable {
+            // It may have been told that there was no entry with a prefix, which is not locked any more.
             self.see_followed();
         }
         // Locks taken before the savepoint stay. At read committed the lock of a row that was only written

@@ -476,10 +476,7 @@ impl ScanState {
         (self.on_entry, self.lost, self.deleted) = (false, None, None);
         self.undone = by.txn.undone;
         if let ScanLock::Rows(mode) = self.lock {
-            if !self.locks_ranges(by) {
-                // It does not lock the keys between the rows.
-                by.txn.stop_following()?;
-            }
+            self.prepare_to_lock(by)?;
             let (near, forward) = (bound_of(to), to.is_forward());
             return match self.lock_in_leaf(by, mode, near, forward) {
                 true => Ok(true),
@@ -502,6 +499,7 @@ impl ScanState {
         }
         if let ScanLock::Rows(mode) = self.lock {
             if self.on_entry {
+                self.prepare_to_lock(by)?;
                 let from = std::mem::take(&mut self.locked_key);
                 let moved = self.lock_in_leaf(by, mode, Bound::Excluded(&from), forward);
                 // The two buffers are swapped, or stay.

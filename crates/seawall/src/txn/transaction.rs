@@ -284,8 +284,10 @@ impl Txn {
         // While a cursor visits entries, it borrows the view.
         if self.view.borrow().is_none() {
             *self.view.borrow_mut() = Some(Arc::new(self.view_of_now()));
-            // It would meet versions that its snapshot does not see.
-            self.owner.set_patient(self.is_strict());
+            if self.is_strict() {
+                // It would meet versions that its snapshot does not see.
+                self.owner.set_patient(true);
+            }
         }
     }
 
@@ -409,7 +411,10 @@ impl Txn {
     /// Releases the snapshot, and the cursors' references to it.
     pub(super) fn give_up_views(&mut self) {
         *self.view.get_mut() = None;
-        self.owner.set_patient(false);
+        if self.options.isolation == Isolation::ReadCommitted {
+            // The answers of the statement that has ended need not stay true.
+            self.owner.set_patient(false);
+        }
         for lent in self.lent.get_mut().drain(..) {
             *lent.lock() = Lent::default();
         }
@@ -468,6 +473,11 @@ impl Txn {
             State::Open | State::Kept | State::Ended => Ok(()),
             State::HalfDone | State::Prepared(_) => Err(self.refusal()),
         }
+    }
+
+    /// Checks that the transaction may lock more.
+    pub(super) fn check_not_prepared(&self) -> Result<()> {
+        if self.is_prepared() { Err(self.refusal()) } else { Ok(()) }
     }
 
     #[cold]

@@ -120,6 +120,7 @@ impl Point {
                     return Taken::Had;
                 }
                 holder.mode = mode;
+                self.contend(owner);
                 Taken::More
             }
             None => {
@@ -140,7 +141,17 @@ impl Point {
     pub(super) fn raise(&mut self, owner: &LockOwner) -> Option<Mode> {
         let own = self.holders.iter_mut().find(|holder| holder.owner.serial == owner.serial)?;
         own.since = 0;
-        Some(std::mem::replace(&mut own.mode, Mode::Exclusive))
+        let had = std::mem::replace(&mut own.mode, Mode::Exclusive);
+        self.contend(owner);
+        Some(had)
+    }
+
+    /// Called when the lock of a holder has become stronger: a patient waiter that could share the point with it waits
+    /// for it from now on.
+    fn contend(&self, owner: &LockOwner) {
+        if !self.queue.is_empty() {
+            owner.contend();
+        }
     }
 
     /// Removes `owner` from the holders if it holds the point for this key alone.

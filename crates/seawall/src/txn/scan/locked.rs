@@ -27,6 +27,13 @@ impl ScanState {
         by.txn.options.isolation != Isolation::ReadCommitted && self.wait != LockWait::SkipLocked
     }
 
+    /// Called before each step that locks rows.
+    pub(super) fn prepare_to_lock(&self, by: By<'_>) -> Result<()> {
+        by.txn.check_not_prepared()?;
+        // Without ranges it does not lock the keys between the rows.
+        if self.locks_ranges(by) { Ok(()) } else { by.txn.stop_following() }
+    }
+
     /// Moves to the next row beyond `near`, if that is in the leaf where the search begins: locks and reads
     /// the row under one latch, without an allocation unless dead rows lie between. Returns `false` at the
     /// end of the leaf or of the scan, for a long value, if a lock is not free, and after an error: then

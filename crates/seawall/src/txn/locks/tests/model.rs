@@ -560,3 +560,24 @@ fn who_goes_ahead_of_a_waiter_is_waited_for() {
     ];
     queue_up(steps, vec![0; OWNERS], false, 1).expect("no circle is left");
 }
+
+/// Transaction 1 is patient, and waits for the decided 0 to read a key. Transaction 2 reads it beside the waiter, by
+/// taking over, and then changes it: from then on 1 waits for 2.
+#[test]
+fn who_makes_a_lock_stronger_beside_a_waiter_is_waited_for() {
+    use QueueStep::{Decide, End, Point, Write};
+    for change in [Write(2, 2), Point(2, 2, X)] {
+        let steps = vec![
+            End(1),
+            Point(1, 3, X),
+            Write(0, 2),
+            Decide(0),
+            Point(1, 2, S),
+            Point(2, 2, S),
+            change,
+            End(0),
+            Point(2, 3, X),
+        ];
+        queue_up(steps, vec![0; OWNERS], false, u64::MAX).expect("no circle is left");
+    }
+}
