@@ -189,6 +189,37 @@ fn a_creation_removes_nothing_of_another_database() {
     }
 }
 
+/// A restored database has its log beside its data, whatever the source's log directory was: with that directory, which
+/// may still have the source's log, it is refused, and nothing is written.
+#[test]
+fn a_log_beside_the_data_is_not_passed_over_for_another_directory() {
+    let sim = SimDisk::new(SimOptions::default());
+    let process = Arc::new(Process::new(&sim));
+    let open =
+        |dir: &str, log_dir: &str| Database::open_in(env(&process, 1), dir, small().with_log_dir(log_dir.into()));
+    let count = |db: &Database| db.begin().unwrap().iter(&db.open_tree("t").unwrap()).count();
+    let db = open("/db", "/log").unwrap();
+    let tree = db.create_tree("t").unwrap();
+    db.transact(|tx| tx.put(&tree, b"1", b"v")).unwrap();
+    db.backup_to("/backup", &BackupOptions::default()).unwrap();
+    db.transact(|tx| tx.put(&tree, b"2", b"v")).unwrap();
+    drop(tree);
+    drop(db);
+    Database::restore_in(&env(&process, 2), &["/backup"], "/copy").unwrap();
+    for _ in 0..2 {
+        match open("/copy", "/log") {
+            Err(Error::InvalidOption { name, why, .. }) => {
+                assert!(name == "log_dir" && why.contains("/copy/redo."), "{name}: {why}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    for same in ["/copy", "", "."] {
+        assert_eq!(count(&open("/copy", same).unwrap()), 1, "{same}");
+    }
+    assert_eq!(count(&open("/db", "/log").unwrap()), 2);
+}
+
 /// Two creations with one log directory end, the second at any operation: the next try of the first does not take the
 /// second's log for its own.
 #[test]

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::TxnId;
 use crate::txn::{Engine, Names, Refs, Txn};
 use seawall_io::{InUse, Process, ProcessGate};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,7 +62,6 @@ fn mix(number: u64) -> u64 {
 }
 
 /// What handles and transactions share.
-#[derive(Debug)]
 pub(super) struct Inner {
     pub path: PathBuf,
     pub work: Arc<Work>,
@@ -80,6 +80,13 @@ pub(super) struct Inner {
     pub shutdown: Shutdown,
     /// Counts the waits before a retry: seeds the random length of the next wait.
     backed_off: AtomicU64,
+}
+
+/// Its path alone: the rest is the whole state of the engine.
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Inner {

@@ -26,7 +26,7 @@ use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::{ControlBlock, Torn};
 use crate::format::{Lsn, PageId, TreeId, TxnId};
-use crate::log::{Log, LogConfig, LogReader};
+use crate::log::{Log, LogConfig, LogReader, check_log_dir};
 use crate::mutants::{Mutant, Planted};
 use crate::recovery;
 use crate::space::{Purpose, Space};
@@ -336,6 +336,7 @@ impl Opening {
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
+        check_log_dir(&disk, path, &options.log_dir_of(path))?;
         let data = path.join(DATA_FILE);
         options.settle_torn_pages(|| env.disk.untorn_write_bytes(path), || env.disk.atomic_write_bytes(&data))?;
         if let Some(unread) = control.unreadable() {

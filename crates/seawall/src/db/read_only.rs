@@ -26,7 +26,7 @@ use super::options::{FlushChoice, MemoryLimit, Options};
 use crate::buffer::{CONTROL_FILE, Control, Pool};
 use crate::error::{Error, Health, Result, while_locked};
 use crate::format::TxnId;
-use crate::log::Log;
+use crate::log::{Log, check_log_dir};
 use crate::space::Space;
 use crate::txn::UndoStore;
 use seawall_io::{FlushMethod, InUse, IoStats, ReadOnlyDisk};
@@ -104,6 +104,7 @@ impl Opening {
         let block = control.current();
         options.adopt(u64::from(block.page_bytes), block.segment_bytes)?;
         options.settle(memory)?;
+        check_log_dir(&disk, path, &options.log_dir_of(path))?;
         // A slot that could not be read may be the newer one, but it is then also marked clean: an opening
         // for writing first removes the mark from both slots, durably, before it appends to the log.
         if !block.clean {

@@ -1,6 +1,7 @@
 //! One segment of the log: its name, and how it is opened.
 
 use super::LogConfig;
+use super::ring_file::POINTER;
 use crate::error::{Corruption, Error, Result};
 use seawall_io::{Disk, File, FileClass, FileOptions, FlushMethod, IoError, IoErrorKind, IoStats};
 use std::collections::BTreeMap;
@@ -24,6 +25,25 @@ pub(super) fn number_of(path: &Path) -> Option<u64> {
 /// Lists all segments in the log's directory, by number.
 pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<BTreeMap<u64, PathBuf>> {
     Ok(disk.list(dir)?.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect())
+}
+
+/// Returns a file of the log in `dir`, if that is another directory than `log_dir`: an opening with `log_dir` would not
+/// read it.
+pub(super) fn passed_over(disk: &Arc<dyn Disk>, dir: &Path, log_dir: &Path) -> Result<Option<PathBuf>> {
+    if dir == log_dir {
+        return Ok(None);
+    }
+    let there = disk.list(dir)?;
+    let is_log = |path: &&PathBuf| number_of(path).is_some() || path.file_name() == Some(POINTER.as_ref());
+    let Some(found) = there.iter().find(is_log) else { return Ok(None) };
+    let identity = |dir: &Path| {
+        let options = FileOptions::new(FileClass::Redo, FlushMethod::Fsync);
+        File::open(disk.clone(), &dir.join(found.file_name().unwrap_or_default()), options)?.identity()
+    };
+    // The two may be names of one directory.
+    let (here, other) = (identity(dir)?, identity(log_dir));
+    let is_same = other.is_ok_and(|other| (other.device, other.inode) == (here.device, here.inode));
+    Ok((!is_same).then(|| found.clone()))
 }
 
 /// Removes all segments, finished or not.

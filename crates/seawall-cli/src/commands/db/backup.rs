@@ -114,7 +114,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> Outcome {
     let (data, to) = (units::bytes(done.data_bytes), to.display());
     answer(format!(
         "{to}: a database at position {}: {} pages, a data file of {data}. Options are not part of a backup: put its \
-         seawall.toml there if it had one\n",
+         seawall.toml there if it had one, without log_dir, because the log is restored beside the data\n",
         done.end, done.pages
     ))
 }

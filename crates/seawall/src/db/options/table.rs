@@ -199,7 +199,8 @@ options! {
     log_dir, with_log_dir: PathBuf as Directory = PathBuf::new(),
         Limits::Any, Opening, "path", [],
         "The directory of the log; empty for the directory of the database.",
-        "On its own device, the log does not queue behind the data file. Move the log files when you change it.";
+        "On its own device, the log does not queue behind the data file. Move the log's files, redo.* and ring, when you \
+         change it: an opening refuses log beside the data that it would pass over, as after a restore.";
 
     log_ring_dir, with_log_ring_dir: PathBuf as Directory = PathBuf::new(),
         Limits::Any, Opening, "path", [],
