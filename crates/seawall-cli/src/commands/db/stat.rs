@@ -28,10 +28,10 @@ pub(crate) struct StatArgs {
     #[arg(long, short)]
     watch: bool,
     /// Time between two outputs of `--watch`, with ms, s, m or h
-    #[arg(long, default_value = "1s", value_parser = units::duration)]
+    #[arg(long, default_value = "1s", value_parser = units::duration, requires = "watch")]
     interval: Duration,
     /// Stop `--watch` after this many outputs
-    #[arg(long)]
+    #[arg(long, requires = "watch")]
     count: Option<u64>,
     /// Print JSON; with `--watch`, one object per line
     #[arg(long)]
