@@ -36,6 +36,8 @@ bool ha_seawall::can_copy() const {
   const LEX *lex = ha_thd()->lex;
   for (uint at = 0; at < table->s->keys; at++)
     if (table->key_info[at].algorithm == HA_KEY_ALG_LONG_HASH) return false;
+  /* The server searches the new table for rows whose periods overlap. */
+  if (table->s->period.unique_keys) return false;
   return !table->s->sequence && !is_temporary(m_name.c_str()) && !lex->ignore && lex->duplicates == DUP_ERROR;
 }
 

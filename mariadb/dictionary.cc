@@ -579,8 +579,10 @@ seawall_status Counters::reserve_auto(uint64_t next, uint64_t most) {
   return SEAWALL_STATUS_OK;
 }
 
-seawall_status Counters::take_auto(uint64_t offset, uint64_t increment, uint64_t wanted, uint64_t most, uint64_t *first) {
+seawall_status Counters::take_auto(uint64_t offset, uint64_t increment, uint64_t wanted, uint64_t most, bool unless_locked,
+                                   uint64_t *first) {
   std::lock_guard<std::mutex> guard(m_mutex);
+  if (unless_locked && m_locked > 0) return SEAWALL_STATUS_LOCK_TIMEOUT;
   uint64_t next = m_next_auto;
   if (increment > 1) next = next <= offset ? offset : offset + (next - offset + increment - 1) / increment * increment;
   *first = next;
@@ -588,8 +590,9 @@ seawall_status Counters::take_auto(uint64_t offset, uint64_t increment, uint64_t
   return reserve_auto(after < next ? UINT64_MAX : after, most);
 }
 
-seawall_status Counters::note_auto(uint64_t number, uint64_t most) {
+seawall_status Counters::note_auto(uint64_t number, uint64_t most, bool unless_locked) {
   std::lock_guard<std::mutex> guard(m_mutex);
+  if (unless_locked && m_locked > 0) return SEAWALL_STATUS_LOCK_TIMEOUT;
   uint64_t next = number == UINT64_MAX ? UINT64_MAX : number + 1;
   return next <= m_next_auto ? SEAWALL_STATUS_OK : reserve_auto(next, most);
 }
@@ -617,12 +620,17 @@ seawall_status Counters::lock_auto(seawall_tx *tx) {
     status = in_transaction("auto-lock", [&](seawall_tx *own) { return seawall_put(own, dictionary.get(), slice(key), NOTHING); });
     if (status == SEAWALL_STATUS_OK) status = lock(tx, key, &value);
   }
-  if (status == SEAWALL_STATUS_OK) m_locked++;
+  if (status != SEAWALL_STATUS_OK) return status;
+  std::lock_guard<std::mutex> guard(m_mutex);
+  m_locked++;
   return status;
 }
 
 void Counters::unlock_auto(seawall_tx *tx) {
-  m_locked--;
+  {
+    std::lock_guard<std::mutex> guard(m_mutex);
+    m_locked--;
+  }
   if (tx) seawall_release_row(tx, dictionary.get(), slice(key_of(AUTO_LOCK, m_table)));
 }
 

@@ -112,17 +112,16 @@ public:
       : m_table(table), m_next_row(next_row), m_row_limit(next_row), m_next_auto(next_auto), m_auto_limit(next_auto) {}
   seawall_status take_row(uint64_t *number);
   /* Takes `wanted` numbers of the series `offset`, `offset + increment` ...; stores the first. `most`: the column's
-     largest number. */
-  seawall_status take_auto(uint64_t offset, uint64_t increment, uint64_t wanted, uint64_t most, uint64_t *first);
-  /* Notes that a row has this number. */
-  seawall_status note_auto(uint64_t number, uint64_t most);
+     largest number. With `unless_locked`, returns LOCK_TIMEOUT if a transaction has the lock of the numbers. */
+  seawall_status take_auto(uint64_t offset, uint64_t increment, uint64_t wanted, uint64_t most, bool unless_locked, uint64_t *first);
+  /* Notes that a row has this number. `unless_locked`: as before. */
+  seawall_status note_auto(uint64_t number, uint64_t most, bool unless_locked);
   seawall_status set_auto(uint64_t next);
   uint64_t next_auto();
   /* Takes the lock of the automatic numbers, which a transaction holds until its statement ends
      (seawall_autoinc_lock_mode). */
   seawall_status lock_auto(seawall_tx *tx);
   void unlock_auto(seawall_tx *tx);
-  bool is_auto_locked() const { return m_locked.load() > 0; }
 
 private:
   friend void close_dictionary();
@@ -130,7 +129,8 @@ private:
   seawall_status write(uint64_t row_limit, uint64_t auto_limit);
   std::mutex m_mutex;
   const uint64_t m_table;
-  std::atomic<int> m_locked{0};
+  /* The transactions that have the lock of the numbers: under the mutex that guards the numbers. */
+  int m_locked = 0;
   uint64_t m_next_row, m_row_limit, m_next_auto, m_auto_limit;
 };
 

@@ -322,12 +322,14 @@ static uint64_t most_of(Field *field) { return field->get_max_int_value(); }
 
 /* Locks the automatic numbers by seawall_autoinc_lock_mode, as in InnoDB. 0: each statement that inserts locks the
    numbers until it ends; 1: only a statement that is not `simple`, and one that comes while the numbers are locked; 2:
-   none. */
-int ha_seawall::lock_auto_increment(bool simple) {
+   none. `take` changes the counter; with `unless_locked` it only does so if the numbers are not locked. */
+template <typename F> seawall_status ha_seawall::take_auto_increment(bool simple, F take) {
   ulong mode = autoinc_lock_mode();
-  if (mode == 2 || m_own) return 0;
-  if (mode == 1 && simple && !m_share->counters->is_auto_locked()) return 0;
-  return failed(m_connection->lock_auto(m_share->counters));
+  if (mode == 2 || m_own) return take(false);
+  seawall_status status = mode == 1 && simple ? take(true) : SEAWALL_STATUS_LOCK_TIMEOUT;
+  if (status != SEAWALL_STATUS_LOCK_TIMEOUT) return status;
+  status = m_connection->lock_auto(m_share->counters);
+  return status == SEAWALL_STATUS_OK ? take(false) : status;
 }
 
 void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
@@ -339,15 +341,13 @@ void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulong
   }
   int command = thd_sql_command(m_connection->thd());
   /* The number of rows is known. SQLCOM_END: rows of a binary log. */
-  m_auto_error = lock_auto_increment(command == SQLCOM_INSERT || command == SQLCOM_REPLACE || command == SQLCOM_END);
-  if (m_auto_error) {
-    *first = ULONGLONG_MAX;
-    return;
-  }
+  bool simple = command == SQLCOM_INSERT || command == SQLCOM_REPLACE || command == SQLCOM_END;
   if (autoinc_lock_mode() == 0) wanted = 1; /* no gaps */
   uint64_t number;
-  *first = m_share->counters->take_auto(offset, increment, wanted, most_of(table->found_next_number_field), &number)
-      ? ULONGLONG_MAX : number;
+  m_auto_error = failed(take_auto_increment(simple, [&](bool unless_locked) {
+    return m_share->counters->take_auto(offset, increment, wanted, most_of(table->found_next_number_field), unless_locked, &number);
+  }));
+  *first = m_auto_error ? ULONGLONG_MAX : number;
   *reserved = wanted;
 }
 
@@ -368,8 +368,9 @@ int ha_seawall::note_auto_increment(const uchar *record) {
   if (!is_unsigned && value <= 0) return 0;
   if ((uint64_t)value < m_share->counters->next_auto()) return 0;
   /* Not between the numbers of another statement: a replica may execute that one alone. */
-  if (int error = lock_auto_increment(true)) return error;
-  return failed(m_share->counters->note_auto((uint64_t)value, most_of(field)));
+  return failed(take_auto_increment(true, [&](bool unless_locked) {
+    return m_share->counters->note_auto((uint64_t)value, most_of(field), unless_locked);
+  }));
 }
 
 int ha_seawall::reset_auto_increment(ulonglong value) { return failed(m_share->counters->set_auto(value)); }
@@ -512,25 +513,28 @@ int ha_seawall::reset() {
 
 // --- locks --------------------------------------------------------------------------------------------
 
-/* Whether the rows that the statement reads must not change until the transaction ends, so that a replica that executes
-   the statement at its place in the binary log reads the same. */
+/* Whether the rows that the statement reads must not change until the transaction ends, as in InnoDB: a replica that
+   executes the statement at its place in the binary log reads the same, and what is computed from them stays right. */
 static bool reads_for_changes(THD *thd, thr_lock_type type) {
-  if (thd_tx_isolation(thd) <= ISO_READ_COMMITTED) return false;
+  bool repeatable = thd_tx_isolation(thd) > ISO_READ_COMMITTED;
   int command = thd_sql_command(thd);
   switch (command) {
-  case SQLCOM_INSERT:
   case SQLCOM_INSERT_SELECT:
-  case SQLCOM_REPLACE:
   case SQLCOM_REPLACE_SELECT:
   case SQLCOM_UPDATE:
+  case SQLCOM_CREATE_TABLE: return repeatable;
+  case SQLCOM_INSERT:
+  case SQLCOM_REPLACE:
   case SQLCOM_UPDATE_MULTI:
   case SQLCOM_DELETE:
   case SQLCOM_DELETE_MULTI:
   case SQLCOM_LOAD:
-  case SQLCOM_CREATE_TABLE: return true;
+  case SQLCOM_SET_OPTION:
+  case SQLCOM_DO:
+  case SQLCOM_CALL: return true;
   default:
     /* A function or trigger that is logged as the statement which calls it. */
-    return type == TL_READ_NO_INSERT && (command == SQLCOM_SELECT || thd->in_sub_stmt) && !thd_in_lock_tables(thd);
+    return repeatable && type == TL_READ_NO_INSERT && (command == SQLCOM_SELECT || thd->in_sub_stmt) && !thd_in_lock_tables(thd);
   }
 }
 
@@ -608,7 +612,7 @@ void ha_seawall::unlock_row() {
   if (std::exchange(m_waits_for_row, false)) return; /* it is not locked */
   if (m_lock == SEAWALL_LOCK_NONE || !m_connection || thd_tx_isolation(m_connection->thd()) > ISO_READ_COMMITTED) return;
   for (const Bytes &key : m_long_keys) seawall_unlock_row(tx(), m_share->long_columns.get(), slice(key), nullptr);
-  seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
+  if (m_reads_rows) seawall_unlock_row(tx(), rows(), slice(m_primary), nullptr);
   if (active_index != MAX_KEY && !is_primary(active_index))
     seawall_unlock_row(tx(), index_tree(active_index), slice(m_entry), nullptr);
 }

@@ -179,6 +179,9 @@ public:
   ulong index_flags(uint index, uint part, bool all_parts) const override;
   const char *index_type(uint) override { return "BTREE"; }
   row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
+  /* The server would forget a result when a row changes, not when the change is committed. */
+  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+  bool autoinc_lock_mode_stmt_unsafe() const override { return seawall::autoinc_lock_mode() == 2; }
   uint max_supported_keys() const override { return MAX_INDEXES; }
   uint max_supported_key_parts() const override { return MAX_REF_PARTS; }
   uint max_supported_key_length() const override { return 3072; }
@@ -305,7 +308,8 @@ private:
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
   void reset_cursor(const seawall_tree *tree);
   int note_auto_increment(const uchar *record);
-  int lock_auto_increment(bool simple);
+  template <typename F> seawall_status take_auto_increment(bool simple, F take);
+  int lock_constraint(const uchar *key, key_part_map parts);
   static seawall_status open_prefix(const seawall_tree *tree, const Bytes &prefix, seawall_lock lock, uint64_t limit, seawall::Cursor *cursor);
   seawall_lock duplicate_lock() const;
   seawall_status insert_key(const seawall_tree *tree, const Bytes &key, size_t unique_len, const Bytes &value);
@@ -356,6 +360,7 @@ private:
   bool m_point = false;              /* the row was read by its whole primary key, without the cursor */
   bool m_keyread = false;
   bool m_semi_consistent = false;
+  bool m_reads_rows = true;          /* the last row was read itself, and not only its index entry */
   bool m_waits_for_row = false;      /* the row that was read is locked by another transaction */
   std::vector<seawall::Key_codec> m_keys;
   std::vector<seawall::Entry_codec> m_entries; /* of the secondary indexes; that of the primary key is not used */

@@ -392,6 +392,7 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
   /* The server computes no virtual columns for a statement that needs the index alone: they are read from the entry. */
   bool completed = entries && m_keyread && !covered && table->vfield;
   bool cut = !primary && m_entries[active_index].may_be_cut();
+  m_reads_rows = !covered;
   if (m_waits_for_row) {
     /* The committed version of a locked row matches the statement's condition: now wait for the row. */
     m_waits_for_row = false;
@@ -501,6 +502,7 @@ void ha_seawall::position(const uchar *record) {
 }
 int ha_seawall::rnd_pos(uchar *record, uchar *position) {
   m_primary.assign((const char *)position + 2, uint2korr(position));
+  m_reads_rows = true;
   int error = fetch(record);
   return error == HA_ERR_LOCK_WAIT_TIMEOUT && m_wait == SEAWALL_WAIT_MODE_SKIP_LOCKED ? HA_ERR_KEY_NOT_FOUND : error;
 }
@@ -552,11 +554,26 @@ int ha_seawall::read_point(uchar *record) {
   return error;
 }
 
+/* The server searches for what would violate a constraint that the engine does not know (USING HASH, WITHOUT OVERLAPS), and
+   then writes: until the transaction ends, no other transaction must search for the same. At READ COMMITTED a search locks
+   no range: the key is locked, without its period, as that of a row that is not there. */
+int ha_seawall::lock_constraint(const uchar *key, key_part_map parts) {
+  const KEY &info = table->key_info[active_index];
+  bool hash = info.algorithm == HA_KEY_ALG_LONG_HASH;
+  if (m_lock != SEAWALL_LOCK_EXCLUSIVE || m_own || !(hash || info.without_overlaps)) return 0;
+  if (thd_tx_isolation(m_connection->thd()) > ISO_READ_COMMITTED) return 0;
+  Bytes at;
+  encode_search(active_index, key, hash ? parts : parts & make_prev_keypart_map(info.user_defined_key_parts - 2), &at);
+  seawall_status status = seawall_lock_row(tx(), index_tree(active_index), slice(at), SEAWALL_LOCK_EXCLUSIVE, SEAWALL_WAIT_MODE_DEFAULT, 0, nullptr, nullptr);
+  return status == SEAWALL_STATUS_NOT_FOUND ? 0 : failed(status);
+}
+
 int ha_seawall::index_read_map(uchar *record, const uchar *key, key_part_map parts, ha_rkey_function find) {
+  if (int error = lock_constraint(key, parts)) return error;
   encode_search(active_index, key, parts, &m_search);
   key_part_map whole = make_prev_keypart_map(table->key_info[active_index].user_defined_key_parts);
   if (find == HA_READ_KEY_EXACT && is_primary(active_index) && (parts & whole) == whole) {
-    m_point = true;
+    m_point = m_reads_rows = true;
     m_waits_for_row = false;
     m_primary = m_search;
     return read_point(record);
