@@ -342,7 +342,8 @@ void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulong
   int command = thd_sql_command(m_connection->thd());
   /* The number of rows is known. SQLCOM_END: rows of a binary log. */
   bool simple = command == SQLCOM_INSERT || command == SQLCOM_REPLACE || command == SQLCOM_END;
-  if (autoinc_lock_mode() == 0) wanted = 1; /* no gaps */
+  /* No gaps; nor behind the rows that FOR PORTION OF leaves, as in InnoDB. */
+  if (autoinc_lock_mode() == 0 || command == SQLCOM_UPDATE || command == SQLCOM_DELETE) wanted = 1;
   uint64_t number;
   m_auto_error = failed(take_auto_increment(simple, [&](bool unless_locked) {
     return m_share->counters->take_auto(offset, increment, wanted, most_of(table->found_next_number_field), unless_locked, &number);
