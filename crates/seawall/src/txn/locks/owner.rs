@@ -391,6 +391,9 @@ impl LockOwner {
     /// What all commits that it follows wait for; `None` if they have ended.
     #[must_use]
     pub fn followed(&self) -> Option<Decided> {
+        if !self.is_follower() {
+            return None;
+        }
         self.follows.lock().iter().filter_map(|owner| owner.decided()).reduce(Decided::and)
     }
 
