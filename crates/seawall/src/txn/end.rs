@@ -63,8 +63,8 @@ impl Txn {
     /// for: as a follower, for what it follows, too.
     fn submit(&mut self, level: Durability) -> Result<Decided> {
         let mut waits_for = Decided { end: self.log_commit()?, level };
-        if let Some(followed) = self.owner.followed() {
-            waits_for = waits_for.and(followed);
+        if self.owner.is_follower() {
+            waits_for = self.owner.followed().map_or(waits_for, |followed| waits_for.and(followed));
         }
         if self.engine.health().has(Mutant::EarlyAcknowledgement) {
             waits_for.level = waits_for.level.min(Durability::Written);
@@ -89,10 +89,13 @@ impl Txn {
     ///
     /// # Errors
     /// Poisoned.
+    #[inline]
     pub(super) fn catch_up(&self) -> Result<()> {
-        if !self.owner.is_follower() {
-            return Ok(());
-        }
+        if self.owner.is_follower() { self.end_followed() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn end_followed(&self) -> Result<()> {
         if let Some(Decided { end, level }) = self.owner.followed() {
             self.engine.log().wait(end, level)?;
         }

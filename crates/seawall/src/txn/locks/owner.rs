@@ -95,7 +95,7 @@ pub struct LockOwner {
     /// Whether `follows` may have entries.
     is_follower: AtomicBool,
     /// The owners whose locks it has taken over.
-    follows: Mutex<SmallVec<[Arc<LockOwner>; 2]>>,
+    follows: Mutex<Vec<Arc<LockOwner>>>,
     /// How many points it has, in all trees. Written with `held` locked.
     points: AtomicUsize,
     used: [AtomicU32; USED_SLOTS],
@@ -366,7 +366,7 @@ impl LockOwner {
             _ if other.is_patient() => return false,
             _ => {}
         }
-        let mut gone = SmallVec::<[Arc<Self>; 2]>::new();
+        let mut gone = Vec::new();
         let mut follows = other.follows.lock();
         if !follows.iter().any(|known| Arc::ptr_eq(known, self)) {
             if follows.len() >= 8 && follows.len().is_power_of_two() {
@@ -391,15 +391,12 @@ impl LockOwner {
     /// What all commits that it follows wait for; `None` if they have ended.
     #[must_use]
     pub fn followed(&self) -> Option<Decided> {
-        if !self.is_follower() {
-            return None;
-        }
         self.follows.lock().iter().filter_map(|owner| owner.decided()).reduce(Decided::and)
     }
 
     /// The owners whose locks it has taken over, except some that have ended. All have decided.
     #[must_use]
-    pub fn follows(&self) -> SmallVec<[Arc<Self>; 2]> {
+    pub fn follows(&self) -> Vec<Arc<Self>> {
         self.follows.lock().clone()
     }
 
@@ -457,6 +454,9 @@ impl LockOwner {
 impl Drop for LockOwner {
     /// A failed log leaves chains of owners, each of which follows the next: they are freed in a loop.
     fn drop(&mut self) {
+        if self.follows.get_mut().is_empty() {
+            return;
+        }
         let mut left = std::mem::take(self.follows.get_mut());
         while let Some(owner) = left.pop() {
             if let Some(mut owner) = Arc::into_inner(owner) {
