@@ -460,7 +460,7 @@ impl Drop for LockOwner {
         let mut left = std::mem::take(self.follows.get_mut());
         while let Some(owner) = left.pop() {
             if let Some(mut owner) = Arc::into_inner(owner) {
-                left.extend(owner.follows.get_mut().drain(..));
+                left.append(owner.follows.get_mut());
             }
         }
     }
