@@ -532,7 +532,8 @@ static bool reads_for_changes(THD *thd, thr_lock_type type) {
   case SQLCOM_LOAD:
   case SQLCOM_SET_OPTION:
   case SQLCOM_DO:
-  case SQLCOM_CALL: return true;
+  case SQLCOM_CALL:
+  case SQLCOM_END: return true; /* an expression of a procedure, such as IF (SELECT ...) */
   default:
     /* A function or trigger that is logged as the statement which calls it. */
     return repeatable && type == TL_READ_NO_INSERT && (command == SQLCOM_SELECT || thd->in_sub_stmt) && !thd_in_lock_tables(thd);
