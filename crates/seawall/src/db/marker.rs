@@ -19,6 +19,7 @@ use super::backup::{manifest, taken};
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE, is_spilled};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
+use crate::log::is_of_log;
 use seawall_io::{Create, Disk, Handle, IoError, IoErrorKind, IoStats, OpenHow, SyncHow, WriteHow};
 use std::ffi::OsStr;
 use std::io::IoSlice;
@@ -52,6 +53,12 @@ pub(super) struct Beside {
     pub(super) leftovers: Vec<PathBuf>,
     /// Whether backups were taken.
     pub(super) backed_up: bool,
+    /// A file of the log.
+    pub(super) log: Option<PathBuf>,
+}
+
+fn log_among(names: &[PathBuf]) -> Option<PathBuf> {
+    names.iter().find(|path| is_of_log(path)).cloned()
 }
 
 /// Returns the state of `dir`.
@@ -63,7 +70,7 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
     manifest::refuse(&**disk, dir, has)?;
     let leftovers = || names.iter().filter(|path| is_spilled(path)).cloned().collect();
-    let whole = || Found::Whole(Beside { leftovers: leftovers(), backed_up: has(taken::FILE) });
+    let whole = || Found::Whole(Beside { leftovers: leftovers(), backed_up: has(taken::FILE), log: log_among(&names) });
     match (has(CONTROL_FILE), has(CREATING_FILE)) {
         (true, false) => Ok(whole()),
         (false, false) if has(DATA_FILE) => {
@@ -89,16 +96,16 @@ pub(super) fn look(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Found> {
     }
 }
 
-/// Checks `dir` without changing anything, for a read-only opening.
+/// Checks `dir` without changing anything, for a read-only opening. Returns a file of the log there.
 ///
 /// # Errors
 /// [`Error::NotADatabase`]; [`Error::NeedsRecovery`] if its creation was interrupted.
-pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<()> {
+pub(super) fn look_only(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>> {
     let names = disk.list(dir)?;
     let has = |name: &str| names.iter().any(|found| found.file_name().is_some_and(|n| n == name));
     manifest::refuse(disk, dir, has)?;
     match (has(CONTROL_FILE), has(CREATING_FILE)) {
-        (true, false) => Ok(()),
+        (true, false) => Ok(log_among(&names)),
         (_, true) => Err(Error::NeedsRecovery { path: dir.into() }),
         (false, false) => {
             let why = format!("it has no file {CONTROL_FILE:?}");

@@ -336,7 +336,7 @@ impl Opening {
         let made = control.current();
         options.adopt(u64::from(made.page_bytes), made.segment_bytes)?;
         options.settle(memory)?;
-        check_log_dir(&disk, path, &options.log_dir_of(path))?;
+        check_log_dir(&disk, beside.log.as_deref(), &options.log_dir_of(path))?;
         let data = path.join(DATA_FILE);
         options.settle_torn_pages(|| env.disk.untorn_write_bytes(path), || env.disk.atomic_write_bytes(&data))?;
         if let Some(unread) = control.unreadable() {

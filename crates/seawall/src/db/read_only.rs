@@ -98,13 +98,13 @@ impl Database {
 impl Opening {
     fn read_only(env: Env, path: &Path, options: &mut Options, memory: &MemoryLimit) -> Result<Self> {
         let disk = env.disk.clone();
-        marker::look_only(&*disk, path)?;
+        let beside = marker::look_only(&*disk, path)?;
         let stats = Arc::new(IoStats::new());
         let control = while_locked(&*env.clock, || Control::open(disk.clone(), &path.join(CONTROL_FILE), &stats))?;
         let block = control.current();
         options.adopt(u64::from(block.page_bytes), block.segment_bytes)?;
         options.settle(memory)?;
-        check_log_dir(&disk, path, &options.log_dir_of(path))?;
+        check_log_dir(&disk, beside.as_deref(), &options.log_dir_of(path))?;
         // A slot that could not be read may be the newer one, but it is then also marked clean: an opening
         // for writing first removes the mark from both slots, durably, before it appends to the log.
         if !block.clean {

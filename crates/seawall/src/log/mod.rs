@@ -681,19 +681,28 @@ impl Log {
     }
 }
 
-/// Checks that the directory of the database has no log that an opening with `log_dir` would pass over. After a restore
-/// the log is there, and `log_dir` may have the source's: an opening would replay that, and come to another state.
+/// Returns whether a file belongs to the log, by its name.
+pub fn is_of_log(path: &Path) -> bool {
+    segment_file::is_of_log(path)
+}
+
+/// Checks that an opening with `log_dir` does not pass over `beside`, a file of the log in the database's directory.
+/// After a restore the log is there, and `log_dir` may have the source's: an opening would replay that, and come to
+/// another state.
 ///
 /// # Errors
-/// [`Error::InvalidOption`]; listing the directory.
-pub fn check_log_dir(disk: &Arc<dyn Disk>, dir: &Path, log_dir: &Path) -> Result<()> {
-    let Some(found) = segment_file::passed_over(disk, dir, log_dir)? else { return Ok(()) };
+/// [`Error::InvalidOption`]; opening the file.
+pub fn check_log_dir(disk: &Arc<dyn Disk>, beside: Option<&Path>, log_dir: &Path) -> Result<()> {
+    let Some(found) = beside else { return Ok(()) };
+    if !segment_file::is_passed_over(disk, found, log_dir)? {
+        return Ok(());
+    }
     let why = format!(
         "the database has log beside its data, {}, and would be opened with another. If it was restored: open it without \
          log_dir, or move redo.* and ring from {} to an empty directory and name that. If its log is in log_dir: remove \
          these files",
         found.display(),
-        dir.display()
+        found.parent().unwrap_or(found).display()
     );
     Err(Error::InvalidOption { name: "log_dir".into(), value: log_dir.display().to_string(), why })
 }

@@ -27,23 +27,21 @@ pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<BTreeMap<u64, PathBuf>
     Ok(disk.list(dir)?.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect())
 }
 
-/// Returns a file of the log in `dir`, if that is another directory than `log_dir`: an opening with `log_dir` would not
-/// read it.
-pub(super) fn passed_over(disk: &Arc<dyn Disk>, dir: &Path, log_dir: &Path) -> Result<Option<PathBuf>> {
-    if dir == log_dir {
-        return Ok(None);
+/// Returns whether a file belongs to the log, by its name.
+pub(super) fn is_of_log(path: &Path) -> bool {
+    number_of(path).is_some() || path.file_name() == Some(POINTER.as_ref())
+}
+
+/// Returns whether an opening with `log_dir` would not read this file of the log.
+pub(super) fn is_passed_over(disk: &Arc<dyn Disk>, found: &Path, log_dir: &Path) -> Result<bool> {
+    if found.parent() == Some(log_dir) {
+        return Ok(false);
     }
-    let there = disk.list(dir)?;
-    let is_log = |path: &&PathBuf| number_of(path).is_some() || path.file_name() == Some(POINTER.as_ref());
-    let Some(found) = there.iter().find(is_log) else { return Ok(None) };
-    let identity = |dir: &Path| {
-        let options = FileOptions::new(FileClass::Redo, FlushMethod::Fsync);
-        File::open(disk.clone(), &dir.join(found.file_name().unwrap_or_default()), options)?.identity()
-    };
-    // The two may be names of one directory.
-    let (here, other) = (identity(dir)?, identity(log_dir));
-    let is_same = other.is_ok_and(|other| (other.device, other.inode) == (here.device, here.inode));
-    Ok((!is_same).then(|| found.clone()))
+    let identity =
+        |path: &Path| File::open(disk.clone(), path, FileOptions::new(FileClass::Redo, FlushMethod::Fsync))?.identity();
+    // The two directories may be names of one.
+    let (here, other) = (identity(found)?, identity(&log_dir.join(found.file_name().unwrap_or_default())));
+    Ok(!other.is_ok_and(|other| (other.device, other.inode) == (here.device, here.inode)))
 }
 
 /// Removes all segments, finished or not.
