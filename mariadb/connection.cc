@@ -552,7 +552,7 @@ static void end_backup() {
     sql_print_information("Seawall: a backup ends at position %llu", (unsigned long long)position);
 }
 static int ddl_recovery_done(handlerton *) {
-  drop_left_tables();
+  drop_left_copies();
   return 0;
 }
 static bool flush_logs(handlerton *) { return seawall_flush_log(db.get(), 0) != SEAWALL_STATUS_OK; }

@@ -659,15 +659,17 @@ seawall_status open_dictionary() {
 
 static bool exists(const std::string &file) { return access((mysql_real_data_home + file).c_str(), F_OK) == 0; }
 
-/* Whether the server does not know the table: a statement was making it, or about to drop it. */
+/* Whether the table is a copy that an ALTER TABLE was making, and the server does not know it. Not a table of another
+   statement: it could have the only rows. */
 static bool is_left(const std::string &key) {
+  static const char COPY[] = "#sql-alter-";
   size_t name = key.rfind('/') + 1;
-  if (key.compare(name, 4, "#sql") != 0) return false;
+  if (key.compare(name, sizeof COPY - 1, COPY) != 0) return false;
   std::string table = key.substr(1, key.find("#P#", name) - 1);
   return !exists(table + ".frm") && !exists(table + ".par");
 }
 
-void drop_left_tables() {
+void drop_left_copies() {
   std::vector<std::string> keys;
   seawall_status status = in_transaction("left", [&](seawall_tx *tx) { return keys_with(tx, std::string(1, TABLE), &keys); });
   for (const std::string &key : keys) {
@@ -676,9 +678,9 @@ void drop_left_tables() {
       seawall_set_wait(tx, SEAWALL_WAIT_MODE_NO, 0);
       return drop_one(tx, key, nullptr);
     });
-    if (status == SEAWALL_STATUS_OK) sql_print_information("Seawall: dropped %s: a statement on a table has left it", key.c_str() + 1);
+    if (status == SEAWALL_STATUS_OK) sql_print_information("Seawall: dropped %s: an ALTER TABLE that did not end has left it", key.c_str() + 1);
   }
-  if (status != SEAWALL_STATUS_OK) sql_print_warning("Seawall: what statements on tables have left could not be dropped: %s", seawall_error());
+  if (status != SEAWALL_STATUS_OK) sql_print_warning("Seawall: a copy that an ALTER TABLE has left could not be dropped: %s", seawall_error());
 }
 
 void close_dictionary() {

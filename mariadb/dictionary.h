@@ -58,9 +58,9 @@ std::string tree_name(uint64_t table, uint32_t index);
 /* Opens the dictionary, and makes it if there is none. Drops what an earlier server left half-dropped or half-made, and
    its temporary tables. */
 seawall_status open_dictionary();
-/* Drops the tables that a statement was making, or about to drop, and that the server does not know. After a crash, its log
-   of definitions has ended such statements; a restored backup does not have that log. */
-void drop_left_tables();
+/* Drops the copies of tables that an ALTER TABLE was making and that the server does not know. After a crash, its log of
+   definitions has dropped them; a restored backup does not have that log. */
+void drop_left_copies();
 /* Writes the current values of the counters, and closes the dictionary. */
 void close_dictionary();
 

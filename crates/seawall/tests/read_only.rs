@@ -365,3 +365,23 @@ fn errors_of_reading_are_the_readers() {
     }
     read_everything(&open_read_only(&sim).unwrap());
 }
+
+/// As an opening for writing: a restored database is not read with the log of the database that it was copied from.
+#[test]
+fn a_log_beside_the_data_is_not_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let with_log = || options().with_log_dir(path("log"));
+    let db = Database::open_with(path("db"), with_log()).unwrap();
+    fill(&db);
+    db.backup_to(path("backup"), &BackupOptions::default()).unwrap();
+    db.close().unwrap();
+    Database::restore(&[path("backup")], path("copy")).unwrap();
+    Database::open_with(path("copy"), options()).unwrap().close().unwrap();
+    match Database::open_read_only_with(path("copy"), with_log()) {
+        Err(Error::InvalidOption { name, why, .. }) => assert!(name == "log_dir" && why.contains("redo."), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    read_everything(&Database::open_read_only_with(path("copy"), options()).unwrap());
+    read_everything(&Database::open_read_only_with(path("db"), with_log()).unwrap());
+}

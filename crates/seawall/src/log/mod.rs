@@ -55,6 +55,7 @@ pub use reader::{LogEntry, LogReader, LogTail};
 #[cfg(feature = "internals")]
 pub use record::Record;
 pub use record::{Records, push_record};
+pub use segment_file::is_of_log;
 pub use stats::LogStats;
 
 use crate::error::{Error, Health, Result};
@@ -679,11 +680,6 @@ impl Log {
     fn now_ns(&self) -> u64 {
         ns(self.config.clock.now())
     }
-}
-
-/// Returns whether a file belongs to the log, by its name.
-pub fn is_of_log(path: &Path) -> bool {
-    segment_file::is_of_log(path)
 }
 
 /// Checks that an opening with `log_dir` does not pass over `beside`, a file of the log in the database's directory.

@@ -28,7 +28,7 @@ pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<BTreeMap<u64, PathBuf>
 }
 
 /// Returns whether a file belongs to the log, by its name.
-pub(super) fn is_of_log(path: &Path) -> bool {
+pub fn is_of_log(path: &Path) -> bool {
     number_of(path).is_some() || path.file_name() == Some(POINTER.as_ref())
 }
 

@@ -42,6 +42,7 @@ impl Txn {
         let row = match self.options.isolation {
             Isolation::Serializable => self.get(&catalog, name_bytes)?,
             _ => {
+                // No lock keeps the answer true.
                 self.see_followed();
                 self.get_seen_by(&self.pin(), &catalog, name_bytes, <[u8]>::to_vec)?
             }

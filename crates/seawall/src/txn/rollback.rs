@@ -44,7 +44,8 @@ impl Txn {
         }
         let before = self.changes;
         if self.options.isolation != Isolation::Serializable {
-            // It may have been told that there was no entry with a prefix, which is not locked any more.
+            // At read committed locks may be released; and it may have been told that there was no entry with a
+            // prefix, which is not locked any more.
             self.see_followed();
         }
         // Locks taken before the savepoint stay. At read committed the lock of a row that was only written

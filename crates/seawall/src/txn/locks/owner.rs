@@ -47,12 +47,12 @@ const VISIBLE: u64 = u64::MAX;
 pub struct Decided {
     /// The end of the commit in the log.
     pub end: Lsn,
-    /// `Written` or `Flushed`.
+    /// Others take over its locks if this is `Written` or `Flushed`; at `Deferred` it does not wait long.
     pub level: Durability,
 }
 
 impl Decided {
-    /// Not 0, and below [`VISIBLE`].
+    /// Of a level above `Deferred`. Not 0, and below [`VISIBLE`].
     fn to_bits(self) -> u64 {
         self.end.0 << 1 | u64::from(self.level == Durability::Flushed)
     }
