@@ -197,7 +197,7 @@ impl Engine {
         }
         self.pool().retry(|| {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-            mtr.latch(record.ptr.page())?;
+            self.undo.check_advance(&mut mtr, record, 1)?;
             if there {
                 self.space.free_many(&mut mtr, tree.id, &[tree.root])?;
             }
@@ -227,7 +227,7 @@ impl Engine {
         self.pool().retry(|| {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
             let held = page.map(|page| mtr.latch(page)).transpose()?;
-            mtr.latch(first.ptr.page())?;
+            self.undo.check_advance(&mut mtr, first, records.len())?;
             if let Some(held) = held {
                 self.space.free(&mut mtr, held)?;
             }

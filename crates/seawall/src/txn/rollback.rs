@@ -225,14 +225,14 @@ impl Engine {
                 self.pool().retry(|| {
                     let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                     let held = mtr.latch(head)?;
-                    mtr.latch(at.page())?;
+                    self.undo.check_cut(undo_log, &mut mtr)?;
                     self.space.free(&mut mtr, held)?;
                     self.undo.cut(undo_log, &mut mtr)?;
                     mtr.commit();
                     Ok(())
                 })
             }
-            UndoRecord::CreateTree { tree, root } => self.undo_create(Tree { id: tree, root }, undo_log, at),
+            UndoRecord::CreateTree { tree, root } => self.undo_create(Tree { id: tree, root }, undo_log),
             UndoRecord::DropTree { tree, .. } => {
                 self.cut(undo_log)?;
                 if let Some(state) = self.trees.known(tree) {
@@ -334,7 +334,7 @@ impl Engine {
 
     /// Frees the pages of the tree like those of a dropped one. Rows that have undo records are already
     /// undone.
-    fn undo_create(&self, tree: Tree, undo_log: &mut UndoLog, at: UndoPtr) -> Result<()> {
+    fn undo_create(&self, tree: Tree, undo_log: &mut UndoLog) -> Result<()> {
         self.trees.forget(tree.id);
         self.retire(tree)?;
         let there = self.space.is_owner(tree.id, tree.root)?;
@@ -344,7 +344,7 @@ impl Engine {
         while there && self.space.may_own_more(tree.id, 1) && !self.space.free_tree_step(tree.id, tree.root, 512)? {}
         self.pool().retry(|| {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-            mtr.latch(at.page())?;
+            self.undo.check_cut(undo_log, &mut mtr)?;
             if there {
                 self.space.free_many(&mut mtr, tree.id, &[tree.root])?;
             }

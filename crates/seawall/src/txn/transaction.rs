@@ -415,9 +415,11 @@ impl Txn {
             // The answers of the statement that has ended need not stay true.
             self.owner.set_patient(false);
         }
-        for lent in self.lent.get_mut().drain(..) {
+        let all = self.lent.get_mut();
+        for lent in &*all {
             *lent.lock() = Lent::default();
         }
+        all.clear();
     }
 
     /// Releases the snapshot before the transaction ends. The leaf copies of its cursors become invalid,

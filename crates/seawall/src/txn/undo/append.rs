@@ -5,11 +5,11 @@
 //! 2. A tail page is unlinked only while the last record of the undo log's transaction is in an earlier page.
 //!    Purge stops at that transaction's beginning, so it never frees the page before the tail.
 
-use super::page::{self, Append, BecomeTail, Cut, InitUndo, RECORDS, SetNext, State, TailState};
+use super::page::{self, Append, BecomeTail, Cut, InitUndo, RECORDS, SetNext, State};
 use super::record::{END_RECORD, OwnedRecord, RECORD_HEAD, UndoRecord, XID_BYTES_MAX};
 use super::store::UndoStore;
 use super::undo_log::UndoLog;
-use crate::buffer::{Mtr, MtrSize};
+use crate::buffer::{LatchedPage, Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{Malformed, PageId, TreeId, TxnId, UndoPtr};
 use crate::space::Purpose;
@@ -65,14 +65,13 @@ impl UndoStore {
         let mut reserved = self.space.reserve(TreeId::UNDO, undo_log.tail, 1, purpose)?;
         let new = self.space.pool().retry(|| {
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
-            let old = mtr.latch(undo_log.tail)?;
-            let tail = page::verify(mtr.page(old)).and_then(|()| TailState::of(mtr.page(old)));
-            let tail = tail.map_err(|why| page::bad(undo_log.tail, why))?;
+            let old = Self::tail(undo_log, &mut mtr)?;
             let slots = mtr.latch(directory)?;
             let (new, held) = reserved.take(&mut mtr)?;
-            mtr.run(held, &InitUndo { number: new, undo_log: undo_log.number, prev: undo_log.tail, tail });
+            let (undo_log, prev, tail) = (undo_log.number, undo_log.tail, undo_log.state);
+            mtr.run(held, &InitUndo { number: new, undo_log, prev, tail });
             mtr.run(old, &SetNext { next: new });
-            let end = self.set_end(mtr.page(slots), undo_log.number, None, Some(new));
+            let end = self.set_end(mtr.page(slots), undo_log, None, Some(new));
             mtr.run(slots, &end);
             mtr.commit();
             Ok(new)
@@ -101,9 +100,22 @@ impl UndoStore {
     /// may change other pages before it appends.
     ///
     /// # Errors
-    /// [`Stop::Load`].
+    /// [`Stop::Load`]; [`Error::Corrupt`].
     pub fn latch_tail(&self, undo_log: &UndoLog, mtr: &mut Mtr<'_>) -> Result<(), Stop> {
-        mtr.latch(undo_log.tail).map(|_| ())
+        Self::tail(undo_log, mtr).map(drop)
+    }
+
+    /// Latches the tail, which must be as its owner left it. It may have been evicted and read again: if the disk had
+    /// lost its last write, records of this transaction are missing.
+    fn tail(undo_log: &UndoLog, mtr: &mut Mtr<'_>) -> Result<LatchedPage, Stop> {
+        let held = mtr.latch(undo_log.tail)?;
+        let page = mtr.page(held);
+        page::verify(page).map_err(|why| page::bad(undo_log.tail, why))?;
+        if page::end(page) != undo_log.end || !undo_log.state.is_in(page) {
+            let why = Malformed("it is not as its transaction left it: the disk lost a write of it");
+            return Err(page::bad(undo_log.tail, why).into());
+        }
+        Ok(held)
     }
 
     fn put(&self, undo_log: &mut UndoLog, mtr: &mut Mtr<'_>, record: &UndoRecord<'_>) -> Result<UndoPtr, Stop> {
@@ -116,8 +128,7 @@ impl UndoStore {
     }
 
     fn put_body(&self, undo_log: &mut UndoLog, mtr: &mut Mtr<'_>, kind: u8, body: &[u8]) -> Result<UndoPtr, Stop> {
-        let held = mtr.latch(undo_log.tail)?;
-        page::verify(mtr.page(held)).map_err(|why| page::bad(undo_log.tail, why))?;
+        let held = Self::tail(undo_log, mtr)?;
         let commit = kind == super::record::kind::COMMIT;
         let len = RECORD_HEAD + body.len();
         let needed = if commit { len } else { Self::needed(undo_log, len) };
@@ -211,9 +222,24 @@ impl UndoStore {
         self.cut_any(undo_log, mtr)
     }
 
-    fn cut_any(&self, undo_log: &mut UndoLog, mtr: &mut Mtr<'_>) -> Result<(), Stop> {
-        let held = mtr.latch(undo_log.tail)?;
+    /// Latches the tail and checks that its last record can be cut off: for a mini-transaction that changes other pages
+    /// before it calls [`UndoStore::cut`]. (The page may have been evicted, and a write of it lost, since the record was
+    /// read.)
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; [`Error::Corrupt`]. Nothing is changed then.
+    pub fn check_cut(&self, undo_log: &UndoLog, mtr: &mut Mtr<'_>) -> Result<(), Stop> {
+        Self::latch_cut(undo_log, mtr).map(drop)
+    }
+
+    fn latch_cut(undo_log: &UndoLog, mtr: &mut Mtr<'_>) -> Result<(LatchedPage, Cut), Stop> {
+        let held = Self::tail(undo_log, mtr)?;
         let cut = Cut::check(mtr.page(held)).map_err(|why| page::bad(undo_log.tail, why))?;
+        Ok((held, cut))
+    }
+
+    fn cut_any(&self, undo_log: &mut UndoLog, mtr: &mut Mtr<'_>) -> Result<(), Stop> {
+        let (held, cut) = Self::latch_cut(undo_log, mtr)?;
         mtr.run(held, &cut);
         undo_log.mirror(mtr.page(held));
         Ok(())
@@ -255,16 +281,14 @@ impl UndoStore {
                 return Err(page::bad(tail, Malformed("an undo log ends before its transaction's last record")).into());
             }
             let mut mtr = Mtr::begin(self.space.pool(), MtrSize::Small)?;
-            let (older, newer) = (mtr.latch(before)?, mtr.latch(tail)?);
+            let (older, newer) = (mtr.latch(before)?, Self::tail(undo_log, &mut mtr)?);
             page::verify(mtr.page(older)).map_err(|why| page::bad(before, why))?;
-            page::verify(mtr.page(newer)).map_err(|why| page::bad(tail, why))?;
             if page::next(mtr.page(older)) != tail || usize::from(page::end(mtr.page(newer))) != RECORDS {
                 return Err(page::bad(tail, Malformed("an undo log's last page is not linked, or not empty")).into());
             }
-            let state = TailState::of(mtr.page(newer)).map_err(|why| page::bad(tail, why))?;
             let slots = mtr.latch(directory)?;
             self.space.free(&mut mtr, newer)?;
-            mtr.run(older, &BecomeTail { tail: state });
+            mtr.run(older, &BecomeTail { tail: undo_log.state });
             let end = self.set_end(mtr.page(slots), undo_log.number, None, Some(before));
             mtr.run(slots, &end);
             let end = page::end(mtr.page(older));

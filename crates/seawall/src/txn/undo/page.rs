@@ -80,6 +80,11 @@ impl TailState {
         })
     }
 
+    /// Returns whether a tail that was verified has this state.
+    pub(super) fn is_in(&self, page: &[u8]) -> bool {
+        page[STATE] == self.state as u8 && u64_at(page, TXN) == self.txn.0 && u64_at(page, LAST) == self.last.0
+    }
+
     fn put(&self, page: &mut [u8]) {
         page[STATE] = self.state as u8;
         set_u64(page, TXN, self.txn.0);

@@ -11,7 +11,7 @@ use super::page::{self, Advance, BecomeHead};
 use super::record::{OwnedRecord, UndoRecord, kind};
 use super::store::UndoStore;
 use super::undo_log::Slot;
-use crate::buffer::{Mtr, MtrSize};
+use crate::buffer::{LatchedPage, Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TxnId, UndoPtr};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -167,23 +167,44 @@ impl UndoStore {
     }
 
     /// Moves purge past the first of the records that [`UndoStore::heads`] returned, in the caller's mini-transaction.
-    /// Latches their page: call it after latching the leaf and before changing anything else.
+    /// Latches their page: call it after latching the leaf and before changing anything else, or call
+    /// [`UndoStore::check_advance`] then.
     ///
     /// # Errors
-    /// [`Stop::Load`]; [`Error::Usage`] if purge is at another record. Nothing is changed then.
+    /// As [`UndoStore::check_advance`].
     pub fn advance(&self, mtr: &mut Mtr<'_>, records: &[Unpurged]) -> Result<(), Stop> {
         let Some(first) = records.first() else { return Ok(()) };
         let slot = self.slot(first.undo_log)?;
-        let held = mtr.latch(first.ptr.page())?;
-        let advance = Advance::check(mtr.page(held), records.len() as u16);
-        let advance = advance.map_err(|why| page::bad(first.ptr.page(), why))?;
-        if slot.head() != first.ptr.page() || page::purged_to(mtr.page(held)) != first.ptr.offset() {
-            return Err(Error::Usage(format!("purge of undo log {} is not at that record", first.undo_log)).into());
-        }
+        let (held, advance) = self.latch_advance(mtr, first, records.len())?;
         mtr.run(held, &advance);
         let commits = records.iter().filter(|record| record.record.get().kind() == kind::COMMIT).count();
         slot.waiting.fetch_sub(commits as u64, Relaxed);
         Ok(())
+    }
+
+    /// Latches the page of the record at which purge is, and checks that it can move past this many records.
+    ///
+    /// # Errors
+    /// [`Stop::Load`]; [`Error::Corrupt`]; [`Error::Usage`] if purge is at another record. Nothing is changed then.
+    pub fn check_advance(&self, mtr: &mut Mtr<'_>, first: &Unpurged, records: usize) -> Result<(), Stop> {
+        self.latch_advance(mtr, first, records).map(drop)
+    }
+
+    fn latch_advance(
+        &self,
+        mtr: &mut Mtr<'_>,
+        first: &Unpurged,
+        records: usize,
+    ) -> Result<(LatchedPage, Advance), Stop> {
+        let held = mtr.latch(first.ptr.page())?;
+        let advance = Advance::check(mtr.page(held), records as u16);
+        let advance = advance.map_err(|why| page::bad(first.ptr.page(), why))?;
+        if self.slot(first.undo_log)?.head() != first.ptr.page()
+            || page::purged_to(mtr.page(held)) != first.ptr.offset()
+        {
+            return Err(Error::Usage(format!("purge of undo log {} is not at that record", first.undo_log)).into());
+        }
+        Ok((held, advance))
     }
 
     /// Frees a head page that purge has finished, unless it has become the last page.
