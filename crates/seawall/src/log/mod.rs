@@ -560,7 +560,7 @@ impl Log {
     pub fn make_room(&self, bytes: usize) -> Result<()> {
         let target = self.ring.oldest_unpublished();
         if target <= self.ring.written() {
-            self.ring.wait_for_room((HEADER_BYTES + bytes) as u64);
+            self.ring.wait_for_room((HEADER_BYTES + bytes) as u64, self.segments.limit());
             return self.health.check();
         }
         self.wait_for(Wanted { lsn: target, need: Need::Room })

@@ -314,13 +314,14 @@ impl Ring {
         }
     }
 
-    /// Returns at once if there is space for `bytes` or something to write. Otherwise sleeps until space is given back,
-    /// at most [`ROOM_PATIENCE`].
-    pub(super) fn wait_for_room(&self, bytes: u64) {
+    /// Returns at once if there is space for `bytes` before `limit`, or something to write. Otherwise sleeps until space
+    /// is given back, at most [`ROOM_PATIENCE`].
+    pub(super) fn wait_for_room(&self, bytes: u64, limit: &AtomicU64) {
         self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.mutex.lock();
         self.give_back_shares();
-        let full = self.promised.0.load(Ordering::SeqCst) + bytes > self.floor(self.written()) + self.bytes;
+        let end = limit.load(Ordering::Acquire).min(self.floor(self.written()) + self.bytes);
+        let full = self.promised.0.load(Ordering::SeqCst) + bytes > end;
         if full && self.oldest_unpublished() <= self.written() {
             self.room.freed.wait_for(&mut guard, ROOM_PATIENCE);
         }
