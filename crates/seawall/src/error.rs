@@ -446,6 +446,13 @@ pub enum Corruption {
         /// The page found.
         found: PageId,
     },
+    /// Recovery could not read the page, and gave it up, as option `damaged_pages` told it.
+    Abandoned {
+        /// The file.
+        path: PathBuf,
+        /// The page.
+        page: PageId,
+    },
     /// A page is newer than the log: flushed log was lost.
     LogBehindPage {
         /// The page.
@@ -485,6 +492,9 @@ messages! { Corruption:
     Misdirected { path, page, found } =>
         "{}: page {page} holds page {found}: a write went to the wrong place. Restore it from a backup",
         path.display();
+    Abandoned { path, page } =>
+        "{}: page {page} was abandoned by an opening with damaged_pages = abandon, because it could not be read: what \
+         it held is lost. Dump what is left, or restore a backup; `seawall check` lists all damage", path.display();
     LogBehindPage { page, page_lsn, log_end } =>
         "page {page} was changed at {page_lsn}, but the log ends at {log_end}: flushed log is lost. Restore from a \
          backup";
@@ -504,6 +514,7 @@ impl Corruption {
         match self {
             Self::ChecksumMismatch { page, .. }
             | Self::Misdirected { page, .. }
+            | Self::Abandoned { page, .. }
             | Self::LogBehindPage { page, .. }
             | Self::Page { page, .. } => Some(*page),
             Self::Log { .. } | Self::File { .. } => None,

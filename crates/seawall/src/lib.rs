@@ -34,12 +34,12 @@ pub use counted::locks_taken;
 pub use db::{
     Background, Backup, BackupAnswer, BackupFile, BackupOptions, BackupProgress, BackupReport, BuildOptions,
     CREATING_FILE, Commit, CompactOptions, CompactProgress, Compacted, ControlSocketChoice, Cursor, CursorMut,
-    CursorOptions, Damage, Database, Env, FlushChoice, IndexBuilder, IndexEntries, IndexOptions, InterruptHandle,
-    KeyRange, KeyValue, LeafSample, LockMode, LogPosition, MemoryLimit, MultiRangeIter, OptionChange, OptionInfo,
-    Options, OwnedCursor, Part, Position, Preallocate, Published, RangeEstimate, RangeIter, RangeOrder, Restored,
-    Savepoint, ShrinkProgress, Shrunk, Source, Stats, Task, TemporaryOptions, TemporaryRangeIter, TemporarySavepoint,
-    TemporaryTree, TornPages, Transaction, Tree, TreeBuilder, TreeSample, Warning, XID_BYTES_MAX, Xid, check_pages,
-    dump, keys, metrics, options, publish, stats,
+    CursorOptions, Damage, DamagedPages, Database, Env, FlushChoice, IndexBuilder, IndexEntries, IndexOptions,
+    InterruptHandle, KeyRange, KeyValue, LeafSample, LockMode, LogPosition, MemoryLimit, MultiRangeIter, OptionChange,
+    OptionInfo, Options, OwnedCursor, Part, Position, Preallocate, Published, RangeEstimate, RangeIter, RangeOrder,
+    Restored, Savepoint, ShrinkProgress, Shrunk, Source, Stats, Task, TemporaryOptions, TemporaryRangeIter,
+    TemporarySavepoint, TemporaryTree, TornPages, Transaction, Tree, TreeBuilder, TreeSample, Warning, XID_BYTES_MAX,
+    Xid, check_pages, dump, keys, metrics, options, publish, stats,
 };
 pub use error::{Corruption, Error, LockedOn, Result};
 pub use format::{PageId, TreeId, TxnId};

@@ -6,7 +6,7 @@ mod support {
     pub(crate) mod dying_process;
 }
 
-use seawall::{Background, Database, Durability, Env, Error, Options, Task, TxOptions, Xid};
+use seawall::{Background, Corruption, DamagedPages, Database, Durability, Env, Error, Options, Task, TxOptions, Xid};
 use seawall_io::{
     Allocate, BackendInfo, Cached, Clock, Disk, Handle, IoError, Op, OpenHow, Request, RequestKind, Result, SyncHow,
     SystemClock, Ticket, WriteHow,
@@ -366,6 +366,81 @@ fn a_home_page_that_cannot_be_read_is_restored_from_its_copy() {
         let db = try_open(&sim, disk.clone(), small()).unwrap_or_else(|e| panic!("page {page}: {e}"));
         assert_rows(&db, 60, "restored");
     }
+}
+
+/// A page of a tree that the log changes cannot be read, and has no copy. Without the option that is the end; with it,
+/// the rows of the page are lost, and nothing else.
+#[test]
+fn a_page_that_recovery_cannot_read_is_abandoned_when_that_is_asked_for() {
+    // Some pages are changed before the checkpoint, and all after it; the doublewrite file has copies of none.
+    let sim = sim(31);
+    let process = Arc::new(Process::new(&sim));
+    let db = try_open(&sim, process.clone(), small()).unwrap();
+    for i in 0..60 {
+        put(&db, i, Durability::Flushed);
+    }
+    db.checkpoint().unwrap();
+    let mut leaves = Vec::new();
+    db.sample_leaves(&db.open_tree("t").unwrap(), usize::MAX, |leaf| leaves.push(u64::from(leaf.page().0))).unwrap();
+    assert!(leaves.len() > 3, "{leaves:?}");
+    for i in (0..60).rev() {
+        put(&db, i, Durability::Flushed);
+    }
+    process.crash_by(SimDisk::power_cut);
+    sim.remove(Path::new("/db/doublewrite")).unwrap();
+    let abandons = || small().with_damaged_pages(DamagedPages::Abandon);
+    let mut abandoned = 0;
+    for leaf in leaves {
+        let sim = sim.fork(leaf);
+        let bad = vec![(PathBuf::from("/db/data"), leaf * 4096..leaf * 4096 + 512)];
+        let disk = Unreadable::new(Arc::new(Process::new(&sim)), bad);
+        if try_open(&sim, disk.clone(), small()).is_ok() {
+            // The log initialises it.
+            continue;
+        }
+        abandoned += 1;
+        let check = |db: &Database| {
+            let tree = db.open_tree("t").unwrap();
+            let mut lost = 0;
+            for i in 0..60 {
+                let (key, value) = row(i);
+                match db.get(&tree, &key) {
+                    Ok(found) => assert!(found.is_some_and(|found| *found == *value), "leaf {leaf}, row {i}"),
+                    Err(Error::Corrupt(why)) => {
+                        assert!(
+                            matches!(*why, Corruption::Abandoned { page, .. } if u64::from(page.0) == leaf),
+                            "{why}"
+                        );
+                        lost += 1;
+                    }
+                    Err(error) => panic!("leaf {leaf}, row {i}: {error}"),
+                }
+            }
+            assert!((1..40).contains(&lost), "leaf {leaf}: {lost}");
+            let found: Vec<u64> = db.check().unwrap().iter().map(|damage| u64::from(damage.page.0)).collect();
+            assert!(found.contains(&leaf), "{found:?}");
+        };
+        let disk = Unreadable::new(disk, Vec::new());
+        let db = try_open(&sim, disk.clone(), abandons()).unwrap();
+        check(&db);
+        let other = db.create_tree("other").unwrap();
+        db.transact(|tx| tx.put(&other, b"a", b"b")).unwrap();
+        drop((other, db));
+        // The log is applied again, without the option.
+        sim.power_cut();
+        let db = try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap();
+        check(&db);
+        // The page is freed with its tree.
+        db.drop_tree("t").unwrap();
+        while db.step().unwrap() {}
+        assert_eq!(db.check().unwrap(), []);
+        let tree = db.create_tree("t").unwrap();
+        db.transact(|tx| tx.put_rows(&tree, (0..60u8).map(|i| ([i], [i; 300])))).unwrap();
+        drop(tree);
+        db.close().unwrap();
+        drop(try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap());
+    }
+    assert!(abandoned > 2, "{abandoned}");
 }
 
 #[test]

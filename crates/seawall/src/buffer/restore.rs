@@ -4,7 +4,8 @@ use super::doublewrite::read_if_there;
 use super::pool::Pool;
 use super::stats::count;
 use crate::error::Result;
-use crate::format::{Lsn, PageId, page};
+use crate::format::page::{self, PageKind};
+use crate::format::{Lsn, PageId, TreeId};
 use seawall_io::{AlignedBuf, Cause, FileRequest};
 use std::collections::BTreeMap;
 
@@ -48,6 +49,19 @@ impl Pool {
             count(&self.counters.pages_restored, restored.len());
         }
         Ok(restored)
+    }
+
+    /// Puts a page that every reader refuses in the place of one that recovery cannot read.
+    ///
+    /// # Errors
+    /// An error of the disk.
+    pub fn abandon(&self, number: PageId) -> Result<()> {
+        let mut bytes = AlignedBuf::zeroed(self.page_bytes());
+        page::init(&mut bytes, number, TreeId::FREE, PageKind::Abandoned, 0);
+        page::seal(&mut bytes, number);
+        self.data.write_at(self.offset_of(number), &bytes, Cause::Recovery).map_err(|e| self.failed(e))?;
+        self.data.sync(Cause::Recovery).map_err(|e| self.failed(e))?;
+        Ok(())
     }
 
     /// Returns the pages whose home fails its check, cannot be read, or is beyond the end of the file.

@@ -58,8 +58,8 @@ pub use marker::CREATING_FILE;
 pub use metrics::Stats;
 pub use open::Env;
 pub use options::{
-    Change as OptionChange, ControlSocketChoice, FlushChoice, MemoryLimit, OptionInfo, Options, Preallocate, Source,
-    TornPages, Warning,
+    Change as OptionChange, ControlSocketChoice, DamagedPages, FlushChoice, MemoryLimit, OptionInfo, Options,
+    Preallocate, Source, TornPages, Warning,
 };
 pub use owned_cursor::OwnedCursor;
 pub use prepared::{XID_BYTES_MAX, Xid};

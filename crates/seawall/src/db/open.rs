@@ -18,7 +18,7 @@ use super::database::Database;
 use super::inner::Inner;
 use super::marker::{self, Beside, Found, Marker};
 use super::memory::MemoryDisk;
-use super::options::{ControlSocketChoice, FlushChoice, MemoryLimit, Options, TornPages};
+use super::options::{ControlSocketChoice, DamagedPages, FlushChoice, MemoryLimit, Options, TornPages};
 use super::prepared::Xid;
 use crate::btree::Tree as Btree;
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Mtr, MtrSize, Pool, PoolConfig, remove_leftovers};
@@ -377,7 +377,8 @@ impl Opening {
         let pool = Arc::new(Pool::open(disk.clone(), pool_config, control, log, health)?);
         options.check_torn_pages(&pool.data_mode(), pool.config().atomic_writes)?;
         pool.recover_doublewrite()?;
-        let redone = recovery::redo(&pool, &mut again, end, redo_threads(&env))?;
+        let abandons = options.damaged_pages() == DamagedPages::Abandon;
+        let redone = recovery::redo(&pool, &mut again, end, redo_threads(&env), abandons)?;
         drop(again);
         let space = Arc::new(Space::open(pool)?);
         let (undo, open, last) = UndoStore::open(space.clone())?;

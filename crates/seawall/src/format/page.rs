@@ -48,14 +48,17 @@ pub enum PageKind {
     Undo = 7,
     /// A page that belonged to something that no longer exists.
     Freed = 8,
+    /// A page that recovery could not read and gave up. Its contents are lost.
+    Abandoned = 9,
 }
 
 impl PageKind {
     /// Returns the kind with this number.
     #[must_use]
     pub fn from_u8(byte: u8) -> Option<Self> {
-        use PageKind::{Branch, Freed, Header, Leaf, Overflow, SpaceMap, Undo, UndoDirectory};
-        [Header, SpaceMap, Branch, Leaf, Overflow, UndoDirectory, Undo, Freed].into_iter().find(|&k| k as u8 == byte)
+        use PageKind::{Abandoned, Branch, Freed, Header, Leaf, Overflow, SpaceMap, Undo, UndoDirectory};
+        let all = [Header, SpaceMap, Branch, Leaf, Overflow, UndoDirectory, Undo, Freed, Abandoned];
+        all.into_iter().find(|&k| k as u8 == byte)
     }
 }
 
@@ -148,12 +151,15 @@ pub fn seal(page: &mut [u8], number: PageId) {
 /// Checks the bytes read from `path` as page `number`.
 ///
 /// # Errors
-/// [`Corruption::Misdirected`] when another page's intact contents are there, otherwise
-/// [`Corruption::ChecksumMismatch`].
+/// [`Corruption::Misdirected`] when another page's intact contents are there, [`Corruption::Abandoned`] when recovery
+/// gave the page up, otherwise [`Corruption::ChecksumMismatch`].
 pub fn verify(page: &[u8], number: PageId, path: &Path) -> Result<(), Corruption> {
     let found = u32_at(page, CRC);
     let expected = checksum(page, number);
     if found == expected && self::number(page) == number {
+        if page[KIND] == PageKind::Abandoned as u8 {
+            return Err(Corruption::Abandoned { path: path.into(), page: number });
+        }
         return Ok(());
     }
     let claimed = self::number(page);

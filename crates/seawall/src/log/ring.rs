@@ -314,8 +314,8 @@ impl Ring {
         }
     }
 
-    /// Returns at once if there is space for `bytes` before `limit`, or something to write. Otherwise sleeps until space
-    /// is given back, at most [`ROOM_PATIENCE`].
+    /// Returns at once if there is space for `bytes` before `limit`, or something to write. Otherwise sleeps until
+    /// space is given back, at most [`ROOM_PATIENCE`].
     pub(super) fn wait_for_room(&self, bytes: u64, limit: &AtomicU64) {
         self.room.waiting.0.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.room.mutex.lock();

@@ -79,7 +79,7 @@ impl Batch {
     }
 
     /// Applies all records, and empties the batch.
-    pub(super) fn apply(&mut self, pool: &Pool, threads: usize, done: &mut Redone) -> Result<()> {
+    pub(super) fn apply(&mut self, pool: &Pool, threads: usize, abandons: bool, done: &mut Redone) -> Result<()> {
         let pages: Vec<&[Redo]> = self.records.chunk_by(|a, b| a.page == b.page).collect();
         let next = AtomicUsize::new(0);
         let (applied, skipped) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -90,9 +90,14 @@ impl Batch {
                 if at % (READ_AHEAD / 2) == 0 {
                     pool.prefetch(&read_ahead(&pages[at..]));
                 }
-                let (new, known) = self.redo_page(pool, records)?;
-                applied.fetch_add(new, Ordering::Relaxed);
-                skipped.fetch_add(known, Ordering::Relaxed);
+                match self.redo_page(pool, records) {
+                    Ok((new, known)) => {
+                        applied.fetch_add(new, Ordering::Relaxed);
+                        skipped.fetch_add(known, Ordering::Relaxed);
+                    }
+                    Err(error) if error.is_damage() => abandon(pool, records, error, abandons)?,
+                    Err(error) => return Err(error),
+                }
             }
         };
         let threads = threads.min(pages.len());
@@ -121,7 +126,16 @@ impl Batch {
 
     /// Applies the records of one page. Returns how many the page did not have, and how many it had.
     fn redo_page(&self, pool: &Pool, records: &[Redo]) -> Result<(u64, u64)> {
-        let mut page = pool.redo_page(records[0].page, tag::initialises(records[0].tag))?;
+        let mut page = match pool.redo_page(records[0].page, tag::initialises(records[0].tag)) {
+            // What comes before the last record that initialises the page is not needed.
+            Err(error) if error.is_damage() => {
+                let whole = records.iter().rposition(|record| tag::initialises(record.tag)).filter(|&at| at > 0);
+                let at = whole.ok_or(error)?;
+                let (applied, skipped) = self.redo_page(pool, &records[at..])?;
+                return Ok((applied, skipped + at as u64));
+            }
+            page => page?,
+        };
         let (mut applied, mut skipped) = (0, 0);
         for of_one in records.chunk_by(|a, b| a.start == b.start) {
             let Redo { start, end, .. } = of_one[0];
@@ -140,6 +154,37 @@ impl Batch {
         }
         Ok((applied, skipped))
     }
+}
+
+/// Abandons a page that could not be read, or passes records of one that was abandoned before.
+///
+/// # Errors
+/// `error`, if that is not allowed; an error of the disk.
+fn abandon(pool: &Pool, records: &[Redo], error: Error, abandons: bool) -> Result<()> {
+    let page = records[0].page;
+    let of_tree = records.iter().all(|record| tag::layer(record.tag) == Some(Layer::Btree));
+    let lost = match &error {
+        Error::Corrupt(why) => match **why {
+            Corruption::Abandoned { .. } if of_tree => return Ok(()),
+            Corruption::ChecksumMismatch { .. } | Corruption::Misdirected { .. } => true,
+            _ => false,
+        },
+        _ => true,
+    };
+    if !(lost && of_tree) {
+        return Err(error);
+    }
+    if !abandons {
+        ::log::error!(
+            "the log has changes of page {page}, which cannot be read: restore a backup. If there is none, copy the \
+             files, and open once with damaged_pages = abandon: what the page holds is then lost, and the rest can be \
+             dumped"
+        );
+        return Err(error);
+    }
+    pool.abandon(page)?;
+    ::log::warn!("page {page} is abandoned, as damaged_pages = abandon says: what it holds is lost. {error}");
+    Ok(())
 }
 
 /// Applies a record to its page, by its tag.

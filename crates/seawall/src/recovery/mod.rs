@@ -7,7 +7,11 @@
 //!    the code that made the change, and is idempotent: a crash during recovery is just another crash.
 //! 4. The log that is redone is made durable before a page that it changed can be written: `Log::open` makes durable
 //!    what it found.
-//! 5. Open transactions stay open: prepared ones wait for their coordinator, and losers are rolled back in the
+//! 5. A page that cannot be read ends the opening, unless the log initialises it, or option `damaged_pages` says that
+//!    a page of a tree is abandoned: then a page takes its place that every reader refuses
+//!    ([`crate::Corruption::Abandoned`]), and the log's other records of it are passed. It is never loaded into the
+//!    pool.
+//! 6. Open transactions stay open: prepared ones wait for their coordinator, and losers are rolled back in the
 //!    background. Until they end, they are active: their changes are invisible and their rows are locked.
 //!
 //! ```text
@@ -42,16 +46,16 @@ pub struct Redone {
     pub last_txn: u64,
 }
 
-/// Applies the log up to `end` to the pages, with this many threads.
+/// Applies the log up to `end` to the pages, with this many threads. `abandons` pages of trees that cannot be read.
 ///
 /// # Errors
 /// Read errors; [`crate::Corruption`] of the log or of pages.
-pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Result<Redone> {
+pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize, abandons: bool) -> Result<Redone> {
     let mut done = Redone::default();
     if threads <= 1 {
         let mut batch = Batch::new();
         while batch.fill(reader, end)? {
-            batch.apply(pool, threads, &mut done)?;
+            batch.apply(pool, threads, abandons, &mut done)?;
         }
         return Ok(done);
     }
@@ -71,7 +75,7 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize) -> Re
             Ok(())
         });
         for mut batch in next {
-            batch.apply(pool, threads, &mut done)?;
+            batch.apply(pool, threads, abandons, &mut done)?;
             if applied.send(batch).is_err() {
                 // The log has ended, and no thread waits for the batch.
             }

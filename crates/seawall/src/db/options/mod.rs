@@ -18,7 +18,7 @@ mod value;
 
 pub use memory::MemoryLimit;
 pub use table::Options;
-pub use value::{ControlSocketChoice, FlushChoice, Preallocate, TornPages};
+pub use value::{ControlSocketChoice, DamagedPages, FlushChoice, Preallocate, TornPages};
 
 use crate::error::{Error, Result};
 use std::fmt;

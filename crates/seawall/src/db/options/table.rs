@@ -7,7 +7,8 @@
 //!    `log_flush_method` here.
 
 use super::value::{
-    ControlSocketChoice, Count, Directory, FlushChoice, Kind, Limits, Percent, Preallocate, Size, Time, TornPages, Word,
+    ControlSocketChoice, Count, DamagedPages, Directory, FlushChoice, Kind, Limits, Percent, Preallocate, Size, Time,
+    TornPages, Word,
 };
 use super::{Change, OptionInfo, Setting, Source, made_with, unknown};
 use crate::error::{Error, Result};
@@ -260,6 +261,13 @@ options! {
          `page_size` = 4K on most SSDs), or is one atomic write (`RWF_ATOMIC`: Linux 6.11, a device that offers it, \
          ext4 with bigalloc or XFS). Pages must not be written through the page cache then. `auto` is `atomic` where \
          that is possible, otherwise `doublewrite`. `off` risks the database.";
+
+    damaged_pages, with_damaged_pages: DamagedPages as Word<DamagedPages> = DamagedPages::Refuse,
+        Limits::Any, Opening, "", [],
+        "What an opening does when the log has changes of a page that cannot be read: `refuse` or `abandon`.",
+        "`refuse` fails with an error that names the page. `abandon` gives up such pages of trees for ever, with a \
+         warning for each; what else there is can be read, changed and dumped. For one opening, after a copy of the \
+         files was made, when there is no backup.";
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
         Limits::Any, Opening, "", [],

@@ -297,6 +297,28 @@ impl Choice for TornPages {
     }
 }
 
+/// What an opening does when the log has changes of a page that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum DamagedPages {
+    /// The opening fails.
+    #[default]
+    Refuse,
+    /// A page of a tree is given up: its rows are lost, and reading it fails from then on.
+    Abandon,
+}
+
+impl Choice for DamagedPages {
+    const ALL: &'static [Self] = &[Self::Refuse, Self::Abandon];
+    fn word(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Abandon => "abandon",
+        }
+    }
+}
+
 /// How log and doublewrite space is prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -384,7 +406,7 @@ macro_rules! shown {
         })+
     };
 }
-shown!(FlushChoice, TornPages, Preallocate, ControlSocketChoice);
+shown!(FlushChoice, TornPages, DamagedPages, Preallocate, ControlSocketChoice);
 
 #[cfg(test)]
 mod tests {
@@ -446,6 +468,7 @@ mod tests {
     fn every_word_comes_back() {
         comes_back::<Word<FlushChoice>>();
         comes_back::<Word<TornPages>>();
+        comes_back::<Word<DamagedPages>>();
         comes_back::<Word<Preallocate>>();
         comes_back::<Word<ControlSocketChoice>>();
         comes_back::<Word<Durability>>();

@@ -222,9 +222,9 @@ impl UndoStore {
         self.cut_any(undo_log, mtr)
     }
 
-    /// Latches the tail and checks that its last record can be cut off: for a mini-transaction that changes other pages
-    /// before it calls [`UndoStore::cut`]. (The page may have been evicted, and a write of it lost, since the record was
-    /// read.)
+    /// Latches the tail and checks that its last record can be cut off: for a mini-transaction that changes other
+    /// pages before it calls [`UndoStore::cut`]. (Since the record was read, the page may have been evicted, and a
+    /// write of it lost.)
     ///
     /// # Errors
     /// [`Stop::Load`]; [`Error::Corrupt`]. Nothing is changed then.
