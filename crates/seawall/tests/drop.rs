@@ -1,7 +1,7 @@
 //! The cost of dropping a tree depends on that tree alone; the work is done in bounded steps and survives a crash at
 //! any operation.
 
-use seawall::{Background, Database, Durability, Env, Options, Task};
+use seawall::{Background, BuildOptions, Database, Durability, Env, Error, LockWait, Options, Task, TxOptions};
 use seawall_io::SystemClock;
 use seawall_sim::{Call, SimDisk, SimOptions};
 use std::sync::Arc;
@@ -93,6 +93,89 @@ fn a_step_of_purge_frees_a_bounded_piece() {
         assert!(left == 0 && steps > 3, "{left} bytes are left after {steps} steps");
     }
     assert_eq!(db.check().unwrap(), []);
+}
+
+/// Pages that the steps of a task free, each at most: until nothing is left to do.
+fn most_freed(db: &Database, task: Task) -> u64 {
+    let (mut free, mut most) = (db.stats().space.free_bytes, 0);
+    while db.step_task(task).unwrap() {
+        let now = db.stats().space.free_bytes;
+        most = most.max(now.saturating_sub(free) / 4096);
+        free = now;
+    }
+    most
+}
+
+/// Values of one page each, which are freed one by one, and values of many pages, whose rows are deleted.
+#[test]
+fn a_step_of_purge_frees_a_bounded_number_of_long_values() {
+    let sim = SimDisk::new(SimOptions { seed: 2, trace_entries_max: 0, ..SimOptions::default() });
+    let db = open(DyingProcess::new(&sim, End::PowerCut, None), options());
+    for (name, rows, len) in [("one page", 5_000u32, 3_000), ("many pages", 20, 2 << 20)] {
+        let tree = db.create_tree(name).unwrap();
+        for first in (0..rows).step_by(100) {
+            let keys = first..rows.min(first + 100);
+            db.transact(|tx| keys.clone().try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &vec![7; len]))).unwrap();
+            tend(&db);
+        }
+        let own = db.tree_bytes(&tree) / 4096;
+        assert!(own > 5_000, "{own}");
+        let free = db.stats().space.free_bytes / 4096;
+        if len < 4096 {
+            db.drop_tree(name).unwrap();
+        } else {
+            db.transact(|tx| tx.delete_range::<&[u8]>(&tree, ..).map(drop)).unwrap();
+        }
+        let most = most_freed(&db, Task::Purge);
+        assert!(most <= 1200, "{most} pages are freed in one step");
+        assert!(db.stats().space.free_bytes / 4096 >= free + own - 10, "all are freed");
+    }
+    assert_eq!(db.check().unwrap(), []);
+}
+
+/// A tree that was built by a transaction which did not end, and another tree.
+fn with_unfinished_build() -> Arc<SimDisk> {
+    let sim = SimDisk::new(SimOptions { seed: 3, trace_entries_max: 0, ..SimOptions::default() });
+    let process = DyingProcess::new(&sim, End::Killed, None);
+    let db = open(process.clone(), options());
+    db.create_tree("other").unwrap();
+    let mut loser = db.begin().unwrap();
+    let mut builder = loser.tree_builder("built", BuildOptions::default()).unwrap();
+    for key in 0..6_000u32 {
+        builder.push(&key.to_be_bytes(), &[7; 3000]).unwrap();
+        if key % 200 == 0 {
+            tend(&db);
+        }
+    }
+    builder.finish().unwrap();
+    db.transact(|tx| tx.put(&db.open_tree("other")?, b"k", b"v")).unwrap();
+    process.dies_now();
+    sim
+}
+
+/// Between two steps of the rollback others can drop other trees, and the database can be closed.
+#[test]
+fn the_creation_of_a_tree_is_undone_in_bounded_steps() {
+    let sim = with_unfinished_build();
+    let db = open(DyingProcess::new(&sim, End::PowerCut, None), options());
+    for _ in 0..3 {
+        assert!(db.step_task(Task::Rollback).unwrap());
+    }
+    let mut tx = db.begin_with(TxOptions { wait: LockWait::NoWait, ..TxOptions::default() }).unwrap();
+    while let Err(error) = tx.drop_tree("other") {
+        // The trees that losers have changed are looked up first.
+        assert!(matches!(error, Error::LockTimeout { .. }), "{error}");
+        assert!(db.step_task(Task::Rollback).unwrap());
+        assert!(db.stats().space.free_bytes / 4096 < 3_000, "the tree is freed first");
+    }
+    tx.commit().unwrap();
+    db.close().unwrap();
+    let db = open(DyingProcess::new(&sim, End::PowerCut, None), options());
+    let most = most_freed(&db, Task::Rollback);
+    assert!(most <= 1200, "{most} pages are freed in one step");
+    tend(&db);
+    assert_eq!(db.check().unwrap(), []);
+    assert!(db.stats().space.free_bytes / 4096 > 6_000);
 }
 
 /// Whenever the power fails, the dropped pages are eventually freed, and no others.

@@ -35,8 +35,9 @@ const COUNTED_A_STEP: usize = 64;
 const FREED_AT_ONCE_MAX: usize = 512;
 /// The most space maps that one mini-transaction latches.
 const MAPS_AT_ONCE_MAX: usize = 8;
-/// Mini-transactions of one step.
+/// Mini-transactions of one step that free leaves and branches, and those that free long values.
 const MTRS_A_STEP: usize = 32;
+const VALUE_MTRS_A_STEP: usize = 64;
 /// Leaves with long values that one mini-transaction frees.
 const READ_AT_ONCE_MAX: usize = 8;
 
@@ -142,9 +143,8 @@ impl Dismantling {
     }
 
     fn free(&mut self, space: &Space, values: bool) -> Result<()> {
-        let mut budget = MTRS_A_STEP;
-        while budget > 0 {
-            budget -= 1;
+        let mut budget = VALUE_MTRS_A_STEP;
+        for _ in 0..MTRS_A_STEP {
             // Descend by last children to level 1, or to a branch that has no children left.
             let (mut parent, mut at) = (None, Named::root(self.tree));
             let mut look = self.look(space, at, values)?;
@@ -195,18 +195,23 @@ impl Dismantling {
     /// Frees long values; `false` if the budget was not enough.
     fn free_values(&self, space: &Space, values: &[OverflowRef], budget: &mut usize) -> Result<bool> {
         let tree = self.tree.id;
+        let mut heads = Vec::new();
         for value in values {
-            // The value was freed when the row's history was purged, and it may have been cut off with the end of the
-            // file since.
-            if !space.is_owner(tree, value.head)? {
-                continue;
+            // A value that it does not own was freed when the row's history was purged, and it may have been cut off
+            // with the end of the file since.
+            if heads.len() <= *budget && space.is_owner(tree, value.head)? {
+                heads.push(value.head);
             }
-            if !free_overflow_some(space, tree, value.head, budget)? {
+        }
+        space.pool().prefetch(&heads[..heads.len().min(*budget)]);
+        for head in heads {
+            if !free_overflow_some(space, tree, head, budget)? || *budget == 0 {
                 return Ok(false);
             }
+            *budget -= 1;
             space.pool().retry(|| {
                 let mut mtr = Mtr::begin(space.pool(), MtrSize::Small)?;
-                free_overflow_head(space, &mut mtr, tree, value.head)?;
+                free_overflow_head(space, &mut mtr, tree, head)?;
                 mtr.commit();
                 Ok(())
             })?;

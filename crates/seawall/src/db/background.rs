@@ -176,6 +176,8 @@ impl Work {
         let Some(loser) = losers.last_mut() else { return Ok(false) };
         for _ in 0..RECORDS_A_STEP {
             match loser.undo_one(SavepointAt::BEGIN) {
+                // Others wait for `losers`.
+                Ok(true) if loser.is_freeing_a_tree() => return Ok(true),
                 Ok(true) => {}
                 Ok(false) => return losers.pop().expect("there was one").rollback().map(|()| true),
                 Err(error) => {

@@ -195,13 +195,16 @@ impl Space {
         Ok(true)
     }
 
-    /// Reads all unread maps. No latch may be held.
+    /// Reads all unread maps. Threads that need the file to grow wait for some of them, not for all. No latch may be
+    /// held.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn learn_all(&self) -> Result<()> {
-        let _role = self.growing.take();
-        while self.learn_some()? {}
+        while {
+            let _role = self.growing.take();
+            self.learn_some()?
+        } {}
         Ok(())
     }
 

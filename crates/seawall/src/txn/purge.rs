@@ -3,7 +3,7 @@
 //! 1. A transaction's records are purged when every view, now and in the future, sees the transaction.
 //! 2. A delete-marked entry is removed only if its writer and undo pointer are still those of the record
 //!    (trap 12).
-//! 3. The purge position moves past records, several at a time, after all their work is done; work of many steps is
+//! 3. A step does a bounded piece of work. The purge position moves past records, several at a time, after all their work is done; work of many steps is
 //!    resumable. So after a crash purge may do a record's work again, and finds it done. The last page of a long value
 //!    is freed by the mini-transaction that moves the position, because the page may be reallocated at once.
 //! 4. The long value of a version is freed with the undo record of the change that superseded it: an update or a
@@ -16,7 +16,7 @@
 
 use super::engine::{Engine, Purge};
 use super::undo::{OldValue, UndoRecord, Unpurged};
-use crate::btree::{DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_body};
+use crate::btree::{DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_some};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId, TxnId, UndoPtr, page};
@@ -73,6 +73,8 @@ const HISTORY_LONG: u64 = 20_000;
 pub(super) const HELP_EVERY: u64 = 16;
 /// How often purge reads a page again that could not be read.
 const READS_AGAIN: u32 = 2;
+/// Mini-transactions of one step that free long values.
+const VALUE_MTRS_A_STEP: usize = 64;
 /// Records that a helper purges: usually more than [`HELP_EVERY`] transactions write.
 const HELP_RECORDS: usize = 256;
 
@@ -112,23 +114,25 @@ impl Engine {
     ) -> Result<()> {
         // The first `done` records of `rest` have no work left: they are passed together.
         let (mut rest, mut done) = (records, 0);
+        let mut budget = VALUE_MTRS_A_STEP;
         while let Some(next) = rest.get(done) {
             let passed = match next.record.get() {
-                record if is_idle(&record) => Ok(false),
+                record if is_idle(&record) => Ok(Purged::Done),
                 UndoRecord::DropTree { tree, root } => {
                     self.move_past(&rest[..done], None)?;
                     (rest, done) = (&rest[done..], 0);
-                    if !self.purge_drop(Tree { id: tree, root }, next, drops)? {
-                        return Ok(());
-                    }
-                    Ok(true)
+                    self.purge_drop(Tree { id: tree, root }, next, drops).map(|done| match done {
+                        true => Purged::Passed,
+                        false => Purged::InPart,
+                    })
                 }
-                _ => self.purge_last(&rest[..=done]),
+                _ => self.purge_last(&rest[..=done], &mut budget),
             };
             done += 1;
             match passed {
-                Ok(true) => (rest, done) = (&rest[done..], 0),
-                Ok(false) => {}
+                Ok(Purged::Done) => {}
+                Ok(Purged::Passed) => (rest, done) = (&rest[done..], 0),
+                Ok(Purged::InPart) => return self.move_past(&rest[..done - 1], None),
                 Err(error) if error.is_damage() => {
                     self.health().check()?;
                     unreadable.get_or_insert((0, error)).0 += 1;
@@ -143,13 +147,14 @@ impl Engine {
     }
 
     /// Does the work of the last of `records`; the others have no work left. If a page must be freed together with the
-    /// move, moves past all of them; returns whether it did. Repeats a read that fails: the space of a record that is
-    /// passed without its work stays taken for ever.
-    fn purge_last(&self, records: &[Unpurged]) -> Result<bool> {
+    /// move, moves past all of them. Repeats a read that fails: the space of a record that is passed without its work
+    /// stays taken for ever.
+    fn purge_last(&self, records: &[Unpurged], budget: &mut usize) -> Result<Purged> {
         let last = &records[records.len() - 1];
-        let purge = || match self.purge_record(last)? {
-            None => Ok(false),
-            freed => self.move_past(records, freed).map(|()| true),
+        let mut purge = || match self.purge_record(last, budget)? {
+            Left::Nothing => Ok(Purged::Done),
+            Left::Body => Ok(Purged::InPart),
+            Left::Head(head) => self.move_past(records, Some(head)).map(|()| Purged::Passed),
         };
         let mut left = READS_AGAIN;
         loop {
@@ -160,8 +165,8 @@ impl Engine {
         }
     }
 
-    /// Does the work of a record; returns the last page of a long value, still to be freed.
-    fn purge_record(&self, record: &Unpurged) -> Result<Option<PageId>> {
+    /// Does the work of a record, as far as the budget lasts.
+    fn purge_record(&self, record: &Unpurged, budget: &mut usize) -> Result<Left> {
         match record.record.get() {
             UndoRecord::Delete { tree, root, key, overflow, .. } => {
                 let tree = Tree { id: tree, root };
@@ -169,13 +174,17 @@ impl Engine {
                 if there {
                     self.remove_marked(tree, key, record.txn, record.ptr)?;
                 }
-                if overflow.is_empty() { Ok(None) } else { self.free_overflow(tree, there, record.ptr, overflow) }
+                if overflow.is_empty() {
+                    Ok(Left::Nothing)
+                } else {
+                    self.free_overflow(tree, there, record.ptr, overflow, budget)
+                }
             }
             UndoRecord::Update { tree, root, value: OldValue::Whole(value), .. } => {
                 let tree = Tree { id: tree, root };
-                self.free_overflow(tree, self.is_tree(tree)?, record.ptr, value)
+                self.free_overflow(tree, self.is_tree(tree)?, record.ptr, value, budget)
             }
-            _ => Ok(None),
+            _ => Ok(Left::Nothing),
         }
     }
 
@@ -209,16 +218,22 @@ impl Engine {
         Ok(true)
     }
 
-    /// Frees the body of a long value; returns its head. `None` if the tree is gone and the value went with
-    /// it.
-    fn free_overflow(&self, tree: Tree, there: bool, at: UndoPtr, reference: &[u8]) -> Result<Option<PageId>> {
+    /// Frees the body of a long value, unless the tree is gone and the value went with it.
+    fn free_overflow(
+        &self,
+        tree: Tree,
+        there: bool,
+        at: UndoPtr,
+        reference: &[u8],
+        budget: &mut usize,
+    ) -> Result<Left> {
         let reference = OverflowRef::decode(reference);
         let head = reference.map_err(|why| Error::bad_page(at.page(), why.to_string()))?.head;
         if !there && !self.space.is_owner(tree.id, head)? {
-            return Ok(None);
+            return Ok(Left::Nothing);
         }
-        free_overflow_body(&self.space, tree.id, head)?;
-        Ok(Some(head))
+        let freed = free_overflow_some(&self.space, tree.id, head, budget)?;
+        Ok(if freed { Left::Head(head) } else { Left::Body })
     }
 
     /// Moves the purge position past records of one page, and frees `page` with it.
@@ -286,6 +301,25 @@ impl Engine {
             Ok(())
         })
     }
+}
+
+/// What was done with a record.
+enum Purged {
+    /// Its work; purge can move past it.
+    Done,
+    /// Its work, and purge has moved past it.
+    Passed,
+    /// A part of its work.
+    InPart,
+}
+
+/// What is left of a record's work.
+enum Left {
+    Nothing,
+    /// Pages of a long value.
+    Body,
+    /// The last page of a long value, which is freed by the mini-transaction that moves past the record.
+    Head(PageId),
 }
 
 /// Whether purge has no work for a record except to move past it.

@@ -16,9 +16,9 @@ use super::options::Isolation;
 use super::savepoint::SavepointAt;
 use super::transaction::{State, Txn};
 use super::undo::{OldValue, Previous, UndoLog, UndoRecord};
-use super::writing::Writing;
+use super::writing::{Undoing, Writing};
 use crate::btree::{
-    DELETED, Dismantling, Entry, HEADER, Node, Patch, Remove, Replace, Rewrite, Tree, free_overflow_body,
+    DELETED, Dismantling, Entry, HEADER, Node, Patch, Remove, Replace, Rewrite, Tree, free_overflow_some,
 };
 use crate::buffer::{Mtr, MtrSize, Redo};
 use crate::error::{Error, Result, Stop};
@@ -80,12 +80,18 @@ impl Txn {
         changed
     }
 
-    /// Undoes the last change after `savepoint`; `false` if there is none.
+    /// Undoes the last change after `savepoint`, or does a step of that; `false` if there is none.
     ///
     /// # Errors
     /// As [`Txn::roll_back_to`].
     pub fn undo_one(&mut self, savepoint: SavepointAt) -> Result<bool> {
         self.undo_last(savepoint, Rows::GoWithTheChange)
+    }
+
+    /// Returns whether the last change is being undone in steps, each of which takes as long as the undoing of many other
+    /// changes.
+    pub fn is_freeing_a_tree(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| matches!(writing.undoing, Some((_, Undoing::Tree(_)))))
     }
 
     fn undo_last(&mut self, savepoint: SavepointAt, rows: Rows) -> Result<bool> {
@@ -108,11 +114,20 @@ impl Txn {
         self.changes += 1;
         self.undone += 1;
         self.changed.fill(self.changes);
+        let begun = undoing.take().filter(|(of, _)| *of == at).map(|(_, begun)| begun);
         if let UndoRecord::InsertRange { tree, root, low, high } = record.get() {
-            let from = undoing.take().filter(|(of, _)| *of == at).map_or_else(|| low.to_vec(), |(_, from)| from);
+            let from = if let Some(Undoing::Range(from)) = begun { from } else { low.to_vec() };
             let keeps = (rows == Rows::StayLocked).then_some(&self.owner);
             let range = Range { tree: Tree { id: tree, root }, from: &from, high };
-            *undoing = engine.undo_range(&range, (*id, at), undo_log, keeps)?.map(|next| (at, next));
+            let next = engine.undo_range(&range, (*id, at), undo_log, keeps)?;
+            *undoing = next.map(|next| (at, Undoing::Range(next)));
+            return Ok(true);
+        }
+        if let UndoRecord::CreateTree { tree, root } = record.get() {
+            let tree = Tree { id: tree, root };
+            let begun = if let Some(Undoing::Tree(begun)) = begun { Some(begun) } else { None };
+            let left = engine.undo_create(tree, begun, undo_log)?;
+            *undoing = left.map(|left| (at, Undoing::Tree(left)));
             return Ok(true);
         }
         if rows == Rows::StayLocked {
@@ -150,6 +165,8 @@ struct Range<'r> {
 
 /// The most rows that one step of undoing a range of insertions removes.
 const STEP_ROWS: usize = 64;
+/// Mini-transactions of one step that frees a long value.
+const VALUE_MTRS_A_STEP: usize = 64;
 
 impl Engine {
     /// Locks a row whose insertion or change is about to be undone. Called while the row still bears the transaction's
@@ -221,7 +238,9 @@ impl Engine {
                 self.undo_entry(Tree { id: tree, root }, key, (me, at), undo_log, undo)
             }
             UndoRecord::OverflowWritten { tree, head } => {
-                free_overflow_body(&self.space, tree, head)?;
+                if !free_overflow_some(&self.space, tree, head, &mut VALUE_MTRS_A_STEP.clone())? {
+                    return Ok(());
+                }
                 self.pool().retry(|| {
                     let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
                     let held = mtr.latch(head)?;
@@ -232,7 +251,6 @@ impl Engine {
                     Ok(())
                 })
             }
-            UndoRecord::CreateTree { tree, root } => self.undo_create(Tree { id: tree, root }, undo_log),
             UndoRecord::DropTree { tree, .. } => {
                 self.cut(undo_log)?;
                 if let Some(state) = self.trees.known(tree) {
@@ -241,7 +259,10 @@ impl Engine {
                 Ok(())
             }
             UndoRecord::Prepared { .. } => self.cut(undo_log),
-            UndoRecord::Begin { .. } | UndoRecord::Commit { .. } | UndoRecord::InsertRange { .. } => {
+            UndoRecord::Begin { .. }
+            | UndoRecord::Commit { .. }
+            | UndoRecord::InsertRange { .. }
+            | UndoRecord::CreateTree { .. } => {
                 let why =
                     format!("offset {}: a rollback found a record that cannot be undone in one step", at.offset());
                 Err(Error::bad_page(at.page(), why))
@@ -332,16 +353,29 @@ impl Engine {
         }
     }
 
-    /// Frees the pages of the tree like those of a dropped one. Rows that have undo records are already
-    /// undone.
-    fn undo_create(&self, tree: Tree, undo_log: &mut UndoLog) -> Result<()> {
-        self.trees.forget(tree.id);
-        self.retire(tree)?;
+    /// One step of undoing the creation of a tree, whose rows that have undo records are already undone: frees pages of
+    /// it, as of a dropped one. Returns what the next step needs; `None` after the last, which cuts the record.
+    fn undo_create(
+        &self,
+        tree: Tree,
+        begun: Option<Dismantling>,
+        undo_log: &mut UndoLog,
+    ) -> Result<Option<Dismantling>> {
+        let mut dismantling = if let Some(begun) = begun {
+            begun
+        } else {
+            self.trees.forget(tree.id);
+            self.retire(tree)?;
+            Dismantling::new(tree)
+        };
         let there = self.space.is_owner(tree.id, tree.root)?;
-        let mut dismantling = Dismantling::new(tree);
-        while there && !dismantling.step(&self.space)? {}
         // A build that was stopped leaves pages of a long value that no leaf refers to.
-        while there && self.space.may_own_more(tree.id, 1) && !self.space.free_tree_step(tree.id, tree.root, 512)? {}
+        if there
+            && (!dismantling.step(&self.space)?
+                || self.space.may_own_more(tree.id, 1) && !self.space.free_tree_step(tree.id, tree.root, 512)?)
+        {
+            return Ok(Some(dismantling));
+        }
         self.pool().retry(|| {
             let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
             self.undo.check_cut(undo_log, &mut mtr)?;
@@ -351,7 +385,8 @@ impl Engine {
             self.undo.cut(undo_log, &mut mtr)?;
             mtr.commit();
             Ok(())
-        })
+        })?;
+        Ok(None)
     }
 
     /// Merges the leaf of `key` with a neighbour if it has become too empty. If a page for that cannot be read, the

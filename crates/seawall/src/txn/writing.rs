@@ -3,6 +3,7 @@
 use super::insert_run::InsertRun;
 use super::locks::LockOwner;
 use super::undo::UndoLog;
+use crate::btree::Dismantling;
 use crate::format::{TxnId, UndoPtr};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,12 +19,21 @@ pub(super) struct Writing {
     pub learning: Option<(UndoPtr, UndoPtr)>,
     /// Its last insertion.
     pub inserts: InsertRun,
-    /// The record of a range that is being undone, and the key where that continues.
-    pub undoing: Option<(UndoPtr, Vec<u8>)>,
+    /// The record that is undone in several steps, and where that continues.
+    pub undoing: Option<(UndoPtr, Undoing)>,
     /// The buffer where entries are built; kept for its capacity, as `old` is.
     pub payload: Vec<u8>,
     /// The value that a change supersedes.
     pub old: Vec<u8>,
+}
+
+/// Where the undoing of a record continues.
+#[derive(Debug)]
+pub(super) enum Undoing {
+    /// A range of insertions: at this key.
+    Range(Vec<u8>),
+    /// The creation of a tree.
+    Tree(Dismantling),
 }
 
 /// The largest buffers that a thread keeps, bytes.

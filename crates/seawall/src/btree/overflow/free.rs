@@ -6,18 +6,9 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use crate::space::Space;
 
-/// Frees all pages of a long value of `tree` except its head, in mini-transactions of its own. May be called
-/// again, also after a crash: it frees what is left. No latch may be held.
-///
-/// # Errors
-/// Those of reading.
-pub fn free_overflow_body(space: &Space, tree: TreeId, head: PageId) -> Result<()> {
-    while !space.pool().retry(|| free_step(space, tree, head))? {}
-    Ok(())
-}
-
-/// Like [`free_overflow_body`], in at most `budget` mini-transactions, which it subtracts from `budget`.
-/// Returns whether only the head is left.
+/// Frees the pages of a long value of `tree` except its head, in at most `budget` mini-transactions of its own, which
+/// it subtracts from `budget`. Returns whether only the head is left. May be called again, also after a crash: it frees
+/// what is left. No latch may be held.
 ///
 /// # Errors
 /// Those of reading.

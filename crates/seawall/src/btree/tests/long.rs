@@ -3,7 +3,7 @@
 use super::super::overflow::{free_overflow_head, read_overflow};
 use super::rig::{Model, Rig};
 use crate::btree::{
-    Entry, OVERFLOW, OverflowRef, OverflowWriter, check_overflow, free_overflow_body, one_page_value_max,
+    Entry, OVERFLOW, OverflowRef, OverflowWriter, check_overflow, free_overflow_some, one_page_value_max,
     read_overflow_into, read_overflow_many, write_one_page,
 };
 use crate::buffer::{Mtr, MtrSize};
@@ -38,9 +38,9 @@ pub(super) fn write_long(rig: &Rig, value: &[u8]) -> OverflowRef {
 }
 
 pub(super) fn free_long(rig: &Rig, reference: OverflowRef) {
-    free_overflow_body(&rig.space, rig.tree.id, reference.head).unwrap();
+    assert!(free_overflow_some(&rig.space, rig.tree.id, reference.head, &mut usize::MAX.clone()).unwrap());
     // A second call does nothing.
-    free_overflow_body(&rig.space, rig.tree.id, reference.head).unwrap();
+    assert!(free_overflow_some(&rig.space, rig.tree.id, reference.head, &mut usize::MAX.clone()).unwrap());
     rig.pool
         .retry(|| {
             let mut mtr = Mtr::begin(&rig.pool, MtrSize::Small)?;
