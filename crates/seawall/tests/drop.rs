@@ -115,7 +115,8 @@ fn a_step_of_purge_frees_a_bounded_number_of_long_values() {
         let tree = db.create_tree(name).unwrap();
         for first in (0..rows).step_by(100) {
             let keys = first..rows.min(first + 100);
-            db.transact(|tx| keys.clone().try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &vec![7; len]))).unwrap();
+            db.transact(|tx| keys.clone().try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &vec![7; len])))
+                .unwrap();
             tend(&db);
         }
         let own = db.tree_bytes(&tree) / 4096;

@@ -3,9 +3,10 @@
 //! 1. A transaction's records are purged when every view, now and in the future, sees the transaction.
 //! 2. A delete-marked entry is removed only if its writer and undo pointer are still those of the record
 //!    (trap 12).
-//! 3. A step does a bounded piece of work. The purge position moves past records, several at a time, after all their work is done; work of many steps is
-//!    resumable. So after a crash purge may do a record's work again, and finds it done. The last page of a long value
-//!    is freed by the mini-transaction that moves the position, because the page may be reallocated at once.
+//! 3. A step does a bounded piece of work. The purge position moves past records, several at a time, after all their
+//!    work is done; work of many steps is resumable. So after a crash purge may do a record's work again, and finds
+//!    it done. The last page of a long value is freed by the mini-transaction that moves the position, because the
+//!    page may be reallocated at once.
 //! 4. The long value of a version is freed with the undo record of the change that superseded it: an update or a
 //!    deletion. The record of a revival frees nothing: the value is freed with the record of the deletion before it.
 //! 5. A record may belong to a tree that was dropped and freed since. Tree ids are never reused, so the root

@@ -88,8 +88,8 @@ impl Txn {
         self.undo_last(savepoint, Rows::GoWithTheChange)
     }
 
-    /// Returns whether the last change is being undone in steps, each of which takes as long as the undoing of many other
-    /// changes.
+    /// Returns whether the last change is being undone in steps, each of which takes as long as the undoing of many
+    /// other changes.
     pub fn is_freeing_a_tree(&self) -> bool {
         self.writing.as_ref().is_some_and(|writing| matches!(writing.undoing, Some((_, Undoing::Tree(_)))))
     }
