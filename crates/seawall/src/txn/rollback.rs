@@ -9,6 +9,8 @@
 //! 4. The record of a range of insertions is undone leaf by leaf, in key order, in mini-transactions that remove the
 //!    entries which point to it, and is cut by the last one. After a crash between two of them the walk begins again:
 //!    removed entries are not missed, and no other record can have this one's position yet.
+//! 5. A row in a page that recovery abandoned is lost, with this transaction's change of it: the record of that change
+//!    is cut. (Of a range of insertions, the leaves after such a page would not be found: that rollback cannot end.)
 
 use super::engine::Engine;
 use super::locks::{LockOwner, Mode};
@@ -21,7 +23,7 @@ use crate::btree::{
     DELETED, Dismantling, Entry, HEADER, Node, Patch, Remove, Replace, Rewrite, Tree, free_overflow_some,
 };
 use crate::buffer::{Mtr, MtrSize, Redo};
-use crate::error::{Error, Result, Stop};
+use crate::error::{Corruption, Error, Result, Stop};
 use crate::format::{Malformed, TreeId, TxnId, UndoPtr};
 use crate::mutants::Mutant;
 use crate::space::Purpose;
@@ -143,7 +145,10 @@ impl Txn {
                 engine.keep_locked(&self.owner, *id, tree, key);
             }
         }
-        engine.undo_record(*id, undo_log, at, record.get())?;
+        match engine.undo_record(*id, undo_log, at, record.get()) {
+            Err(Error::Corrupt(why)) if matches!(*why, Corruption::Abandoned { .. }) => engine.cut(undo_log)?,
+            undone => undone?,
+        }
         Ok(true)
     }
 }
