@@ -144,28 +144,14 @@ fn mode(spec: &CellSpec) -> String {
 }
 
 fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let cells = || results.cells_of(Experiment::LogMemory);
-    let measured: Vec<Measured<'_>> = cells().map(|c| (mode(&c.spec), c.spec.threads, c)).collect();
-    let rates = Panel::rates_over(
+    let cells = results.cells_of(Experiment::LogMemory);
+    let measured: Vec<Measured<'_>> = cells.map(|c| (mode(&c.spec), c.spec.threads, c)).collect();
+    vec![Panel::rates_over(
         "Commits per second by log write path",
         "Each group of commits is made durable by one fdatasync.",
         ("committing thread", "committing threads"),
         &measured,
-    );
-    let relative = cells().filter_map(|cell| {
-        let base = log(cell.spec.threads, Access::Buffered, 512, true);
-        let ratio = results.compare(&cell.spec, &base).filter(|_| cell.spec != base)?;
-        let [commits, low, high] = [ratio.median, ratio.low, ratio.high].map(text::percent);
-        let name = format!("{}, {}", mode(&cell.spec), text::many(cell.spec.threads, "thread", "threads"));
-        Some(vec![name, commits, format!("{low} to {high}")])
-    });
-    let relative = Panel::table(
-        "The same, relative to buffered and merged",
-        "Buffered log, 512 B blocks, one write per group, at the same number of threads = 100%.",
-        &["log write path", "commits", "interval"],
-        relative.collect(),
-    );
-    vec![rates, relative]
+    )]
 }
 
 #[cfg(test)]
