@@ -9,17 +9,6 @@ use seawall_lab::results::{CellResult, Plateau, Results, Skipped, Sustain};
 use seawall_lab::{plan, sample};
 use std::path::Path;
 
-fn vary(results: &mut Results) {
-    for (n, cell) in results.cells.iter_mut().enumerate() {
-        for (r, round) in cell.rounds.iter_mut().enumerate() {
-            for (i, tenth) in round.per_tenth.iter_mut().enumerate() {
-                let wave = 100 + ((n * 37 + r * 13 + i * 29) % 17) as u32;
-                *tenth = (*tenth * wave / 108).max(1);
-            }
-        }
-    }
-}
-
 /// A consumer drive on a bad day: flushes cost a hundred times a write, some writes wait for the journal,
 /// rounds differ.
 fn slow() -> Results {
@@ -61,7 +50,6 @@ fn slow() -> Results {
         }
     }
     let mut results = sample::results(cells);
-    vary(&mut results);
     results.run.full = true;
     results.machine.host = "a-rather-long-host-name-017.storage.example.internal".into();
     results.machine.cpu_model = "Imaginary CPU E5-2680 v4 @ 2.40GHz, a model name as long as they come".into();
@@ -71,12 +59,9 @@ fn slow() -> Results {
 fn main() -> std::io::Result<()> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
     let write = |name: &str, results: &Results| std::fs::write(Path::new(&directory).join(name), html(results));
-    let mut default = sample::of_plan(&plan::decisive());
-    vary(&mut default);
-    write("default.html", &default)?;
+    write("default.html", &sample::of_plan(&plan::decisive()))?;
 
     let mut full = sample::of_plan(&plan::full());
-    vary(&mut full);
     full.run.full = true;
     full.run.command = "seawall lab /srv/db --full".into();
     full.cells[9].rounds[2].foreign.disturbed = true;

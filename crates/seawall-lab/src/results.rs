@@ -164,7 +164,6 @@ pub struct CellResult {
 /// ```
 /// let round = seawall_lab::sample::round(5000, 1);
 /// assert_eq!(round.operations as f64 / round.seconds, 5000.0);
-/// assert_eq!(round.per_tenth.iter().sum::<u32>(), 5000);
 /// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Round {
@@ -176,8 +175,6 @@ pub struct Round {
     pub latency: SparseHistogram,
     /// Longest operation, ns.
     pub latency_ns_max: u64,
-    /// Operations completed in each tenth of a second.
-    pub per_tenth: Vec<u32>,
     /// The device's work meanwhile; `None` without a block device.
     pub device: Option<DeviceDelta>,
     /// Work of other processes meanwhile.

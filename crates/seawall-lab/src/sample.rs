@@ -17,7 +17,6 @@ pub fn round(operations: u64, seed: u64) -> Round {
         seconds: 1.0,
         latency: SparseHistogram::from(&latency),
         latency_ns_max: mean * 9,
-        per_tenth: vec![u32::try_from(operations / 10).unwrap_or(u32::MAX); 10],
         device: Some(device(0, operations)),
         foreign: Foreign { cpu_cores: 0.02, io_bytes_per_s: Some(0.0), disturbed: false },
         cached_bytes: Some(0),

@@ -87,7 +87,7 @@ pub fn line_plot(
 /// The page; `files` are settings to offer, as (name, text).
 fn page(results: &Results, said: &[Verdict], files: &[(String, String)]) -> String {
     let sections: String = Experiment::ALL.into_iter().map(|e| experiment(results, e)).collect();
-    let over_time = [percentiles(results), steadiness(results), sustained(results)].into_iter().flatten();
+    let over_time = [percentiles(results), sustained(results)].into_iter().flatten();
     let across = section(
         "time",
         "How long one operation takes, and whether the rate holds",
@@ -218,7 +218,7 @@ fn published_table(experiment: Experiment, note: &str) -> Option<Panel> {
     Panel::table("Published", note, head, figures.iter().map(|p| row(p, n)).collect())
 }
 
-/// The cells whose latency and steadiness are shown.
+/// The cells whose latency is shown.
 fn chosen(results: &Results) -> Vec<(&CellResult, &'static str)> {
     let buffered = |p| plan::extend(p, Access::Buffered, Sync::Fdatasync);
     [
@@ -262,30 +262,6 @@ fn percentiles(results: &Results) -> Option<Panel> {
             y_logarithmic: true,
             lines,
         },
-    )
-}
-
-/// How far rounds, and tenths of a second within them, differ.
-fn steadiness(results: &Results) -> Option<Panel> {
-    let rows = chosen(results).into_iter().filter_map(|(cell, name)| {
-        let edge = |rates: &[f64], pick: fn(f64, f64) -> f64| {
-            text::or_missing(rates.iter().copied().reduce(pick), text::count)
-        };
-        // The last tenth of a round is left out unless the round filled it.
-        let rounds = cell.rounds.iter().filter(|r| r.seconds.is_finite());
-        let tenths = rounds.flat_map(|r| r.per_tenth.iter().take((r.seconds * 10.0 + 1e-6).max(0.0) as usize));
-        let tenths: Vec<f64> = tenths.map(|n| f64::from(*n) * 10.0).collect();
-        let mut row = vec![name.to_owned(), text::count(cell.median()?)];
-        for rates in [cell.rates(), tenths] {
-            row.extend([edge(&rates, f64::min), edge(&rates, f64::max)]);
-        }
-        Some(row)
-    });
-    Panel::table(
-        "Rate within and between rounds",
-        "Operations per second.",
-        &["", "median", "slowest round", "fastest round", "slowest 0.1 s", "fastest 0.1 s"],
-        rows.collect(),
     )
 }
 

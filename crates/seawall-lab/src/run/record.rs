@@ -13,7 +13,6 @@ pub(super) struct Recorder {
     pub(super) operations: u64,
     /// From the start to the end of the last operation.
     took: Option<Duration>,
-    per_tenth: Vec<u32>,
     pub(super) writes: u64,
     pub(super) syncs: u64,
 }
@@ -26,7 +25,6 @@ impl Recorder {
             max_ns: 0,
             operations: 0,
             took: None,
-            per_tenth: Vec::new(),
             writes: 0,
             syncs: 0,
         }
@@ -39,13 +37,7 @@ impl Recorder {
         debug_assert!(recorded.is_ok(), "a value below the maximum has a bucket");
         self.max_ns = self.max_ns.max(ns);
         self.operations += 1;
-        let since_start = end.duration_since(self.start);
-        self.took = self.took.max(Some(since_start));
-        let tenth = (since_start.as_millis() / 100) as usize;
-        if tenth >= self.per_tenth.len() {
-            self.per_tenth.resize(tenth + 1, 0);
-        }
-        self.per_tenth[tenth] += 1;
+        self.took = self.took.max(Some(end.duration_since(self.start)));
     }
 
     /// Combines the threads' records into a round; the caller adds what the machine did meanwhile. The round ends with
@@ -63,17 +55,12 @@ impl Recorder {
             all.operations += other.operations;
             all.writes += other.writes;
             all.syncs += other.syncs;
-            all.per_tenth.resize(all.per_tenth.len().max(other.per_tenth.len()), 0);
-            for (sum, n) in all.per_tenth.iter_mut().zip(other.per_tenth) {
-                *sum += n;
-            }
         }
         Some(Round {
             operations: all.operations,
             seconds: all.took.filter(|_| !limited).unwrap_or(elapsed).as_secs_f64(),
             latency: SparseHistogram::from(&all.latency),
             latency_ns_max: all.max_ns,
-            per_tenth: all.per_tenth,
             device: None,
             foreign: Foreign::default(),
             cached_bytes: None,
