@@ -6,13 +6,15 @@
 use crate::results::CellResult;
 use crate::stats::distinct;
 use crate::text;
+use askama::Template;
 use std::collections::BTreeSet;
 
 /// A cell with the name of its series and its x value there, such as its threads: series, x, cell.
 pub(crate) type Measured<'a> = (String, u32, &'a CellResult);
 
 /// Something to show below an experiment's heading.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Template)]
+#[template(path = "panel.html")]
 pub(crate) struct Panel {
     pub(crate) title: String,
     /// How to read it; empty if the title says it.
@@ -28,7 +30,8 @@ pub(crate) enum Body {
 }
 
 /// A table; the first column holds names, the others figures.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Template)]
+#[template(path = "table.html")]
 pub(crate) struct Table {
     pub(crate) head: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,

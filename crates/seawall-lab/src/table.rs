@@ -185,26 +185,14 @@ fn sustained(results: &Results) -> String {
     out
 }
 
-/// How a level is shown. The marks are there because a level is never shown by colour alone.
-pub(crate) struct Shown {
-    /// Its mark in the terminal.
-    mark: &'static str,
-    /// Its class in the report.
-    pub(crate) class: &'static str,
-    /// Its mark in the report.
-    pub(crate) icon: &'static str,
-}
-
-/// How a level is shown.
-pub(crate) fn shown(level: Level) -> Shown {
-    let (mark, class, icon) = match level {
-        Level::Warning => ("!", "warning", "!"),
-        Level::Note => ("-", "note", "i"),
-        Level::Good => ("+", "good", "✓"),
-        Level::CannotTell => ("?", "unsure", "≈"),
-        Level::NotTested => ("?", "untested", "?"),
-    };
-    Shown { mark, class, icon }
+/// The mark of a level, which is never shown by colour alone.
+fn mark(level: Level) -> char {
+    match level {
+        Level::Warning => '!',
+        Level::Note => '-',
+        Level::Good => '+',
+        Level::CannotTell | Level::NotTested => '?',
+    }
 }
 
 /// Every verdict with its reason, the most urgent first.
@@ -219,7 +207,7 @@ pub fn conclusions(results: &Results) -> String {
     let all = verdicts(results);
     let mut out = String::new();
     for level in Level::ALL {
-        let mark = shown(level).mark;
+        let mark = mark(level);
         let mut of_level = all.iter().filter(|v| v.level == level).peekable();
         if of_level.peek().is_some() {
             out += &format!("{}{}\n", if out.is_empty() { "" } else { "\n" }, level.words());

@@ -2,7 +2,6 @@
 //! `3.1x`.
 //!
 //! - A number that is not finite is shown as `?`.
-//! - [`escape`] is the only path by which text from a results file enters a page.
 
 use std::fmt::Display;
 
@@ -106,19 +105,6 @@ pub(crate) fn moment(rfc3339: &str) -> String {
     }
 }
 
-/// Text made safe for the content of an HTML element and for quoted attributes; control characters are
-/// dropped.
-///
-/// ```
-/// assert_eq!(seawall_lab::report::escape("a < b & c"), "a &lt; b &amp; c");
-/// ```
-pub fn escape(text: &str) -> String {
-    let kept: String = text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
-    // The ampersand first: the others add some.
-    let kept = kept.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    kept.replace('"', "&quot;").replace('\'', "&#39;")
-}
-
 /// A name and its value, for [`fill`].
 pub(crate) type Var<'a> = (&'a str, &'a dyn Display);
 
@@ -134,24 +120,13 @@ pub(crate) use vars;
 
 /// `template` with the value of each `{name}` in its place.
 pub(crate) fn fill(template: &str, vars: &[Var<'_>]) -> String {
-    fill_with(template, vars, |value| value)
-}
-
-/// Like [`fill`], but for HTML: the value of `{name}` is escaped, that of `{=name}` is HTML.
-pub(crate) fn fill_html(template: &str, vars: &[Var<'_>]) -> String {
-    fill_with(template, vars, |value| escape(&value))
-}
-
-fn fill_with(template: &str, vars: &[Var<'_>], show: impl Fn(String) -> String) -> String {
     let (mut out, mut rest) = (String::new(), template);
     while let Some((before, named)) = rest.split_once('{') {
         let (name, after) = named.split_once('}').unwrap_or((named, ""));
-        let bare = name.strip_prefix('=').unwrap_or(name);
-        let value = vars.iter().find(|(known, _)| *known == bare).map(|(_, value)| value.to_string());
+        let value = vars.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
         debug_assert!(value.is_some(), "{name} has no value in: {template}");
-        let value = value.unwrap_or_default();
         out += before;
-        out += &if bare == name { show(value) } else { value };
+        out += &value.unwrap_or_default();
         rest = after;
     }
     out + rest
@@ -199,7 +174,6 @@ mod tests {
         assert_eq!([percent(0.084), percent(0.55)], ["8.4%", "55%"]);
         assert_eq!(moment("2026-11-20T12:00:00Z"), "2026-11-20 12:00 UTC");
         assert_eq!(moment("ünknown"), "ünknown");
-        assert_eq!(escape("<script>alert('x\"')&\u{0}\u{1b}"), "&lt;script&gt;alert(&#39;x&quot;&#39;)&amp;");
         assert_eq!(ratio(3.12), "3.1x");
         assert_eq!(ratio(1.026), "1.03x");
         assert_eq!(ratio(f64::INFINITY), "?");

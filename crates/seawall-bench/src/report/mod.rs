@@ -1,38 +1,33 @@
 //! A result in readable form: a short table for the terminal, and one HTML page with plots that needs no network.
 //!
 //! 1. Both are functions of [`CellResult`] and measure nothing.
-//! 2. Unknown figures are shown as unknown, or left out; text from a result enters the page only through
-//!    `escape`.
+//! 2. Unknown figures are shown as unknown, or left out; the template escapes the text of a result.
 
 mod text;
 
 pub use text::{bytes, number, table};
 
 use crate::results::{CellResult, TIMELINE_STEP};
-use seawall_lab::report::{escape, frame, latency, line_plot};
+use askama::Template;
+use seawall_lab::report::{frame, latency, line_plot};
+use std::collections::BTreeMap;
 
 /// More points than this are drawn as sums of neighbours: single ones could not be told apart.
 const POINTS: usize = 600;
 
 /// The result as one HTML document in the style of the lab's report, with its rate over time and its latencies drawn.
 pub fn html(result: &CellResult) -> String {
-    let title = format!("{} on {}", result.cell.workload, result.cell.store);
-    let nothing = "<p>Nothing completed: there is nothing to draw.</p>";
-    let drawn = |plot: String| if plot.is_empty() { nothing.to_owned() } else { plot };
-    let row =
-        |(name, value): (&String, &String)| format!("<tr><th>{}</th><td>{}</td></tr>", escape(name), escape(value));
-    let rows: String = result.origin.settings.iter().map(row).collect();
-    let body = format!(
-        r#"<header><div class="brand">Seawall bench<button id="theme" type="button" hidden>Light / dark</button></div>
-<h1>{}</h1></header><main><section><pre tabindex="0">{}</pre></section><section class="panels">{}{}</section>
-<section><h2>Settings of the store</h2><div class="scroll"><table class="facts"><tbody>{}</tbody></table></div></section></main>"#,
-        escape(&title),
-        escape(&table(result)),
-        drawn(rate(result)),
-        drawn(percentiles(result)),
-        rows
-    );
-    frame(&title, &body)
+    #[derive(Template)]
+    #[template(path = "report.html")]
+    struct Page<'a> {
+        title: &'a str,
+        table: String,
+        plots: [String; 2],
+        settings: &'a BTreeMap<String, String>,
+    }
+    let title = &format!("{} on {}", result.cell.workload, result.cell.store);
+    let plots = [rate(result), percentiles(result)];
+    frame(title, &Page { title, table: table(result), plots, settings: &result.origin.settings }.to_string())
 }
 
 /// Operations per second over the window; empty when nothing completed.

@@ -5,38 +5,25 @@
 //!   verdicts, every cell; then the evidence by experiment, the probe's findings and the sources.
 //! - Every figure is computed from [`Results`] or quoted from a publication, every judgement is a verdict's;
 //!   the report itself measures and judges nothing.
-//! - The HTML is in pieces in `parts.html`. Text from a results file reaches the page only through
-//!   `text::escape`, which `part` applies to every `{name}` of a piece; odd numbers never panic.
+//! - The HTML is in the templates beside this file. A template escapes every text; `|safe` is only for HTML of other
+//!   templates. Odd numbers never panic.
 
 mod plot;
 #[cfg(test)]
 mod tests;
 
 use crate::cell::{Access, Experiment, Preparation, Sync};
-use crate::evidence::{Line, Lines, Panel, Point};
-use crate::experiment::{Published, Source, published, source, texts, verdicts};
+use crate::evidence::{Line, Lines, Panel, Point, Table};
+use crate::experiment::{Published, published, source, texts, verdicts};
 use crate::plan;
-use crate::results::{CellResult, Plateau, Results, RunSettings, Skipped};
+use crate::results::{CellResult, Plateau, Results};
 use crate::settings::recommend;
-use crate::summary::{self, Tile};
-use crate::table::{self, Shown, panels, shown};
-use crate::text::{self, Var, fill_html, vars};
-pub use crate::text::{count, escape, latency};
+use crate::summary;
+use crate::table::{self, CELLS_NOTE, panels};
+use crate::text;
+pub use crate::text::{count, latency};
 use crate::verdict::{Level, Verdict};
-use seawall_io::probe::{Explained, explain};
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
-/// The pieces of the page by name.
-static PARTS: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
-    let parts = include_str!("parts.html").split("<!-- ").skip(1);
-    parts.filter_map(|part| part.split_once(" -->")).map(|(name, html)| (name, html.trim())).collect()
-});
-
-/// A piece of the page with these values.
-fn part(name: &str, vars: &[Var<'_>]) -> String {
-    fill_html(PARTS[name], vars)
-}
+use askama::Template;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -52,14 +39,21 @@ pub fn html(results: &Results) -> String {
     page(results, &verdicts(results), &recommend(results).files())
 }
 
-/// A page in the report's style: `title` is text, `body` is HTML.
+/// A page in the report's style: `title` is text, `body` is HTML. Control characters are dropped.
 ///
 /// ```
 /// let page = seawall_lab::report::frame("A benchmark", "<main><h1>A benchmark</h1></main>");
 /// assert!(page.starts_with("<!doctype html>") && page.contains("<title>A benchmark</title>"));
 /// ```
 pub fn frame(title: &str, body: &str) -> String {
-    part("frame", vars![title, style = STYLE, body, script = SCRIPT]) + "\n"
+    #[derive(Template)]
+    #[template(path = "frame.html")]
+    struct Frame<'a> {
+        title: &'a str,
+        body: &'a str,
+    }
+    let page = Frame { title, body }.to_string() + "\n";
+    page.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
 }
 
 /// A line through `points` in a panel of the report's style; empty without two points. `y_tick` formats a value of the
@@ -81,84 +75,68 @@ pub fn line_plot(
 ) -> String {
     let line = Line { name: String::new(), points: points.iter().map(|(x, y)| Point::bare(*x, *y)).collect() };
     let lines = Lines { x_title: x_title.into(), x_ticks, y_tick, y_logarithmic, lines: vec![line] };
-    Panel::lines(title, "", lines).map_or_else(String::new, |panel| plot::panel(&panel))
+    Panel::lines(title, "", lines).map_or_else(String::new, |panel| panel.to_string())
 }
 
 /// The page; `files` are settings to offer, as (name, text).
 fn page(results: &Results, said: &[Verdict], files: &[(String, String)]) -> String {
-    let sections: String = Experiment::ALL.into_iter().map(|e| experiment(results, e)).collect();
-    let over_time = [percentiles(results), sustained(results)].into_iter().flatten();
-    let across = section(
-        "time",
-        "How long one operation takes, and whether the rate holds",
-        "A rate hides the slow ones. Drives slow down when a cache fills or burst credit is spent.",
-        &over_time.collect::<Vec<_>>(),
-    );
-    let main = [
-        banners(results),
-        tiles(results),
-        list(said, Level::Warning, false),
-        settings(files),
-        list(said, Level::Note, false),
-        [Level::CannotTell, Level::NotTested, Level::Good].map(|level| list(said, level, true)).concat(),
-        every_cell(results),
-        sections,
-        across,
-        probe(results),
-        skipped(results),
-        sources(results),
-    ];
-    let (header, main, version) = (header(results), main.concat(), &results.seawall_version);
-    frame(&format!("Seawall lab: {}", results.machine.host), &part("body", vars![header, main, version]))
+    let body = Page { results, said, files }.to_string();
+    frame(&format!("Seawall lab: {}", results.machine.host), &body)
 }
 
-fn header(results: &Results) -> String {
-    let (m, run) = (&results.machine, &results.run);
-    let plan = if run.full { "full plan" } else { "default plan" };
-    let [memory, file] = [m.memory_bytes, run.file_bytes].map(|bytes| text::bytes(bytes as f64));
-    let facts = [
-        ("Measured", summary::subject(results)),
-        ("Machine", format!("{}, {}, {memory}", m.cpu_model, text::many(m.cpus, "CPU", "CPUs"))),
-        ("Kernel", m.kernel.clone()),
-        ("Run", format!("{plan}, {file} file, {}", run.io_backend)),
-        ("Started", text::moment(&results.started)),
-    ];
-    let facts = facts.map(|(name, value)| part("fact", vars![name, value])).concat();
-    part("header", vars![host = m.host, facts])
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    results: &'a Results,
+    said: &'a [Verdict],
+    files: &'a [(String, String)],
 }
 
-fn banners(results: &Results) -> String {
-    if !results.complete {
-        part("incomplete", &[])
-    } else if results.measured() == 0 && results.sustain.is_none() {
-        part("nothing-measured", &[])
-    } else {
-        String::new()
+/// Panels under a heading; never without one.
+struct Section {
+    id: &'static str,
+    title: String,
+    question: &'static str,
+    panels: Vec<Panel>,
+}
+
+impl Page<'_> {
+    /// What was measured on which machine.
+    fn facts(&self) -> [(&'static str, String); 5] {
+        let (m, run) = (&self.results.machine, &self.results.run);
+        let plan = if run.full { "full plan" } else { "default plan" };
+        let [memory, file] = [m.memory_bytes, run.file_bytes].map(|bytes| text::bytes(bytes as f64));
+        [
+            ("Measured", summary::subject(self.results)),
+            ("Machine", format!("{}, {}, {memory}", m.cpu_model, text::many(m.cpus, "CPU", "CPUs"))),
+            ("Kernel", m.kernel.clone()),
+            ("Run", format!("{plan}, {file} file, {}", run.io_backend)),
+            ("Started", text::moment(&self.results.started)),
+        ]
     }
-}
 
-fn tiles(results: &Results) -> String {
-    let tiles = summary::tiles(results);
-    let tiles = tiles.map(|Tile { name, figure, unit, detail }| part("tile", vars![name, figure, unit, detail]));
-    part("tiles", vars![tiles = tiles.concat()])
-}
+    /// The verdicts of one level.
+    fn of(&self, level: Level) -> Vec<&Verdict> {
+        self.said.iter().filter(|v| v.level == level).collect()
+    }
 
-/// The verdicts of one level; empty if there are none.
-fn list(said: &[Verdict], level: Level, folded: bool) -> String {
-    let Shown { class, icon, .. } = shown(level);
-    // Verdicts to act on are shown whole; the others show their reason on a click.
-    let card = if level == Level::Warning { "card" } else { "folded-card" };
-    let cards = said.iter().filter(|v| v.level == level).map(|v| {
-        let link = v.experiment.map_or_else(String::new, |e| {
-            format!(" {}", part("experiment-link", vars![short = e.short(), menu = texts(e).menu]))
+    /// The cells by experiment, with its name in menus.
+    fn cells(&self) -> Vec<(&'static str, Table)> {
+        let cells = |e| Some((texts(e).menu.as_str(), table::cells(self.results, e)?));
+        Experiment::ALL.into_iter().filter_map(cells).collect()
+    }
+
+    /// The evidence by experiment, and that across experiments.
+    fn sections(&self) -> Vec<Section> {
+        let mut sections: Vec<Section> = Experiment::ALL.map(|e| experiment(self.results, e)).into();
+        sections.push(Section {
+            id: "time",
+            title: "How long one operation takes, and whether the rate holds".into(),
+            question: "A rate hides the slow ones. Drives slow down when a cache fills or burst credit is spent.",
+            panels: [percentiles(self.results), sustained(self.results)].into_iter().flatten().collect(),
         });
-        part(card, vars![class, icon, sentence = capitalised(&v.sentence), reason = v.reason, link])
-    });
-    let cards: Vec<String> = cards.collect();
-    let (title, n, cards) = (capitalised(level.words()), cards.len(), cards.concat());
-    match n {
-        0 => String::new(),
-        _ => part(if folded { "folded-cards" } else { "cards" }, vars![title, n, cards]),
+        sections.retain(|section| !section.panels.is_empty());
+        sections
     }
 }
 
@@ -167,41 +145,19 @@ fn capitalised(sentence: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// One box with a tab for each server; works without scripts.
-fn settings(files: &[(String, String)]) -> String {
-    if files.is_empty() {
-        return String::new();
-    }
-    let (mut tabs, mut texts) = (String::new(), String::new());
-    for (i, (name, text)) in files.iter().enumerate() {
-        let checked = if i == 0 { " checked" } else { "" };
-        tabs += &part("tab", vars![i, checked, name]);
-        texts += &part("tab-text", vars![text]);
-    }
-    part("settings", vars![tabs, texts])
-}
-
-fn section(id: &str, title: &str, question: &str, panels: &[Panel]) -> String {
-    let panels: String = panels.iter().map(plot::panel).collect();
-    if panels.is_empty() {
-        return panels;
-    }
-    part("section", vars![id, title, question, panels])
-}
-
-/// The evidence of an experiment, and its publication; empty if nothing was measured.
-fn experiment(results: &Results, experiment: Experiment) -> String {
-    let mut shown = panels(results, experiment);
-    let (short, d) = (experiment.short(), texts(experiment));
+/// The evidence of an experiment, and its publication; no panel if nothing was measured.
+fn experiment(results: &Results, experiment: Experiment) -> Section {
+    let mut panels = panels(results, experiment);
+    let (id, d) = (experiment.short(), texts(experiment));
     let mut title = d.title.clone();
-    if let Some(source) = source(experiment).filter(|_| !shown.is_empty()) {
+    if let Some(source) = source(experiment).filter(|_| !panels.is_empty()) {
         let note = format!("{}. {}. Read with care: {}", source.citation, source.setup, source.caveat);
         let figures = published_table(experiment, &note);
         // A publication that gives relations without rates is shown in words only.
-        shown.extend(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
-        title = format!("{} · {title}", short.to_uppercase());
+        panels.extend(figures.or_else(|| Panel::table("Published", "", &[""], vec![vec![note]])));
+        title = format!("{} · {title}", id.to_uppercase());
     }
-    section(short, &title, &d.question, &shown)
+    Section { id, title, question: &d.question, panels }
 }
 
 /// The published rates, by threads where they were published so.
@@ -289,37 +245,4 @@ fn sustained(results: &Results) -> Option<Panel> {
             lines: vec![Line { name: String::new(), points: points.collect() }],
         },
     )
-}
-
-fn every_cell(results: &Results) -> String {
-    let table = |e: Experiment| {
-        let table = plot::table(&table::cells(results, e)?);
-        Some(part("cells-of-experiment", vars![menu = texts(e).menu, table]))
-    };
-    let tables: String = Experiment::ALL.into_iter().filter_map(table).collect();
-    if tables.is_empty() { tables } else { part("cells", vars![note = table::CELLS_NOTE, tables]) }
-}
-
-fn probe(results: &Results) -> String {
-    let row = |Explained { name, value, meaning, .. }| part("probe-row", vars![name, value, meaning]);
-    let rows: String = explain(&results.probe).into_iter().map(row).collect();
-    part("probe", vars![rows])
-}
-
-fn skipped(results: &Results) -> String {
-    let n = results.skipped.len();
-    let row = |Skipped { title, reason, .. }: &Skipped| part("skipped-row", vars![title, reason]);
-    let rows: String = results.skipped.iter().map(row).collect();
-    if n == 0 { rows } else { part("skipped", vars![n, rows]) }
-}
-
-fn sources(results: &Results) -> String {
-    let item = |e: Experiment| {
-        let Source { citation, address, .. } = source(e)?;
-        let link = address.as_ref().map(|address| format!(" {}", part("source-link", vars![address])));
-        Some(part("source", vars![name = e.short().to_uppercase(), citation, link = link.unwrap_or_default()]))
-    };
-    let list: String = Experiment::ALL.into_iter().filter_map(item).collect();
-    let Results { seawall_version: version, started, format, run: RunSettings { command, seed, .. }, .. } = results;
-    part("sources", vars![list, command, version, seed, format, started])
 }

@@ -43,7 +43,7 @@ fn whole_plans_show_every_experiment_and_nothing_from_the_network() {
             assert!(page.contains(&format!("id=\"{id}\"")), "{id} is missing");
         }
         for cell in &plan {
-            assert!(page.contains(&escape(&cell.title())), "{} is missing from the table", cell.title());
+            assert!(page.contains(&cell.title().replace('\'', "&#39;")), "{} is missing from the table", cell.title());
         }
         // Addresses of sources are links; nothing is loaded.
         for outside in ["url(", "@import", "src=", "<link"] {
@@ -75,7 +75,7 @@ fn the_engine_is_shown_beside_what_was_published_and_what_may_be_lost() {
     {
         assert!(e6.contains(text), "{text} is not in E6");
     }
-    assert!(section("set").contains("flush_method = &quot;"), "the settings that were measured are shown");
+    assert!(section("set").contains("flush_method = &#34;"), "the settings that were measured are shown");
     assert!(!self::page(&sample::of_plan(&plan::decisive())).contains("by fixed window"), "no empty axes");
 }
 
