@@ -35,7 +35,9 @@ pub mod report;
 pub mod require;
 pub mod results;
 pub mod run;
+#[cfg(feature = "sample")]
 #[doc(hidden)]
+#[path = "../tests/sample/mod.rs"]
 pub mod sample;
 pub mod settings;
 pub mod sql;
