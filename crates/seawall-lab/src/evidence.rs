@@ -3,14 +3,39 @@
 //! - A panel without data is omitted: no empty axes, no zero for "unknown".
 //! - Two kinds of plot: bars for single figures, lines for a figure over threads, depth, percentile or time.
 
-use crate::results::CellResult;
+use crate::cell::{CellSpec, Experiment};
+use crate::results::{CellResult, Results};
 use crate::stats::distinct;
-use crate::text;
+use crate::text::{self, Var, fill};
 use askama::Template;
-use std::collections::BTreeSet;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A cell with the name of its series and its x value there, such as its threads: series, x, cell.
-pub(crate) type Measured<'a> = (String, u32, &'a CellResult);
+/// The words of an experiment's panels, by the panel.
+pub(crate) type Words = BTreeMap<String, PanelWords>;
+
+/// The words of one panel; `{name}` is a variable.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PanelWords {
+    title: String,
+    /// How to read it.
+    #[serde(default)]
+    note: String,
+    /// The columns of a table.
+    #[serde(default)]
+    head: Vec<String>,
+    /// What rates are shown over, as one and as more: `["thread", "threads"]`.
+    #[serde(default)]
+    over: [String; 2],
+}
+
+/// Makes the panels of one experiment.
+pub(crate) struct Evidence<'a> {
+    pub(crate) results: &'a Results,
+    pub(crate) experiment: Experiment,
+    pub(crate) words: &'a Words,
+}
 
 /// Something to show below an experiment's heading.
 #[derive(Debug, Clone, Template)]
@@ -33,7 +58,7 @@ pub(crate) enum Body {
 #[derive(Debug, Clone, Template)]
 #[template(path = "table.html")]
 pub(crate) struct Table {
-    pub(crate) head: Vec<&'static str>,
+    pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
@@ -114,61 +139,77 @@ impl Bar {
     }
 }
 
-impl Panel {
+impl<'a> Evidence<'a> {
+    /// The measured cells.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = &'a CellResult> {
+        self.results.cells_of(self.experiment)
+    }
+
     /// A table, unless it has no rows.
-    pub(crate) fn table(
-        title: impl Into<String>,
-        note: impl Into<String>,
-        head: &[&'static str],
-        rows: Vec<Vec<String>>,
-    ) -> Option<Self> {
-        Self::some(title, note, Body::Table(Table { head: head.to_vec(), rows }))
+    pub(crate) fn table(&self, key: &str, vars: &[Var<'_>], rows: Vec<Vec<String>>) -> Option<Panel> {
+        let PanelWords { title, note, head, .. } = &self.words[key];
+        Panel::table(&fill(title, vars), &fill(note, vars), head, rows)
     }
 
     /// Bars, unless there are none.
-    pub(crate) fn bars(title: impl Into<String>, note: impl Into<String>, bars: Vec<Bar>) -> Option<Self> {
-        Self::some(title, note, Body::Bars(bars))
+    pub(crate) fn bars(&self, key: &str, vars: &[Var<'_>], bars: Vec<Bar>) -> Option<Panel> {
+        let PanelWords { title, note, .. } = &self.words[key];
+        Panel::some(&fill(title, vars), &fill(note, vars), Body::Bars(bars))
     }
 
-    /// Rates over a number such as threads: a line for each series if one has three points, else bars.
+    /// Rates over a number such as threads: a line for each series if one has three points, else bars. `place` gives
+    /// the series of a cell and its number, if it is shown.
     pub(crate) fn rates_over(
-        title: impl Into<String>,
-        note: impl Into<String>,
-        (one, more): (&str, &str),
-        cells: &[Measured<'_>],
-    ) -> Option<Self> {
-        let names = distinct(cells.iter().map(|c| c.0.as_str()));
-        let series = names.iter().map(|name| cells.iter().filter(|c| c.0 == *name).collect());
-        let series: Vec<Vec<&Measured<'_>>> = series.collect();
+        &self,
+        key: &str,
+        vars: &[Var<'_>],
+        place: impl Fn(&CellSpec) -> Option<(String, u32)>,
+    ) -> Option<Panel> {
+        let PanelWords { title, note, over: [one, more], .. } = &self.words[key];
+        let mut cells: Vec<(String, u32, &CellResult)> =
+            self.cells().filter_map(|cell| place(&cell.spec).map(|(name, n)| (name, n, cell))).collect();
+        cells.sort_by_key(|cell| cell.1);
+        let names = distinct(cells.iter().map(|cell| cell.0.as_str()));
+        let series = names.iter().map(|name| cells.iter().filter(|cell| cell.0 == *name).map(|c| (c.1, c.2)).collect());
+        let series: Vec<Vec<(u32, &CellResult)>> = series.collect();
+        let named = || names.iter().zip(&series);
         if series.iter().all(|cells| cells.len() < 3) {
-            let bars = cells.iter().filter_map(|(name, n, cell)| {
-                let label = format!("{name}{}{}", if name.is_empty() { "" } else { ", " }, text::many(*n, one, more));
-                Bar::rate(cell, label, names.iter().position(|x| x == name).unwrap_or_default())
+            let bars = named().enumerate().flat_map(|(i, (name, cells))| {
+                let aside = if name.is_empty() { "" } else { ", " };
+                let label = move |n| format!("{name}{aside}{}", text::many(n, one, more));
+                cells.iter().filter_map(move |(n, cell)| Bar::rate(cell, label(*n), i))
             });
-            return Self::bars(title, note, bars.collect());
+            return self.bars(key, vars, bars.collect());
         }
         let log2 = |n: u32| f64::from(n.max(1)).log2();
-        let point = |(_, n, cell): &Measured<'_>| {
+        let point = |(n, cell): &(u32, &CellResult)| {
             let rate = cell.rate()?;
             Some(Point { x: log2(*n), y: rate.median, low: rate.low, high: rate.high })
         };
-        let line = |cells: &Vec<&Measured<'_>>| Line {
-            name: cells[0].0.clone(),
-            points: cells.iter().filter_map(|cell| point(cell)).collect(),
+        let line = |(name, cells): (&&str, &Vec<_>)| Line {
+            name: (*name).to_owned(),
+            points: cells.iter().filter_map(point).collect(),
         };
-        let ticks: BTreeSet<u32> = cells.iter().map(|c| c.1).collect();
+        let ticks: BTreeSet<u32> = cells.iter().map(|cell| cell.1).collect();
         let lines = Lines {
-            x_title: more.into(),
+            x_title: more.clone(),
             x_ticks: ticks.into_iter().map(|n| (log2(n), n.to_string())).collect(),
             y_tick: text::count,
             y_logarithmic: false,
-            lines: series.iter().map(line).collect(),
+            lines: named().map(line).collect(),
         };
-        Self::lines(title, note, lines)
+        Panel::lines(&fill(title, vars), &fill(note, vars), lines)
+    }
+}
+
+impl Panel {
+    /// A table, unless it has no rows.
+    pub(crate) fn table(title: &str, note: &str, head: &[impl ToString], rows: Vec<Vec<String>>) -> Option<Self> {
+        Self::some(title, note, Body::Table(Table { head: head.iter().map(ToString::to_string).collect(), rows }))
     }
 
     /// Lines, unless no line has two points.
-    pub(crate) fn lines(title: impl Into<String>, note: impl Into<String>, mut lines: Lines) -> Option<Self> {
+    pub(crate) fn lines(title: &str, note: &str, mut lines: Lines) -> Option<Self> {
         for line in &mut lines.lines {
             line.points.retain(|p| [p.x, p.y, p.low, p.high].iter().all(|v| v.is_finite()));
         }
@@ -176,7 +217,7 @@ impl Panel {
         Self::some(title, note, Body::Lines(lines))
     }
 
-    fn some(title: impl Into<String>, note: impl Into<String>, body: Body) -> Option<Self> {
+    fn some(title: &str, note: &str, body: Body) -> Option<Self> {
         let empty = match &body {
             Body::Table(table) => table.rows.is_empty(),
             Body::Bars(bars) => !bars.iter().any(|b| b.value > 0.0),

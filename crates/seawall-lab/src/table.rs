@@ -4,8 +4,8 @@
 //! - An unknown figure is `-`, never 0.
 
 use crate::cell::Experiment;
-use crate::evidence::{Body, Panel, Table};
-use crate::experiment::{definition, source, verdicts};
+use crate::evidence::{Body, Evidence, Panel, Table};
+use crate::experiment::{definition, source, texts, verdicts};
 use crate::results::{CellResult, Results};
 use crate::settings::recommend;
 use crate::summary;
@@ -118,8 +118,8 @@ pub(crate) const CELLS_NOTE: &str = "+-: half the interval of the median, relati
 /// The cells of an experiment; `None` if none was measured.
 pub(crate) fn cells(results: &Results, experiment: Experiment) -> Option<Table> {
     let rows: Vec<Vec<String>> = results.cells_of(experiment).map(row).collect();
-    let head = vec!["", "per s", "+-", "MB/s", "p50", "p99", "max", "written", "flushes", "reads", "cached"];
-    (!rows.is_empty()).then_some(Table { head, rows })
+    let head = ["", "per s", "+-", "MB/s", "p50", "p99", "max", "written", "flushes", "reads", "cached"];
+    (!rows.is_empty()).then(|| Table { head: head.map(str::to_owned).into(), rows })
 }
 
 fn row(cell: &CellResult) -> Vec<String> {
@@ -143,9 +143,9 @@ fn row(cell: &CellResult) -> Vec<String> {
 
 /// A table with aligned columns.
 fn lines(table: &Table) -> String {
-    let head: Vec<String> = table.head.iter().map(|h| (*h).to_owned()).collect();
+    let head = &table.head;
     let headed = head.iter().any(|h| !h.is_empty());
-    let rows: Vec<&Vec<String>> = headed.then_some(&head).into_iter().chain(&table.rows).collect();
+    let rows: Vec<&Vec<String>> = headed.then_some(head).into_iter().chain(&table.rows).collect();
     let width = |i: usize| rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..head.len()).map(|i| width(i).unwrap_or(0)).collect();
     let (name, last) = (widths[0].min(NAME), widths.len() - 1);
@@ -222,7 +222,8 @@ pub fn conclusions(results: &Results) -> String {
 
 /// The panels of an experiment that have something to show.
 pub(crate) fn panels(results: &Results, experiment: Experiment) -> Vec<Panel> {
-    (definition(experiment).evidence)(results).into_iter().flatten().collect()
+    let evidence = Evidence { results, experiment, words: &texts(experiment).panels };
+    (definition(experiment).evidence)(&evidence).into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use super::definition::Definition;
 use super::published;
 use crate::cell::{Access, Beside, CellSpec, Experiment, Pattern, Preparation, Sync};
-use crate::evidence::{Bar, Panel};
+use crate::evidence::{Bar, Evidence, Panel};
 use crate::results::{CellResult, Results};
 use crate::stats::distinct;
 use crate::text::{self, vars};
@@ -164,28 +164,26 @@ fn o_dsync(results: &Results, w: &mut Writer<'_>) {
 }
 
 /// Bars for each access and sync, relative to overwriting. Published figures stand beside the bars that repeat them.
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
     const MAIN: (Access, Sync) = (Access::Buffered, Sync::Fdatasync);
-    let measured = results.cells_of(Experiment::AppendOverwrite).map(|c| (c.spec.access, c.spec.sync));
+    let measured = e.cells().map(|c| (c.spec.access, c.spec.sync));
     let panels = distinct([MAIN].into_iter().chain(measured)).into_iter().map(|(access, sync)| {
-        let reference = results.cell(&extend(Preparation::Written, access, sync)).and_then(CellResult::median);
+        let main = (access, sync) == MAIN;
+        let reference = e.results.cell(&extend(Preparation::Written, access, sync)).and_then(CellResult::median);
         let mut bars = Vec::new();
         for (preparation, name, series, figure) in PREPARATIONS {
             for (beside, aside) in [(Beside::Nothing, ""), (Beside::PacedFill, ", fill beside")] {
                 let spec = CellSpec { beside, ..extend(preparation, access, sync) };
-                let bar = results.cell(&spec).and_then(|c| Bar::rate(c, format!("{name}{aside}"), series));
-                let figure = figure.filter(|_| (access, sync) == MAIN && beside == Beside::Nothing);
+                let bar = e.results.cell(&spec).and_then(|c| Bar::rate(c, format!("{name}{aside}"), series));
+                let figure = figure.filter(|_| main && beside == Beside::Nothing);
                 let rate = |figure: usize| published(Experiment::AppendOverwrite)[figure].rates[0];
                 let published = figure.map(|figure| (rate(figure), rate(1), "/s"));
                 bars.extend(bar.map(|bar| bar.relative(reference, text::percent, published)));
             }
         }
         let how = if sync == Sync::ODsync { "O_DSYNC" } else { sync.word() };
-        let note = match (access, sync) {
-            MAIN => "Percentages are of overwriting. zfs reached about 7,000/s in 2009 either way.",
-            _ => "",
-        };
-        Panel::bars(format!("8 KiB writes per second, {}, {how} each", access.words()), note, bars)
+        let key = if main { "as-published" } else { "otherwise" };
+        e.bars(key, vars![access = access.words(), how], bars)
     });
     panels.collect()
 }

@@ -2,7 +2,7 @@
 
 use super::definition::Definition;
 use crate::cell::{CellSpec, Experiment, Pattern};
-use crate::evidence::{Measured, Panel};
+use crate::evidence::{Evidence, Panel};
 use crate::results::{CellResult, Results};
 use crate::text::{self, vars};
 use crate::verdict::{Writer, cell_rate};
@@ -83,11 +83,9 @@ fn bandwidth(results: &Results, w: &mut Writer<'_>) {
     }
 }
 
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let reads = results.cells_of(Experiment::Baseline).filter(|c| c.spec.pattern == Pattern::RandomRead);
-    let mut reads: Vec<Measured<'_>> = reads.map(|c| (String::new(), c.spec.queue_depth, c)).collect();
-    reads.sort_by_key(|r| r.1);
-    vec![Panel::rates_over("Random 16 KiB direct reads per second", "", ("in flight", "in flight"), &reads)]
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
+    let reads = |spec: &CellSpec| (spec.pattern == Pattern::RandomRead).then(|| (String::new(), spec.queue_depth));
+    vec![e.rates_over("reads", &[], reads)]
 }
 
 #[cfg(test)]

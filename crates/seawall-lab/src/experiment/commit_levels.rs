@@ -6,7 +6,7 @@
 
 use super::definition::Definition;
 use crate::cell::{CellSpec, EngineShape, Experiment, FlushMethod, Level, Pattern};
-use crate::evidence::{Bar, Panel};
+use crate::evidence::{Bar, Evidence, Panel};
 use crate::results::{CellResult, Results};
 use crate::stats::Estimate;
 use crate::text::{self, vars};
@@ -149,41 +149,37 @@ pub(crate) fn measured_gain(results: &Results, level: Level) -> Option<String> {
     Some(format!("in this engine on this disk it made {} the transactions of level 1 ({})", p.times(), p.reason()))
 }
 
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let mut panels: Vec<Option<Panel>> = LOADS.iter().map(|load| rates(results, *load)).collect();
-    panels.push(gains(results));
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
+    let mut panels: Vec<Option<Panel>> = LOADS.iter().map(|load| rates(e, *load)).collect();
+    panels.push(gains(e));
     if panels.iter().any(Option::is_some) {
         let losses = Level::ALL.map(|level| vec![level.name(), level.loss().to_owned()]);
-        let (title, note) = ("What may be lost", "Tested: see docs/recovery.md.");
-        panels.push(Panel::table(title, note, &["level", "may lose"], losses.into()));
+        panels.push(e.table("losses", &[], losses.into()));
     }
     panels
 }
 
-fn rates(results: &Results, load: Pattern) -> Option<Panel> {
-    let bars = results.cells_of(Experiment::CommitLevels).filter(|c| c.spec.pattern == load).filter_map(|cell| {
+fn rates(e: &Evidence<'_>, load: Pattern) -> Option<Panel> {
+    let bars = e.cells().filter(|c| c.spec.pattern == load).filter_map(|cell| {
         let (method, level) = cell.spec.engine.and_then(|e| e.method.zip(e.level))?;
         let series = Level::ALL.iter().position(|l| *l == level).unwrap_or_default();
         Bar::rate(cell, format!("{}, level {}", method.word(), level.number()), series)
     });
-    let apart = noise(results).filter(|_| load == Pattern::ReadOnly).map(text::percent);
-    let note = apart.map_or_else(String::new, |apart| {
-        let cannot_differ = format!("cells that cannot differ are {apart} apart in the median");
-        format!("Nothing is committed here: {cannot_differ}. Take smaller differences for none.")
-    });
-    let title = match load {
-        Pattern::ReadOnly => "Transactions per second, read-only: one row by its key (sysbench simple)",
-        Pattern::Transactional => "Transactions per second, transactional: reads and writes (sysbench complex)",
-        _ => "Transactions per second, TPC-C (DBT-2)",
+    let apart = noise(e.results).map(text::percent);
+    let key = match load {
+        Pattern::ReadOnly if apart.is_none() => "read-only-once",
+        Pattern::ReadOnly => "read-only",
+        Pattern::Transactional => "transactional",
+        _ => "tpcc",
     };
-    Panel::bars(title, note, bars.collect())
+    e.bars(key, vars![apart = apart.unwrap_or_default()], bars.collect())
 }
 
 /// The gains of levels 2 and 0 over 1 under each load, beside the published gain.
-fn gains(results: &Results) -> Option<Panel> {
+fn gains(e: &Evidence<'_>) -> Option<Panel> {
     let gain = |load: Pattern, method: FlushMethod, level: Level| {
         let [weaker, flushed] = [level, Level::Flushed].map(|level| commit_levels(load, method, level));
-        let ratio = results.compare(&weaker, &flushed).filter(|r| r.median.is_finite())?;
+        let ratio = e.results.compare(&weaker, &flushed).filter(|r| r.median.is_finite())?;
         let [gain, low, high] =
             [ratio.median, ratio.low, ratio.high].map(|ratio| format!("{:+.0}%", (ratio - 1.0) * 100.0));
         Some(format!("{gain} ({low} to {high})"))
@@ -199,12 +195,7 @@ fn gains(results: &Results) -> Option<Panel> {
             }
         }
     }
-    Panel::table(
-        "What a level gains over level 1",
-        "Round by round, with the same flush method; in brackets the interval of the median.",
-        &["gain over level 1", "level 2", "published", "level 0", "published"],
-        rows,
-    )
+    e.table("gains", &[], rows)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The definition of an experiment. A Rust file in this folder defines the cells and decides the verdicts; the TOML
-//! file of the same name holds the text: headings, publication, published figures, and the words of the verdicts.
+//! file of the same name holds the text: headings, publication, published figures, and the words of the verdicts, tables and
+//! plots.
 
 use crate::cell::CellSpec;
-use crate::evidence::Panel;
+use crate::evidence::{Evidence, Panel, Words};
 use crate::results::Results;
 use crate::verdict::{Says, Writer};
 use serde::Deserialize;
@@ -16,10 +17,17 @@ pub(crate) struct Definition {
     /// Each adds the verdicts on one subject that the results allow.
     pub(crate) conclude: &'static [fn(&Results, &mut Writer<'_>)],
     /// The tables and plots behind the verdicts, in addition to the table of all cells.
-    pub(crate) evidence: fn(&Results) -> Vec<Option<Panel>>,
+    pub(crate) evidence: fn(&Evidence<'_>) -> Vec<Option<Panel>>,
 }
 
-/// The TOML file of an experiment.
+/// The TOML file of an experiment. A panel has a title, a note on how to read it, and the head of its table or the number
+/// that rates are shown over:
+///
+/// ```toml
+/// [panels.rates]
+/// title = "Random {block} direct writes per second"
+/// over = ["thread", "threads"]
+/// ```
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Texts {
@@ -36,6 +44,9 @@ pub(crate) struct Texts {
     pub(crate) figures: Vec<Published>,
     /// The words of its verdicts.
     pub(crate) says: Says,
+    /// The words of its tables and plots.
+    #[serde(default)]
+    pub(crate) panels: Words,
 }
 
 /// A publication.

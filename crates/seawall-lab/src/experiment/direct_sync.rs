@@ -10,7 +10,7 @@ use super::baseline::rotates;
 use super::definition::{Definition, Published};
 use super::published;
 use crate::cell::{CellSpec, Experiment, Sync};
-use crate::evidence::{Measured, Panel};
+use crate::evidence::{Evidence, Panel};
 use crate::results::Results;
 use crate::text::{self, vars};
 use crate::verdict::{Answer, Pair, Writer, pair};
@@ -164,18 +164,14 @@ fn scaling(results: &Results, w: &mut Writer<'_>) {
     w.compare_as("durable-scaling", &p, if much { "much-more" } else { p.answer.word() }, None, &[]);
 }
 
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let all = || results.cells_of(Experiment::DirectSync);
-    let blocks: BTreeSet<u32> = all().map(|c| c.spec.block_bytes).collect();
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
+    let blocks: BTreeSet<u32> = e.cells().map(|c| c.spec.block_bytes).collect();
     let rates = blocks.into_iter().map(|block| {
-        let of_block = all().filter(|c| c.spec.block_bytes == block);
-        let mut cells: Vec<Measured<'_>> =
-            of_block.map(|c| (word(c.spec.sync).to_owned(), c.spec.threads, c)).collect();
-        cells.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        let title = format!("Random {} direct writes per second", text::bytes(f64::from(block)));
-        Panel::rates_over(title, "", ("thread", "threads"), &cells)
+        let of_block =
+            |spec: &CellSpec| (spec.block_bytes == block).then(|| (word(spec.sync).to_owned(), spec.threads));
+        e.rates_over("rates", vars![block = text::bytes(f64::from(block))], of_block)
     });
-    [methods(results)].into_iter().chain(rates).chain([left_over(results)]).collect()
+    [methods(e)].into_iter().chain(rates).chain([left_over(e)]).collect()
 }
 
 fn word(sync: Sync) -> &'static str {
@@ -183,29 +179,24 @@ fn word(sync: Sync) -> &'static str {
 }
 
 /// The ways to sync a write, the fastest first, as users of `pg_test_fsync` expect.
-fn methods(results: &Results) -> Option<Panel> {
+fn methods(e: &Evidence<'_>) -> Option<Panel> {
     let measured = METHODS.iter().filter_map(|(sync, name, postgres)| {
-        let cell = results.cell(&direct_sync(1, BLOCK, *sync))?;
+        let cell = e.results.cell(&direct_sync(1, BLOCK, *sync))?;
         let rate = cell.median().filter(|rate| *rate > 0.0)?;
         let p99 = text::or_missing(cell.latency_ns(0.99), text::latency);
         Some((rate, vec![(*name).into(), (*postgres).into(), text::count(rate), text::latency(1e9 / rate), p99]))
     });
     let mut measured: Vec<(f64, Vec<String>)> = measured.collect();
     measured.sort_by(|a, b| b.0.total_cmp(&a.0));
-    Panel::table(
-        "Sync methods, the fastest first",
-        "4 KiB direct overwrites by one thread. A difference inside the noise is none: see the verdicts.",
-        &["method", "wal_sync_method", "writes/s", "each", "p99"],
-        measured.into_iter().map(|(_, row)| row).collect(),
-    )
+    e.table("methods", &[], measured.into_iter().map(|(_, row)| row).collect())
 }
 
 /// The remaining share of the rate without sync, beside the published share with the drive's cache off.
-fn left_over(results: &Results) -> Option<Panel> {
+fn left_over(e: &Evidence<'_>) -> Option<Panel> {
     let rows = Published::THREADS.into_iter().enumerate().filter_map(|(i, threads)| {
         let [none, fdatasync, dsync] =
             [Sync::None, Sync::Fdatasync, Sync::RwfDsync].map(|sync| direct_sync(threads, BLOCK, sync));
-        let [fdatasync, dsync] = [fdatasync, dsync].map(|spec| results.compare(&spec, &none));
+        let [fdatasync, dsync] = [fdatasync, dsync].map(|spec| e.results.compare(&spec, &none));
         let rate = |figure: usize| published(Experiment::DirectSync)[figure].rates.get(i);
         let published = rate(0).zip(rate(1)).map(|(each, none)| each / none);
         fdatasync.or(dsync)?;
@@ -216,13 +207,7 @@ fn left_over(results: &Results) -> Option<Panel> {
             text::or_missing(published, text::percent),
         ])
     });
-    Panel::table(
-        "What a flush per write leaves of the rate",
-        "With the drive's cache on, the two published columns lie within 15% of each other. tpcc-mysql with the \
-         cache off, published: 1,294 transactions per second without fsync, 1,237 with.",
-        &["no sync = 100%", "fdatasync", "RWF_DSYNC", "published, cache off"],
-        rows.collect(),
-    )
+    e.table("left-over", &[], rows.collect())
 }
 
 #[cfg(test)]
@@ -332,7 +317,7 @@ mod tests {
     fn sync_methods_are_ranked_by_rate() {
         let mut r = run(20_000.0, 10_000.0, 12_000.0, 1.0);
         r.cells.push(cell(direct_sync(1, BLOCK, Sync::Fsync), 4_000.0));
-        let panel = methods(&r).unwrap();
+        let panel = crate::table::panels(&r, Experiment::DirectSync).swap_remove(0);
         let crate::evidence::Body::Table(table) = panel.body else { panic!("not a table") };
         let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!(names, ["RWF_DSYNC", "fdatasync", "fsync"]);

@@ -7,7 +7,7 @@
 
 use super::definition::Definition;
 use crate::cell::{Access, CellSpec, Experiment, LogShape, Pattern, Sync};
-use crate::evidence::{Measured, Panel};
+use crate::evidence::{Evidence, Panel};
 use crate::results::{CellResult, Results};
 use crate::text::{self, vars};
 use crate::verdict::{Pair, Writer, file_system_word, most_cached, pair};
@@ -143,15 +143,8 @@ fn mode(spec: &CellSpec) -> String {
     format!("{}, {}, {merged}", spec.access.words(), text::bytes(f64::from(spec.block_bytes)))
 }
 
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let cells = results.cells_of(Experiment::LogMemory);
-    let measured: Vec<Measured<'_>> = cells.map(|c| (mode(&c.spec), c.spec.threads, c)).collect();
-    vec![Panel::rates_over(
-        "Commits per second by log write path",
-        "Each group of commits is made durable by one fdatasync.",
-        ("committing thread", "committing threads"),
-        &measured,
-    )]
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
+    vec![e.rates_over("rates", &[], |spec| Some((mode(spec), spec.threads)))]
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::baseline::random_read;
 use super::definition::Definition;
 use super::direct_sync::direct_sync;
 use crate::cell::{Beside, CellSpec, Experiment, Sync};
-use crate::evidence::{Measured, Panel};
+use crate::evidence::{Evidence, Panel};
 use crate::results::Results;
 use crate::text::{self, vars};
 use crate::verdict::{Answer, Writer, cell_rate, file_system_word, pair};
@@ -129,18 +129,12 @@ fn flush_under_load(results: &Results, w: &mut Writer<'_>) {
     w.say("flush-under-writes", outcome, vars![flushes, rate, median, figures, undisturbed]);
 }
 
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
-    let mut cells: Vec<Measured<'_>> = Vec::new();
-    for (beside, name) in SERIES {
-        let of = results.cells_of(Experiment::ParallelDirect).filter(|c| c.spec.beside == beside);
-        cells.extend(of.map(|c| (name.to_owned(), c.spec.threads, c)));
-    }
-    vec![Panel::rates_over(
-        "Random 16 KiB direct writes per second to one file",
-        "Flat means that one direct writer is let in at a time, as by ext2, ext3 and jfs in 2008.",
-        ("thread", "threads"),
-        &cells,
-    )]
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
+    let series = |spec: &CellSpec| {
+        let (_, name) = SERIES.iter().find(|(beside, _)| *beside == spec.beside)?;
+        Some(((*name).to_owned(), spec.threads))
+    };
+    vec![e.rates_over("rates", &[], series)]
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::baseline::random_read;
 use super::definition::Definition;
 use super::published;
 use crate::cell::{Access, Ahead, CellSpec, EngineShape, Experiment, KeyOrder, Pattern};
-use crate::evidence::{Bar, Measured, Panel};
+use crate::evidence::{Bar, Evidence, Panel};
 use crate::results::{CellResult, Results};
 use crate::text::{self, vars};
 use crate::verdict::{Writer, cell_rate, most_cached, pair};
@@ -146,34 +146,30 @@ fn page_cache(results: &Results, w: &mut Writer<'_>) {
     w.say("page-cache", outcome, vars![size = text::bytes(cached as f64), title = cell.spec.title()]);
 }
 
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
     let mut panels = Vec::new();
     for tree in TREES {
-        let over = tree.words();
-        panels.push(one_query(results, tree));
-        let (mut cells, mut fixed): (Vec<Measured<'_>>, Vec<Measured<'_>>) = (Vec::new(), Vec::new());
-        for cell in results.cells_of(Experiment::RangePrefetch) {
-            let (threads, access) = (cell.spec.threads, cell.spec.access.words());
-            match cell.spec.engine.filter(|e| e.tree == Some(tree)).and_then(|e| e.ahead) {
-                Some(Ahead::Window(pages)) => fixed.push((String::new(), pages, cell)),
-                Some(ahead) => cells.push((format!("{access}, {}", ahead.words()), threads, cell)),
-                None => {}
-            }
-        }
-        if cells.iter().any(|c| c.1 > 1) {
-            let title = format!("Queries per second by queries at a time, {over}");
-            panels.push(Panel::rates_over(title, "", ("query", "queries at a time"), &cells));
-        }
-        let title = format!("Queries per second by fixed window, {over}");
-        panels.push(Panel::rates_over(title, "", ("page asked for ahead", "pages asked for ahead"), &fixed));
+        let over = vars![over = tree.words()];
+        let of_tree = |spec: &CellSpec| spec.engine.filter(|e| e.tree == Some(tree)).and_then(|e| e.ahead);
+        let by_queries = |spec: &CellSpec| match of_tree(spec)? {
+            Ahead::Window(_) => None,
+            ahead => Some((format!("{}, {}", spec.access.words(), ahead.words()), spec.threads)),
+        };
+        let by_window = |spec: &CellSpec| match of_tree(spec)? {
+            Ahead::Window(pages) => Some((String::new(), pages)),
+            _ => None,
+        };
+        panels.push(one_query(e, tree));
+        panels.push(e.rates_over("by-queries", over, by_queries));
+        panels.push(e.rates_over("by-window", over, by_window));
     }
-    panels.push(at_the_device_table(results));
+    panels.push(at_the_device_table(e));
     panels
 }
 
 /// One query at a time, the published rates scaled to direct reads without prefetch.
-fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
-    let cell = |access, ahead| results.cell(&range_prefetch(tree, access, ahead, 1));
+fn one_query(e: &Evidence<'_>, tree: KeyOrder) -> Option<Panel> {
+    let cell = |access, ahead| e.results.cell(&range_prefetch(tree, access, ahead, 1));
     let base = cell(Access::Direct, Ahead::None).and_then(CellResult::median);
     let figures = published(Experiment::RangePrefetch);
     let bars = WAYS.into_iter().zip(figures).enumerate().filter_map(|(i, ((access, ahead), figure))| {
@@ -181,36 +177,27 @@ fn one_query(results: &Results, tree: KeyOrder) -> Option<Panel> {
         let published = Some((figure.rates[0], figures[1].rates[0], " queries/s"));
         Some(bar.relative(base, text::ratio, published))
     });
-    Panel::bars(
-        format!("One query at a time, {}", tree.words()),
-        "Queries per second; ratios are to direct reads without prefetch.",
-        bars.collect(),
-    )
+    e.bars("one-query", vars![over = tree.words()], bars.collect())
 }
 
 /// Every cell with its queries, device reads, and share of the disk's rate.
-fn at_the_device_table(results: &Results) -> Option<Panel> {
-    let rows = results.cells_of(Experiment::RangePrefetch).map(|cell| {
+fn at_the_device_table(e: &Evidence<'_>) -> Option<Panel> {
+    let rows = e.cells().map(|cell| {
         let device = cell.device_reads_per_second();
         vec![
             cell.spec.title(),
             text::or_missing(cell.median(), text::count),
             text::or_missing(device, |(reads, _)| text::count(reads)),
             text::or_missing(device, |(_, bytes)| text::count(bytes / PAGE_BYTES)),
-            text::or_missing(share_of_disk(results, cell), text::percent),
+            text::or_missing(share_of_disk(e.results, cell), text::percent),
         ]
     });
-    let sizes = results.engine.as_ref().map_or_else(String::new, |e| {
+    let sizes = e.results.engine.as_ref().map_or_else(String::new, |e| {
         let rows = text::count(f64::from(e.range_rows));
         let [tree, pool] = [e.tree_bytes, e.pool_bytes].map(|bytes| text::bytes(bytes as f64));
         format!(" A query reads {rows} rows of a tree of about {tree}, through a pool of {pool}.")
     });
-    let note = format!(
-        "Of disk: 16 KiB pages read, over its random 16 KiB reads a second at depth 32 in this run. More pages than \
-         reads: neighbouring pages were read by one request.{sizes}"
-    );
-    let head = ["", "queries/s", "reads/s", "pages/s", "of disk"];
-    Panel::table("What the device did for it", note, &head, rows.collect())
+    e.table("at-the-device", vars![sizes], rows.collect())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use super::commit_levels::COMMIT_THREADS;
 use super::definition::Definition;
 use crate::cell::{CellSpec, EngineShape, Experiment, KeyOrder, Origin, Pattern};
-use crate::evidence::{Bar, Panel};
+use crate::evidence::{Bar, Evidence, Panel};
 use crate::results::Results;
 use crate::settings::recommend;
 use crate::summary::changed;
@@ -93,19 +93,18 @@ fn differs(results: &Results) -> String {
     }
 }
 
-fn evidence(results: &Results) -> Vec<Option<Panel>> {
+fn evidence(e: &Evidence<'_>) -> Vec<Option<Panel>> {
     let rates = LOADS.map(|(load, _, what)| {
-        let cells = results.cells_of(Experiment::Settings).filter(|c| c.spec.pattern == load);
-        let bars = cells.filter_map(|c| {
+        let bars = e.cells().filter(|c| c.spec.pattern == load).filter_map(|c| {
             let origin = c.spec.engine?.settings?;
             Bar::rate(c, format!("{origin} settings"), usize::from(origin == Origin::Recommended))
         });
-        Panel::bars(format!("Per second: {what}"), "", bars.collect())
+        e.bars("rates", vars![what], bars.collect())
     });
     let mut panels: Vec<Option<Panel>> = rates.into();
-    if let Some(engine) = results.engine.as_ref().filter(|_| panels.iter().any(Option::is_some)) {
+    if let Some(engine) = e.results.engine.as_ref().filter(|_| panels.iter().any(Option::is_some)) {
         let rows = engine.settings_line().split("; ").map(|line| vec![line.to_owned()]).collect();
-        panels.push(Panel::table("The recommended settings, as they were measured", "", &["seawall.toml"], rows));
+        panels.push(e.table("recommended", &[], rows));
     }
     panels
 }

@@ -235,8 +235,8 @@ fn sustained(results: &Results) -> Option<Panel> {
     let stretch = |p: &Plateau| format!("{}/s from {} to {}", text::count(p.rate), clock(p.from_s), clock(p.to_s));
     let found: Vec<String> = run.plateaus.iter().map(stretch).collect();
     Panel::lines(
-        format!("Sustained: {}, operations per second", run.title),
-        format!("Vertical lines: slowest to fastest second. Steady stretches: {}.", found.join("; ")),
+        &format!("Sustained: {}, operations per second", run.title),
+        &format!("Vertical lines: slowest to fastest second. Steady stretches: {}.", found.join("; ")),
         Lines {
             x_title: "minutes".into(),
             x_ticks: (0..=4).map(|i| f64::from(i) * minutes / 4.0).map(|m| (m, format!("{m:.1}"))).collect(),

@@ -102,21 +102,30 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::Words;
 
-    /// The outcomes in Rust and those in the data files are the same ones.
+    /// The outcomes and panels in Rust and those in the data files are the same ones.
     #[test]
     fn every_outcome_is_said_by_the_file_beside_its_code() {
         #[derive(Deserialize)]
         struct File {
             says: Says,
+            #[serde(default)]
+            panels: Words,
         }
         let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let files = ["experiment", "verdict"].into_iter().flat_map(|dir| std::fs::read_dir(src.join(dir)).unwrap());
         let mut seen = 0;
         for path in files.map(|file| file.unwrap().path()).filter(|path| path.extension() == Some("toml".as_ref())) {
             let toml = std::fs::read_to_string(&path).unwrap();
-            let says = if path.starts_with(src.join("verdict")) { data(&toml) } else { data::<File>(&toml).says };
             let code = std::fs::read_to_string(path.with_extension("rs")).unwrap();
+            let File { says, panels } = match path.starts_with(src.join("verdict")) {
+                true => File { says: data(&toml), panels: Words::new() },
+                false => data(&toml),
+            };
+            for key in panels.keys() {
+                assert!(code.contains(&format!("\"{key}\"")), "{path:?} has the panel {key}, which nothing shows");
+            }
             for (key, said) in says {
                 let compared = ["more", "less", "same"].iter().any(|word| said.outcomes.contains_key(*word));
                 assert!(code.contains(&format!("\"{key}\"")), "{path:?} has {key}, which nothing says");
