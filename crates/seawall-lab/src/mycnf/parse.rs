@@ -124,20 +124,14 @@ fn parse_line(raw: &str) -> Result<Line, &'static str> {
     if !bare.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:?*#@/".contains(c)) {
         return Err("not a name that an option can have");
     }
-    let mut key = bare.replace('-', "_");
-    let loose = key.starts_with("loose_");
-    if loose {
-        key.drain(..6);
-    }
-    let mut negated = false;
-    for (prefix, no) in [("skip_", true), ("disable_", true), ("enable_", false)] {
-        // `skip_networking` and similar variables have names of their own; only InnoDB's variables are looked
-        // up here.
-        if key.starts_with(prefix) && key[prefix.len()..].starts_with("innodb") {
-            key.drain(..prefix.len());
-            negated = no;
-        }
-    }
+    let spelled = bare.replace('-', "_");
+    let key = spelled.strip_prefix("loose_").unwrap_or(&spelled);
+    let loose = key.len() < spelled.len();
+    // `skip_networking` and similar variables have names of their own; only InnoDB's variables are looked up here.
+    let prefixed = [("skip_", true), ("disable_", true), ("enable_", false)]
+        .into_iter()
+        .find_map(|(prefix, no)| Some((key.strip_prefix(prefix).filter(|key| key.starts_with("innodb"))?, no)));
+    let (key, negated) = prefixed.unwrap_or((key, false));
     let span = value.map(|value| {
         let offset = start + body.len() - value.trim_start().len();
         offset..offset + value.trim().len()
@@ -148,7 +142,14 @@ fn parse_line(raw: &str) -> Result<Line, &'static str> {
         (true, _) => "OFF",
         (false, _) => value,
     };
-    Ok(Line::Setting(Setting { key, value: value.into(), name: start..start + name.len(), span, negated, loose }))
+    Ok(Line::Setting(Setting {
+        key: key.into(),
+        value: value.into(),
+        name: start..start + name.len(),
+        span,
+        negated,
+        loose,
+    }))
 }
 
 /// A `#` outside quotes begins a comment.

@@ -51,39 +51,40 @@ impl MyCnf {
         Proposal { text, diff, notes: self.notes(server) }
     }
 
+    /// The lines in groups that the server reads, those of the groups included.
+    fn read_by(&self, server: Server) -> impl Iterator<Item = (usize, &Line)> {
+        let mut read = false;
+        self.lines.iter().enumerate().filter(move |(_, line)| {
+            if let Line::Group(name) = line {
+                read = reads(server, name);
+            }
+            read
+        })
+    }
+
     /// The setting that takes effect: the last one in any group that the server reads.
     fn effective(&self, server: Server, key: &str) -> Option<(usize, &Setting)> {
-        let mut read = false;
-        let mut found = None;
-        for (i, line) in self.lines.iter().enumerate() {
-            match line {
-                Line::Group(group) => read = reads(server, group),
-                Line::Setting(setting) if read && setting.key == key => found = Some((i, setting)),
-                _ => {}
-            }
-        }
-        found
+        let settings = self.read_by(server).filter_map(|(i, line)| match line {
+            Line::Setting(setting) if setting.key == key => Some((i, setting)),
+            _ => None,
+        });
+        settings.last()
     }
 
     /// The line after which new settings are inserted: the end of the server's group that already holds
     /// `innodb_` settings, else of the best named group that the server reads; `None` when there is none.
     fn place_for_additions(&self, server: Server) -> Option<usize> {
         let (mut best, mut rank) = (None, 0);
-        for (i, line) in self.lines.iter().enumerate() {
-            match line {
-                Line::Group(name) => {
-                    rank = match name.as_str() {
-                        n if !reads(server, n) => 0,
-                        n if n == server.group() => 3,
-                        "mysqld" => 2,
-                        _ => 1,
-                    }
-                }
-                Line::Setting(setting) if rank > 0 && setting.key.starts_with("innodb_") => rank = 4,
-                Line::Setting(_) => {}
+        for (i, line) in self.read_by(server) {
+            rank = match line {
+                Line::Group(name) if name == server.group() => 3,
+                Line::Group(name) if name == "mysqld" => 2,
+                Line::Group(_) => 1,
+                Line::Setting(setting) if setting.key.starts_with("innodb_") => 4,
+                Line::Setting(_) => rank,
                 Line::Quiet | Line::Include => continue,
-            }
-            best = best.max((rank > 0).then_some((rank, i)));
+            };
+            best = best.max(Some((rank, i)));
         }
         best.map(|(_, line)| line)
     }
