@@ -5,66 +5,39 @@
 //!   rounding.
 //! - A rate is the median of the rounds; when the limit lies inside its interval the outcome says so.
 
-use crate::cell::{Access, Beside, CellSpec, Preparation, Sync};
-use crate::plan::{self, direct_sync, extend, flush_under_writes, log, parallel, random_read};
+use crate::cell::CellSpec;
+use crate::plan;
 use crate::results::{Results, operation_word};
 use crate::text;
+use crate::verdict::data;
+use serde::Deserialize;
+use std::sync::LazyLock;
 
 /// One metric: its name, the cell it reads, and its description.
 ///
 /// ```
-/// use seawall_lab::require::METRICS;
-/// let spec = |name| (METRICS.iter().find(|m| m.name == name).unwrap().spec)();
-/// assert_eq!(spec("flush"), spec("durable_write"), "two names of one cell");
+/// use seawall_lab::require::metrics;
+/// let cell = |name| &metrics().iter().find(|m| m.name == name).unwrap().cell;
+/// assert_eq!(cell("flush"), cell("durable_write"), "two names of one cell");
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Metric {
     /// Name on the command line.
-    pub name: &'static str,
+    pub name: String,
+    /// The cell, by [`CellSpec::id`].
+    pub cell: String,
     /// What is measured.
-    pub help: &'static str,
-    /// The cell.
-    pub spec: fn() -> CellSpec,
+    pub help: String,
 }
 
 /// Every metric with a short name; any other cell can be named by its id.
-///
-/// `flush` and `durable_write` are the same cell: a random 4 KiB `O_DIRECT` overwrite and the `fdatasync`
-/// after it, by one thread, timed together. The time of the write is not subtracted: a commit waits for the
-/// sum.
-pub const METRICS: [Metric; 12] = [
-    metric("flush", "4K direct overwrite + fdatasync, 1 thread, timed together", durable),
-    metric("durable_write", "the same as flush", durable),
-    metric("dsync_write", "4K direct overwrite with RWF_DSYNC, 1 thread", || direct_sync(1, 4096, Sync::RwfDsync)),
-    metric("write", "4K random direct overwrite without sync, 1 thread", || direct_sync(1, 4096, Sync::None)),
-    metric("write_parallel", "16K random direct overwrites without sync, 8 threads", || parallel(8, Beside::Nothing)),
-    metric("read", "16K random direct read, depth 1", || random_read(1)),
-    metric("read_deep", "16K random direct reads, depth 32", || random_read(32)),
-    metric("append", "8K buffered append + fdatasync", || {
-        extend(Preparation::Append, Access::Buffered, Sync::Fdatasync)
-    }),
-    metric("overwrite", "8K buffered sequential overwrite + fdatasync", || {
-        extend(Preparation::Written, Access::Buffered, Sync::Fdatasync)
-    }),
-    metric("preallocated", "8K direct overwrite + fdatasync of Seawall's preallocated file", || {
-        extend(Preparation::Preallocated, Access::Direct, Sync::Fdatasync)
-    }),
-    metric("log_commit", "commit to a merged direct log, 16 threads, group commit", || {
-        log(16, Access::Direct, 4096, true)
-    }),
-    metric(
-        "flush_under_writes",
-        "fdatasync alone, while another thread overwrites the file without pause",
-        flush_under_writes,
-    ),
-];
-
-const fn metric(name: &'static str, help: &'static str, spec: fn() -> CellSpec) -> Metric {
-    Metric { name, help, spec }
-}
-
-fn durable() -> CellSpec {
-    direct_sync(1, 4096, Sync::Fdatasync)
+pub fn metrics() -> &'static [Metric] {
+    #[derive(Deserialize)]
+    struct File {
+        metric: Vec<Metric>,
+    }
+    static FILE: LazyLock<File> = LazyLock::new(|| data(include_str!("require.toml")));
+    &FILE.metric
 }
 
 /// The statistic of a metric.
@@ -139,7 +112,7 @@ pub struct Outcome {
 
 /// Every metric with what it measures, a line each.
 pub fn metric_list() -> String {
-    let lines = METRICS.iter().map(|m| format!("  {:<20} {}\n", m.name, m.help));
+    let lines = metrics().iter().map(|m| format!("  {:<20} {}\n", m.name, m.help));
     lines.collect::<String>() + "  or the id of any cell as it stands in results.json"
 }
 
@@ -175,8 +148,8 @@ impl Requirement {
         if metric.is_empty() || stat.is_empty() || value.is_empty() {
             return Err(form());
         }
-        let cell = match METRICS.iter().find(|m| m.name.eq_ignore_ascii_case(metric)) {
-            Some(m) => (m.spec)().id(),
+        let cell = match metrics().iter().find(|m| m.name.eq_ignore_ascii_case(metric)) {
+            Some(m) => m.cell.clone(),
             None if metric.contains('/') => metric.to_owned(),
             None => return Err(no_metric(metric)),
         };
@@ -290,8 +263,8 @@ mod tests {
     #[test]
     fn every_metric_is_in_the_decisive_plan_or_the_full_one() {
         let full: Vec<String> = plan::full().iter().map(CellSpec::id).collect();
-        for m in METRICS {
-            assert!(full.contains(&(m.spec)().id()), "{}", m.name);
+        for m in metrics() {
+            assert!(full.contains(&m.cell), "{}", m.name);
         }
     }
 
