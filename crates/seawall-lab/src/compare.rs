@@ -6,9 +6,12 @@
 //! - Runs of different machines, file sizes or modes may be compared; the output states the differences
 //!   first.
 
+use crate::evidence::Table;
 use crate::results::{CellResult, Results};
-use crate::stats::Estimate;
-use crate::{text, words};
+use crate::stats::{Estimate, distinct};
+use crate::verdict::device_words;
+use crate::{table, text, words};
+use seawall_io::probe::explain;
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -94,8 +97,7 @@ pub struct Difference {
 /// ```
 pub fn compare(first: &Results, second: &Results) -> Difference {
     let context = context(first, second);
-    let machine = ["host", "processor", "processors", "memory", "device", "drive"];
-    let same_machine = !context.iter().any(|(what, ..)| machine.contains(&what.as_str()));
+    let same_machine = !context.iter().any(|(what, ..)| MACHINE.contains(&what.as_str()));
     let mut seen = HashSet::new();
     let cells = first.cells.iter().chain(&second.cells).filter(|cell| seen.insert(cell.id.as_str()));
     let row = |cell: &CellResult| row(cell, first.cell_by_id(&cell.id), second.cell_by_id(&cell.id));
@@ -120,7 +122,12 @@ fn row(cell: &CellResult, a: Option<&CellResult>, b: Option<&CellResult>) -> Opt
 }
 
 fn context(a: &Results, b: &Results) -> Vec<(String, String, String)> {
-    let both = facts(a).into_iter().zip(facts(b)).map(|((what, a), (_, b))| (what.to_owned(), a, b));
+    let [first, second] = [a, b].map(facts);
+    let names = distinct(first.iter().chain(&second).map(|fact| fact.0));
+    let value = |facts: &[(&str, String)], what: &str| {
+        facts.iter().find(|fact| fact.0 == what).map_or_else(|| text::MISSING.to_owned(), |fact| fact.1.clone())
+    };
+    let both = names.into_iter().map(|what| (what.to_owned(), value(&first, what), value(&second, what)));
     let mut out: Vec<_> = both.collect();
     // A cell under the recommended settings has the same id whatever these were.
     if let (Some(a), Some(b)) = (&a.engine, &b.engine) {
@@ -130,30 +137,21 @@ fn context(a: &Results, b: &Results) -> Vec<(String, String, String)> {
     out
 }
 
-/// What the figures of a run depend on.
-fn facts(r: &Results) -> [(&'static str, String); 20] {
-    let (device, model, cache, scheduler) = match r.probe.device.known() {
-        Some(d) => (d.name.clone(), d.model.to_string(), d.write_cache.to_string(), d.scheduler.to_string()),
-        None => ("none".into(), "none".into(), "unknown".into(), "unknown".into()),
-    };
-    let (kind, options) = match r.probe.file_system.known() {
-        Some(fs) => (fs.kind.clone(), fs.options.clone()),
-        None => ("unknown".into(), String::new()),
-    };
-    [
-        ("host", r.machine.host.clone()),
-        ("processor", r.machine.cpu_model.clone()),
-        ("processors", r.machine.cpus.to_string()),
-        ("memory", text::bytes(r.machine.memory_bytes as f64)),
-        ("device", device),
-        ("drive", model),
+/// What tells machines and drives apart.
+const MACHINE: [&str; 5] = ["host", "processor", "processors", "memory", "drive"];
+
+/// What the figures of a run depend on: the machine, all that the probe found except the free space, and the run.
+fn facts(r: &Results) -> Vec<(&'static str, String)> {
+    let machine = [
+        r.machine.host.clone(),
+        r.machine.cpu_model.clone(),
+        r.machine.cpus.to_string(),
+        text::bytes(r.machine.memory_bytes as f64),
+        device_words(r),
+    ];
+    let run = [
         ("kernel", r.machine.kernel.clone()),
-        ("write cache", cache),
-        ("scheduler", scheduler),
-        ("file system", kind),
-        ("mount options", options),
         ("path", r.probe.path.display().to_string()),
-        ("direct I/O", r.probe.direct_io.to_string()),
         ("file size", text::bytes(r.run.file_bytes as f64)),
         ("backend", r.run.io_backend.clone()),
         ("rate limit", r.run.rate.map_or_else(|| "none".to_owned(), text::count)),
@@ -161,13 +159,14 @@ fn facts(r: &Results) -> [(&'static str, String); 20] {
         ("seed", r.run.seed.to_string()),
         ("seawall", r.seawall_version.clone()),
         ("complete", if r.complete { "yes" } else { "interrupted" }.to_owned()),
-    ]
+    ];
+    let probed = explain(&r.probe).into_iter().filter(|found| !["model", "free space"].contains(&found.name));
+    MACHINE.into_iter().zip(machine).chain(probed.map(|found| (found.name, found.value))).chain(run).collect()
 }
 
 impl Difference {
     /// The comparison as a table for a terminal.
     pub fn to_text(&self) -> String {
-        const TITLE: usize = 62;
         let mut out = String::new();
         if !self.same_machine {
             out += "These runs come from different machines or drives: a ratio compares the two, it does not show a \
@@ -181,17 +180,13 @@ impl Difference {
         if self.rows.is_empty() {
             return out + "No cell was measured in either run.\n";
         }
-        out += &format!("{:TITLE$} {:>11} {:>11} {:>7}  verdict\n", "operations per second", "A", "B", "B/A");
-        for row in &self.rows {
-            let mark = if row.disturbed { " (disturbed)" } else { "" };
+        let line = |row: &Row| {
             let [a, b] = [row.first, row.second].map(|rate| text::or_missing(rate, |rate| text::count(rate.median)));
-            let ratio = text::or_missing(row.ratio, text::ratio);
-            let title = text::wrap(&row.title, TITLE, "", "  ");
-            let (title, rest) = title.split_once('\n').unwrap_or((&title, ""));
-            out += &format!("{title:TITLE$} {a:>11} {b:>11} {ratio:>7}  {}{mark}\n", row.outcome);
-            out += rest;
-            out += if rest.is_empty() { "" } else { "\n" };
-        }
+            let mark = if row.disturbed { " (disturbed)" } else { "" };
+            vec![row.title.clone(), a, b, text::or_missing(row.ratio, text::ratio), format!("{}{mark}", row.outcome)]
+        };
+        let head = ["operations per second", "A", "B", "B/A", "verdict"].map(str::to_owned).into();
+        out += &table::lines(&Table { head, rows: self.rows.iter().map(line).collect() });
         let count = |outcomes: &[Outcome]| self.rows.iter().filter(|r| outcomes.contains(&r.outcome)).count();
         let [faster, slower, cannot_tell] =
             [Outcome::Faster, Outcome::Slower, Outcome::CannotTell].map(|outcome| count(&[outcome]));

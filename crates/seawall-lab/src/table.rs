@@ -142,7 +142,7 @@ fn row(cell: &CellResult) -> Vec<String> {
 }
 
 /// A table with aligned columns.
-fn lines(table: &Table) -> String {
+pub(crate) fn lines(table: &Table) -> String {
     let head = &table.head;
     let headed = head.iter().any(|h| !h.is_empty());
     let rows: Vec<&Vec<String>> = headed.then_some(head).into_iter().chain(&table.rows).collect();
@@ -158,7 +158,7 @@ fn lines(table: &Table) -> String {
         let mut line = format!("  {:name$}", names.next().unwrap_or(""));
         for (i, value) in cells.iter().enumerate().skip(1) {
             let pad = if text_last && i == last { 0 } else { widths[i] };
-            line += &format!(" {value:>pad$}");
+            line += &format!("  {value:>pad$}");
         }
         out += &match text_last {
             true => text::wrap(line.trim_start(), WIDTH_MAX, "  ", "    "),

@@ -2,7 +2,9 @@
 
 use super::{COMMIT_THREADS, Engine, Load, RANGE_THREADS, SqlResults, What};
 use crate::cell::Level;
+use crate::evidence::Table;
 use crate::stats::{Estimate, median};
+use crate::table::lines;
 use crate::text::{bytes, count, or_missing, ratio};
 
 /// A cell's name.
@@ -69,8 +71,8 @@ impl SqlResults {
     }
 
     fn commits(&self) -> String {
-        let header = ["load", "engine", "level 1", "2 / 1", "0 / 1", "published 2 / 1", "to InnoDB at 1"];
-        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        let head = ["load", "engine", "level 1", "2 / 1", "0 / 1", "published 2 / 1", "to InnoDB at 1"];
+        let mut rows = Vec::new();
         for load in Load::ALL {
             for engine in self.engines() {
                 let at = |engine, level| self.rates(engine, What::Commits(load, level));
@@ -85,14 +87,17 @@ impl SqlResults {
             }
         }
         let threads = crate::text::many(COMMIT_THREADS, "thread", "threads");
-        format!("\nE5 commit-levels, {threads} (Danti, 2012; TPC-C: DBT-2)\n{}", columns(&rows))
+        format!(
+            "\nE5 commit-levels, {threads} (Danti, 2012; TPC-C: DBT-2)\n{}",
+            lines(&Table { head: head.map(str::to_owned).into(), rows })
+        )
     }
 
     fn ranges(&self) -> String {
-        let mut header = vec!["engine".to_owned()];
-        header.extend(RANGE_THREADS.map(connections));
-        header.push("published, 1 connection".into());
-        let mut rows = vec![header];
+        let mut head = vec!["engine".to_owned()];
+        head.extend(RANGE_THREADS.map(connections));
+        head.push("published, 1 connection".into());
+        let mut rows = Vec::new();
         for engine in self.engines() {
             let mut row = vec![engine.word().to_owned()];
             row.extend(RANGE_THREADS.map(|threads| rate(self.rates(engine, What::Ranges(threads)))));
@@ -105,7 +110,7 @@ impl SqlResults {
         let mut out = format!(
             "\nE6 range-prefetch, sums over 30,000 rows of a table of {} in scattered order (Hardy, 2010)\n{}",
             bytes(self.table_bytes as f64),
-            columns(&rows)
+            lines(&Table { head, rows })
         );
         let of = |engine| self.rates(engine, What::Ranges(1));
         if median(of(Engine::Seawall)).is_some() && median(of(Engine::InnoDb)).is_some() {
@@ -113,18 +118,6 @@ impl SqlResults {
         }
         out
     }
-}
-
-/// Rows as columns, two spaces apart.
-fn columns(rows: &[Vec<String>]) -> String {
-    let width =
-        |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -162,7 +155,7 @@ mod tests {
             let found = text.lines().find(|line| line.trim_start().starts_with(start) && line.contains(has));
             found.unwrap_or_else(|| panic!("no line {start} with {has}: {text}")).to_owned()
         };
-        assert!(line("sysbench complex", "SEAWALL").contains("1.50x  1.02x ?  over 40%"), "{text}");
+        assert!(line("sysbench complex", "SEAWALL").contains("1.50x  1.02x ?         over 40%"), "{text}");
         assert!(line("sysbench complex", "SEAWALL").ends_with("1.20x"), "{text}");
         assert!(line("TPC-C", "InnoDB").contains("1,000 +-0%"), "{text}");
         assert!(line("SEAWALL", "prefetch").contains("24 +-0%"), "{text}");
