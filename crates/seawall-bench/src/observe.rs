@@ -6,6 +6,7 @@
 //! 3. Writes that a store left to the kernel and that reach the device after the window are not in the
 //!    window's figures.
 
+use procfs::process::Process;
 use rustix::time::{ClockId, clock_gettime};
 use seawall_io::probe::block_device_of;
 use seawall_io::{Disk as _, OpenHow, OsDisk};
@@ -98,6 +99,8 @@ impl Observer<'_> {
         let (foreign_cpu_cores, _) = foreign.since();
         // Little's law: the sum of all read times, divided by the elapsed time.
         let in_flight = |(before, after): (u64, u64)| after.saturating_sub(before) as f64 / 1e3 / seconds;
+        let status = Process::myself().and_then(|this| this.status()).ok();
+        let bytes = |kib: Option<u64>| kib?.checked_mul(1024);
         Observed {
             device: begun.device.zip(now.device).map(|(before, after)| device_delta(before, after)),
             device_reads_in_flight: begun.reading_ms.zip(now.reading_ms).map(in_flight),
@@ -105,33 +108,23 @@ impl Observer<'_> {
             used: Usage {
                 cpu_cores: now.cpu.saturating_sub(begun.cpu).as_secs_f64() / seconds,
                 foreign_cpu_cores,
-                rss_bytes: memory_field("VmRSS:"),
-                rss_peak_bytes: memory_field("VmHWM:"),
+                rss_bytes: status.as_ref().and_then(|status| bytes(status.vmrss)),
+                rss_peak_bytes: status.as_ref().and_then(|status| bytes(status.vmhwm)),
                 page_cache_bytes: cached_bytes(&self.dir),
             },
         }
     }
 }
 
-/// The sum of the times of all completed reads of a device, ms: field 4 of
-/// Documentation/admin-guide/iostats.rst.
+/// The sum of the times of all completed reads of a device, ms.
 fn reading_ms(device: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/diskstats").ok()?;
-    let line = text.lines().find(|line| line.split_whitespace().nth(2) == Some(device))?;
-    line.split_whitespace().nth(6)?.parse().ok()
+    Some(procfs::diskstats().ok()?.into_iter().find(|disk| disk.name == device)?.time_reading)
 }
 
 /// Processor time so far, user and system, of this process or thread.
 pub(crate) fn cpu_time(of: ClockId) -> Duration {
     let time = clock_gettime(of);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// A size in `/proc/self/status`, bytes.
-fn memory_field(name: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Every file at or below `dir`; what cannot be listed is skipped.

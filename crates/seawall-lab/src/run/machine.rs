@@ -6,8 +6,9 @@
 //! - Device counters are those of the whole device (`/proc/diskstats`), so that a journal's writes count too.
 
 use crate::results::{DeviceDelta, Machine};
+use procfs::process::{StatFlags, all_processes};
+use procfs::{CpuInfo, Current as _, CurrentSI as _, KernelStats, Meminfo};
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Instant;
 
 /// Describes this machine.
@@ -17,24 +18,15 @@ use std::time::Instant;
 /// assert!(machine.cpus >= 1);
 /// ```
 pub fn this_machine() -> Machine {
-    let model = |text: &str| {
-        let (_, model) = text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?;
-        Some(model.trim().to_owned())
-    };
-    let kib = |text: &str| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok();
+    let model = CpuInfo::current().ok().and_then(|cpu| cpu.model_name(0).map(str::to_owned));
     let uname = rustix::system::uname();
     Machine {
         cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        cpu_model: parsed("/proc/cpuinfo", model).unwrap_or_else(|| "unknown".into()),
-        memory_bytes: parsed("/proc/meminfo", kib).map_or(0, |kib| kib << 10),
+        cpu_model: model.unwrap_or_else(|| "unknown".into()),
+        memory_bytes: Meminfo::current().map_or(0, |memory| memory.mem_total),
         kernel: uname.release().to_string_lossy().into_owned(),
         host: uname.nodename().to_string_lossy().into_owned(),
     }
-}
-
-/// What `parse` finds in a file of the kernel; `None` also if it cannot be read.
-fn parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-    parse(&fs::read_to_string(path).ok()?)
 }
 
 /// Counters of one device since boot; `None` when `/proc/diskstats` has no row for it.
@@ -43,20 +35,15 @@ fn parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
 /// assert_eq!(seawall_lab::run::device_counters("no-such-device"), None);
 /// ```
 pub fn device_counters(name: &str) -> Option<DeviceDelta> {
-    parsed("/proc/diskstats", |text| parse_diskstats(text, name))
-}
-
-/// Fields by Documentation/admin-guide/iostats.rst; a sector there is always 512 bytes.
-fn parse_diskstats(text: &str, name: &str) -> Option<DeviceDelta> {
-    let line = text.lines().find(|l| l.split_whitespace().nth(2) == Some(name))?;
-    let field = |n: usize| line.split_whitespace().nth(n + 2).and_then(|f| f.parse::<u64>().ok());
+    let disk = procfs::diskstats().ok()?.into_iter().find(|disk| disk.name == name)?;
+    // A sector there is always 512 bytes.
     Some(DeviceDelta {
-        reads: field(1)?,
-        read_bytes: field(3)? * 512,
-        writes: field(5)?,
-        written_bytes: field(7)? * 512,
-        busy_ms: field(10)?,
-        flushes: field(16),
+        reads: disk.reads,
+        read_bytes: disk.sectors_read * 512,
+        writes: disk.writes,
+        written_bytes: disk.sectors_written * 512,
+        busy_ms: disk.time_in_progress,
+        flushes: disk.flushes,
     })
 }
 
@@ -97,30 +84,28 @@ pub struct ForeignReading {
     own_ticks: u64,
     kernel_ticks: u64,
     /// Bytes read and written so far by each other process.
-    io_bytes: Option<BTreeMap<u32, u64>>,
+    io_bytes: Option<BTreeMap<i32, u64>>,
 }
 
 impl ForeignReading {
     /// Reads all of `/proc`: some milliseconds.
     pub fn take() -> Self {
-        let busy_ticks = parsed("/proc/stat", |text| {
-            let fields = text.lines().next()?.split_whitespace().skip(1);
-            let fields: Vec<u64> = fields.filter_map(|f| f.parse().ok()).collect();
-            Some([0, 1, 2, 7].iter().filter_map(|&i| fields.get(i)).sum())
+        let busy_ticks = KernelStats::current().map_or(0, |kernel| {
+            let all = kernel.total;
+            all.user + all.nice + all.system + all.steal.unwrap_or(0)
         });
-        let (at, busy_ticks) = (Instant::now(), busy_ticks.unwrap_or(0));
-        let mut reading = Self { at, busy_ticks, own_ticks: 0, kernel_ticks: 0, io_bytes: None };
+        let mut reading = Self { at: Instant::now(), busy_ticks, own_ticks: 0, kernel_ticks: 0, io_bytes: None };
         let (mut seen, mut unseen, mut kernel_seen) = (BTreeMap::new(), 0, false);
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        for pid in entries.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok()) {
-            let Some((kernel, ticks)) = parsed(&format!("/proc/{pid}/stat"), parse_stat) else { continue };
-            if pid == std::process::id() {
+        for process in all_processes().into_iter().flatten().flatten() {
+            let Ok(stat) = process.stat() else { continue };
+            let ticks = stat.utime + stat.stime;
+            if stat.pid.unsigned_abs() == std::process::id() {
                 reading.own_ticks = ticks;
-            } else if kernel {
+            } else if is_kernel_thread(stat.flags) {
                 reading.kernel_ticks += ticks;
                 kernel_seen = true;
-            } else if let Some(bytes) = parsed(&format!("/proc/{pid}/io"), parse_io) {
-                seen.insert(pid, bytes);
+            } else if let Ok(io) = process.io() {
+                seen.insert(stat.pid, io.read_bytes + io.write_bytes);
             } else {
                 unseen += 1;
             }
@@ -147,18 +132,9 @@ impl ForeignReading {
     }
 }
 
-/// Parses `/proc/PID/stat`: whether the process is a kernel thread, and its processor time (user + system, ticks). The
-/// name in it may contain spaces and parentheses. A flag decides: in a container process 2 is an ordinary process.
-fn parse_stat(text: &str) -> Option<(bool, u64)> {
-    const PF_KTHREAD: u64 = 0x0020_0000;
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    Some((fields.get(6)?.parse::<u64>().ok()? & PF_KTHREAD != 0, ticks))
-}
-
-fn parse_io(text: &str) -> Option<u64> {
-    let field = |name| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
-    Some(field("read_bytes:")? + field("write_bytes:")?)
+/// A flag decides: in a container process 2 is an ordinary process.
+fn is_kernel_thread(flags: u32) -> bool {
+    flags & StatFlags::PF_KTHREAD.bits() != 0
 }
 
 #[cfg(test)]
@@ -166,19 +142,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_files_are_understood() {
-        let text =
-            "   8       0 sda 100 2 800 5 50 1 400 9 0 33 14 0 0 0 0 7 3\n 259 0 nvme0n1 1 2 3 4 5 6 7 8 9 10 11\n";
-        let sda = parse_diskstats(text, "sda").unwrap();
-        assert_eq!((sda.reads, sda.read_bytes, sda.writes, sda.written_bytes), (100, 409_600, 50, 204_800));
-        assert_eq!((sda.busy_ms, sda.flushes), (33, Some(7)));
-        assert_eq!(parse_diskstats(text, "nvme0n1").unwrap().flushes, None);
-        assert!(parse_diskstats(text, "sdb").is_none());
-        assert_eq!(parse_stat("12 (a) b) c) S 7 1 1 0 -1 4 0 0 0 0 30 4 0 0 20"), Some((false, 34)));
-        // A child of process 2 of a container is no kernel thread; a thread with the kernel's flag is.
-        assert_eq!(parse_stat("9 (sh) R 2 1 1 0 -1 4194304 0 0 0 0 1 0 0 0 20"), Some((false, 1)));
-        assert_eq!(parse_stat("40 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 5 0 0 20"), Some((true, 5)));
-        assert_eq!(parse_io("rchar: 9\nread_bytes: 5\nwrite_bytes: 6\n"), Some(11));
+    fn a_child_of_process_2_of_a_container_is_no_kernel_thread() {
+        assert!(!is_kernel_thread(4_194_304) && is_kernel_thread(69_238_880));
     }
 
     #[test]
