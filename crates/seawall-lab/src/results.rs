@@ -270,11 +270,11 @@ pub struct Sustain {
 /// A stretch of steady rate.
 ///
 /// ```
-/// use seawall_lab::{results::Plateau, sustain::{Shape, sentence}};
+/// use seawall_lab::{results::Plateau, sustain::{Shape, shape}};
 /// let held = Plateau { from_s: 0, to_s: 600, rate: 9_000.0 };
-/// assert_eq!(sentence(&[held]).0, Shape::Held);
+/// assert_eq!(shape(&[held]), Shape::Held);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plateau {
     /// First second.
     pub from_s: u32,

@@ -5,7 +5,7 @@
 //!   second or two is neither a plateau nor a boundary, because all computations use medians.
 
 use crate::results::Plateau;
-use crate::{stats, text};
+use crate::stats;
 
 /// The smallest difference between neighbouring plateaus, as a share of the higher one.
 const STEP_MIN: f64 = 0.10;
@@ -118,9 +118,9 @@ fn median(values: &[f64]) -> f64 {
 /// The shape of a long run.
 ///
 /// ```
-/// use seawall_lab::sustain::{Shape, plateaus, sentence};
-/// let shape = |seconds: usize| sentence(&plateaus(&vec![8_000; seconds])).0;
-/// assert_eq!((shape(30), shape(600)), (Shape::TooShort, Shape::Held));
+/// use seawall_lab::sustain::{Shape, plateaus, shape};
+/// let of = |seconds: usize| shape(&plateaus(&vec![8_000; seconds]));
+/// assert_eq!((of(30), of(600)), (Shape::TooShort, Shape::Held));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
@@ -136,57 +136,16 @@ pub enum Shape {
     TooShort,
 }
 
-/// The sentence for plateaus found by [`plateaus`], and its shape.
-///
-/// ```
-/// use seawall_lab::sustain::{plateaus, sentence};
-/// let mut series = vec![16_000; 240];
-/// series.extend(vec![3_000; 600]);
-/// assert_eq!(
-///     sentence(&plateaus(&series)).1,
-///     "capped near 3,000 IOPS after 4 minutes (16,000 before): burst credit or a write cache is spent"
-/// );
-/// ```
-pub fn sentence(plateaus: &[Plateau]) -> (Shape, String) {
-    let (Some(first), Some(last)) = (plateaus.first(), plateaus.last()) else {
-        return (Shape::TooShort, "nothing was measured over time".into());
-    };
-    let total_s = last.to_s;
-    let low = plateaus.iter().map(|p| p.rate).fold(f64::INFINITY, f64::min);
-    let high = plateaus.iter().map(|p| p.rate).fold(0.0, f64::max);
-    let [begin, end, low, high] = [first.rate, last.rate, low, high].map(|rate| text::count(near(rate)));
-    let (after, total, steps) = (duration(last.from_s), duration(total_s), plateaus.len());
+/// The shape of the plateaus found by [`plateaus`].
+pub fn shape(plateaus: &[Plateau]) -> Shape {
     let each_step = |is: fn(&f64, &f64) -> bool| plateaus.windows(2).all(|w| is(&w[1].rate, &w[0].rate));
-    if total_s < 60 {
-        let why = "burst credit and write caches take minutes to spend";
-        (Shape::TooShort, format!("cannot tell from {total_s} s whether the rate lasts: {why}"))
-    } else if steps == 1 {
-        (Shape::Held, format!("held {begin} IOPS for {total}"))
-    } else if each_step(f64::lt) && last.to_s - last.from_s >= 30 {
-        let why = "burst credit or a write cache is spent";
-        (Shape::Capped, format!("capped near {end} IOPS after {after} ({begin} before): {why}"))
-    } else if each_step(f64::gt) {
-        (Shape::Rising, format!("rose from {begin} to {end} IOPS after {after}"))
-    } else {
-        let moved = format!("moved between {low} and {high} IOPS in {steps} steps over {total}");
-        (Shape::Uneven, format!("{moved}: plan for the lower one"))
-    }
-}
-
-/// Two significant digits: a plateau is no more precise than that.
-fn near(rate: f64) -> f64 {
-    if rate < 100.0 {
-        return rate.round();
-    }
-    let unit = 10f64.powf(rate.log10().floor() - 1.0);
-    (rate / unit).round() * unit
-}
-
-fn duration(seconds: u32) -> String {
-    match f64::from(seconds) {
-        s if s < 90.0 => format!("{seconds} s"),
-        s if s < 5400.0 => format!("{} minutes", (s / 60.0).round()),
-        s => format!("{:.1} hours", s / 3600.0),
+    match plateaus.last() {
+        None => Shape::TooShort,
+        Some(last) if last.to_s < 60 => Shape::TooShort,
+        Some(_) if plateaus.len() == 1 => Shape::Held,
+        Some(last) if each_step(f64::lt) && last.to_s - last.from_s >= 30 => Shape::Capped,
+        Some(_) if each_step(f64::gt) => Shape::Rising,
+        Some(_) => Shape::Uneven,
     }
 }
 
@@ -212,10 +171,7 @@ mod tests {
             let found = plateaus(&series);
             assert_eq!(found.len(), 2, "seed {seed}: {found:?}");
             assert!(found[0].to_s.abs_diff(240) <= 3, "seed {seed}: {found:?}");
-            let (shape, text) = sentence(&found);
-            assert_eq!(shape, Shape::Capped);
-            assert!(text.contains("capped near 3,") || text.contains("capped near 2,9"), "{text}");
-            assert!(text.contains("after 4 minutes"), "{text}");
+            assert_eq!(shape(&found), Shape::Capped);
         }
     }
 
@@ -228,7 +184,7 @@ mod tests {
                 assert_eq!(plateaus(&series).len(), 1, "seed {seed} noise {noise}: {:?}", plateaus(&series));
             }
         }
-        assert_eq!(sentence(&plateaus(&[5000; 600])), (Shape::Held, "held 5,000 IOPS for 10 minutes".into()));
+        assert_eq!(shape(&plateaus(&[5000; 600])), Shape::Held);
     }
 
     #[test]
@@ -239,20 +195,18 @@ mod tests {
         series.extend(noisy(9_000.0, 300, 0.1, &mut rng));
         let found = plateaus(&series);
         assert_eq!(found.len(), 3, "{found:?}");
-        let (shape, text) = sentence(&found);
-        assert_eq!(shape, Shape::Uneven);
-        assert!(text.contains("plan for the lower"), "{text}");
+        assert_eq!(shape(&found), Shape::Uneven);
         let mut rising = vec![1000; 100];
         rising.extend(vec![2000; 100]);
-        assert_eq!(sentence(&plateaus(&rising)).0, Shape::Rising);
+        assert_eq!(shape(&plateaus(&rising)), Shape::Rising);
     }
 
     #[test]
     fn short_empty_and_zero_series_do_not_panic() {
-        assert_eq!(sentence(&plateaus(&[])).0, Shape::TooShort);
-        assert_eq!(sentence(&plateaus(&[1, 2, 3])).0, Shape::TooShort);
+        assert_eq!(shape(&plateaus(&[])), Shape::TooShort);
+        assert_eq!(shape(&plateaus(&[1, 2, 3])), Shape::TooShort);
         assert_eq!(plateaus(&[0; 100]).len(), 1);
-        assert_eq!(sentence(&plateaus(&[0; 100])).1, "held 0 IOPS for 2 minutes");
+        assert_eq!(shape(&plateaus(&[0; 100])), Shape::Held);
         let long: Vec<u32> = (0..20_000).map(|i| if i < 10_000 { 500 } else { 100 }).collect();
         assert_eq!(plateaus(&long).len(), 2);
     }

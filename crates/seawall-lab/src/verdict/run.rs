@@ -2,7 +2,7 @@
 
 use super::{Says, Writer, data};
 use crate::results::{Plateau, Results, Sustain, WitnessOutcome};
-use crate::sustain::{self, Shape};
+use crate::sustain::{Shape, plateaus, shape};
 use crate::text::{self, vars};
 use std::sync::LazyLock;
 
@@ -29,17 +29,45 @@ pub(crate) fn conclude(results: &Results, w: &mut Writer<'_>) {
     if let Some(rate) = results.run.rate.map(text::count) {
         w.say("rate-limited", "held", vars![rate]);
     }
-    if let Some(Sustain { title, per_second, .. }) = &results.sustain {
-        let plateaus = sustain::plateaus(per_second);
-        let (found, shape) = sustain::sentence(&plateaus);
-        let outcome = match found {
-            Shape::Held | Shape::Rising => "lasts",
-            Shape::Capped | Shape::Uneven => "falls",
-            Shape::TooShort => "short",
-        };
-        let step = |p: &Plateau| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate));
-        let steps = plateaus.iter().take(6).map(step).collect::<Vec<_>>().join(", ");
-        w.say("sustain", outcome, vars![shape, title, seconds = per_second.len(), steps]);
+    if let Some(run) = &results.sustain {
+        sustained(run, w);
+    }
+}
+
+fn sustained(Sustain { title, per_second, .. }: &Sustain, w: &mut Writer<'_>) {
+    let plateaus = plateaus(per_second);
+    let rates = || plateaus.iter().map(|p| p.rate);
+    let (first, last) = (plateaus.first().copied().unwrap_or_default(), plateaus.last().copied().unwrap_or_default());
+    let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    let [begin, end, low, high] = [first.rate, last.rate, low, high].map(|rate| text::count(near(rate)));
+    let (after, total, n, seconds) = (duration(last.from_s), duration(last.to_s), plateaus.len(), per_second.len());
+    let step = |p: &Plateau| format!("{} to {} s at {}/s", p.from_s, p.to_s, text::count(p.rate));
+    let steps = plateaus.iter().take(6).map(step).collect::<Vec<_>>().join(", ");
+    let vars = vars![title, seconds, steps, begin, end, low, high, after, total, n];
+    let outcome = match shape(&plateaus) {
+        Shape::Held => "held",
+        Shape::Rising => "rising",
+        Shape::Capped => "capped",
+        Shape::Uneven => "uneven",
+        Shape::TooShort => "too-short",
+    };
+    w.say("sustain", outcome, vars);
+}
+
+/// Two significant digits: a plateau is no more precise than that.
+fn near(rate: f64) -> f64 {
+    if rate < 100.0 {
+        return rate.round();
+    }
+    let unit = 10f64.powf(rate.log10().floor() - 1.0);
+    (rate / unit).round() * unit
+}
+
+fn duration(seconds: u32) -> String {
+    match f64::from(seconds) {
+        s if s < 90.0 => format!("{seconds} s"),
+        s if s < 5400.0 => format!("{} minutes", (s / 60.0).round()),
+        s => format!("{:.1} hours", s / 3600.0),
     }
 }
 
@@ -132,12 +160,16 @@ mod tests {
             r.sustain = Some(Sustain { title: "16K random writes".into(), per_second: series, plateaus: vec![] });
             said(&r, "run.sustain")
         };
-        assert_eq!(says(vec![9000; 300]).0, Level::Good);
+        assert_eq!(says(vec![9000; 300]), (Level::Good, "held 9,000 IOPS for 5 minutes".into()));
+        assert_eq!(says(vec![0; 100]).1, "held 0 IOPS for 2 minutes");
         assert_eq!(says(vec![9000; 20]).0, Level::CannotTell);
+        assert_eq!(says(vec![]).0, Level::CannotTell);
         let mut capped = vec![9000; 240];
         capped.extend(vec![3000; 240]);
         let (level, sentence) = says(capped);
         assert_eq!(level, Level::Warning);
-        assert!(sentence.starts_with("capped near 3,000 IOPS after 4 minutes"), "{sentence}");
+        assert_eq!(sentence, "capped near 3,000 IOPS after 4 minutes (9,000 before)");
+        let uneven = says([vec![9000; 300], vec![4000; 120], vec![6000; 300]].concat()).1;
+        assert_eq!(uneven, "moved between 4,000 and 9,000 IOPS in 3 steps over 12 minutes: plan for the lower one");
     }
 }
