@@ -11,14 +11,11 @@ use super::error::{check_space, directory_error, not_a_directory};
 use seawall_io::{Create, Disk, Handle, OpenHow, OsDisk};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-const PREFIX: &str = "seawall-lab-";
+const PREFIX: &str = "seawall-lab-scratch-";
 const LOCK: &str = "lock";
 /// How often creation is retried after another run removed or locked the directory, before the error is returned.
 const ATTEMPTS: u32 = 32;
-/// The number of directory names that this process has used.
-static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -36,14 +33,8 @@ impl Scratch {
         check_space(parent, disk.free_bytes(parent)?, needed, reserve)?;
         let mut attempts = 0;
         loop {
-            // A process uses no name twice: a drop may still be removing the former directory.
-            let n = std::process::id().wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
-            let dir = parent.join(format!("{PREFIX}{n}"));
-            match std::fs::create_dir(&dir) {
-                Ok(()) => {}
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(directory_error(&dir, &e)),
-            }
+            let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent);
+            let dir = dir.map_err(|e| directory_error(&parent.join(PREFIX), &e))?.keep();
             let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
             let locked = disk.open(&dir.join(LOCK), how).and_then(|lock| disk.lock(&lock).map(|()| lock));
             attempts += 1;
@@ -71,9 +62,7 @@ impl Drop for Scratch {
 fn sweep(disk: &OsDisk, parent: &Path) {
     for path in disk.list(parent).unwrap_or_default() {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let Some(number) = name.strip_prefix(PREFIX).filter(|_| !path.is_symlink()) else { continue };
-        // Other names are not the lab's.
-        if !number.bytes().all(|b| b.is_ascii_digit()) {
+        if !name.starts_with(PREFIX) || path.is_symlink() {
             continue;
         }
         // A run killed between creating its directory and its lock left an empty directory, so removing it loses
@@ -97,7 +86,7 @@ mod tests {
     fn a_dead_runs_directory_goes_and_a_live_ones_stays() {
         let parent = tempfile::tempdir().unwrap();
         let disk = OsDisk::synchronous();
-        let dead = parent.path().join("seawall-lab-1");
+        let dead = parent.path().join("seawall-lab-scratch-1");
         std::fs::create_dir(&dead).unwrap();
         std::fs::write(dead.join(LOCK), "").unwrap();
         std::fs::write(dead.join("file"), "x").unwrap();
@@ -115,7 +104,7 @@ mod tests {
     #[test]
     fn runs_that_begin_at_once_do_not_sweep_each_other() {
         let parent = tempfile::tempdir().unwrap();
-        std::fs::create_dir(parent.path().join("seawall-lab-7")).unwrap();
+        std::fs::create_dir(parent.path().join("seawall-lab-scratch-7")).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
