@@ -8,7 +8,7 @@ use crate::{text, words};
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// What a commit waits for.
+    /// What a commit waits for. Its words are what may be lost, with the engine's default `flush_interval` of a second.
     ///
     /// ```
     /// use seawall_lab::cell::Level;
@@ -17,11 +17,13 @@ words! {
     /// ```
     pub enum Level {
         /// The log is flushed: `innodb_flush_log_at_trx_commit = 1`.
-        Flushed = "flushed",
+        Flushed = "flushed" | "nothing, neither when the process dies nor when power fails",
         /// The log is written: 2.
-        Written = "written",
+        Written =
+            "written" | "nothing when the process dies, at most the last second (flush_interval) when power fails",
         /// Nothing: 0.
-        Deferred = "deferred",
+        Deferred =
+            "deferred" | "at most the last second (flush_interval), when the process dies as when power fails",
     }
 }
 
@@ -37,11 +39,7 @@ impl Level {
 
     /// The possible loss, with the engine's default `flush_interval` of a second.
     pub fn loss(self) -> &'static str {
-        match self {
-            Self::Flushed => "nothing, neither when the process dies nor when power fails",
-            Self::Written => "nothing when the process dies, at most the last second (flush_interval) when power fails",
-            Self::Deferred => "at most the last second (flush_interval), when the process dies as when power fails",
-        }
+        self.words()
     }
 
     /// `level 2 (Written)`.
@@ -73,10 +71,7 @@ words! {
 impl FlushMethod {
     /// The use of the page cache.
     pub fn access(self) -> Access {
-        match self {
-            Self::Fsync | Self::ODsync => Access::Buffered,
-            Self::ODirect | Self::ODirectDsync => Access::Direct,
-        }
+        if matches!(self, Self::Fsync | Self::ODsync) { Access::Buffered } else { Access::Direct }
     }
 }
 
