@@ -175,21 +175,20 @@ fn published_table(experiment: Experiment, note: &str) -> Option<Panel> {
 }
 
 /// The cells whose latency is shown.
-fn chosen(results: &Results) -> Vec<(&CellResult, &'static str)> {
+fn chosen(results: &Results) -> impl Iterator<Item = &CellResult> {
     let buffered = |p| plan::extend(p, Access::Buffered, Sync::Fdatasync);
     [
-        (plan::random_read(1), "random 16K read"),
-        (plan::direct_sync(1, 4096, Sync::None), "4K direct write, no sync"),
-        (plan::direct_sync(1, 4096, Sync::Fdatasync), "4K direct write + fdatasync"),
-        (plan::direct_sync(1, 4096, Sync::RwfDsync), "4K direct write, RWF_DSYNC"),
-        (buffered(Preparation::Append), "8K append + fdatasync"),
-        (buffered(Preparation::Written), "8K overwrite + fdatasync"),
-        (plan::log(16, Access::Direct, 4096, true), "log commit, direct, 16 threads"),
-        (plan::flush_under_writes(), "fdatasync beside a busy writer"),
+        plan::random_read(1),
+        plan::direct_sync(1, 4096, Sync::None),
+        plan::direct_sync(1, 4096, Sync::Fdatasync),
+        plan::direct_sync(1, 4096, Sync::RwfDsync),
+        buffered(Preparation::Append),
+        buffered(Preparation::Written),
+        plan::log(16, Access::Direct, 4096, true),
+        plan::flush_under_writes(),
     ]
     .into_iter()
-    .filter_map(|(spec, name)| Some((results.cell(&spec)?, name)))
-    .collect()
+    .filter_map(|spec| results.cell(&spec))
 }
 
 /// Latency by percentile. A percentile is drawn only if at least ten operations lie beyond it.
@@ -197,14 +196,14 @@ fn percentiles(results: &Results) -> Option<Panel> {
     const NINES: [(f64, &str); 6] =
         [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (0.9999, "p99.99"), (0.99999, "p99.999")];
     let x = |share: f64| -(1.0 - share).log10();
-    let lines = chosen(results).into_iter().map(|(cell, name)| {
+    let lines = chosen(results).map(|cell| {
         let total = cell.operations() as f64;
         let steps = (0..=60).map(|step| x(0.5) + f64::from(step) / 60.0 * (x(0.99999) - x(0.5)));
         let points = steps
             .map(|at| (at, 10f64.powf(-at)))
             .take_while(|(_, beyond)| total * beyond >= 10.0)
             .filter_map(|(at, beyond)| Some(Point::bare(at, cell.latency_ns(1.0 - beyond)?)));
-        Line { name: name.to_owned(), points: points.collect() }
+        Line { name: cell.spec.title(), points: points.collect() }
     });
     let lines: Vec<Line> = lines.collect();
     let furthest = lines.iter().flat_map(|l| &l.points).map(|p| p.x).fold(0.0, f64::max);
