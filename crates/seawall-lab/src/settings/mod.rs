@@ -13,7 +13,6 @@ mod server;
 use crate::cell::{Beside, Level, Sync};
 use crate::experiment::commit_levels::measured_gain;
 use crate::results::Results;
-use crate::stats::distinct;
 use crate::text::{self, Var, fill, vars};
 use crate::verdict::{Answer, Pair, data, device_words, file_system_word};
 use crate::words;
@@ -167,21 +166,9 @@ impl Settings {
 
     /// `seawall.toml`, each line after a comment with its measurement.
     pub fn to_toml(&self) -> String {
-        let mut out = comment(&format!("seawall.toml, {}", self.measured));
-        let split = |r: &'_ Recommendation| match r.key.split_once('.') {
-            Some((table, key)) => (table.to_owned(), key.to_owned()),
-            None => (String::new(), r.key.clone()),
-        };
-        // Keys without a table come first: TOML would take them for members of the table above them.
-        let mut tables = distinct(self.seawall.iter().map(|r| split(r).0));
-        tables.sort_by_key(|table| !table.is_empty());
-        for table in tables {
-            out += &if table.is_empty() { "\n".to_owned() } else { format!("\n[{table}]\n") };
-            for (r, (_, key)) in self.seawall.iter().map(|r| (r, split(r))).filter(|(_, split)| split.0 == table) {
-                out += &format!("{}{key} = {}\n", because(r), toml_value(&r.value));
-            }
-        }
-        out
+        let heading = comment(&format!("seawall.toml, {}", self.measured)) + "\n";
+        let line = |r: &Recommendation| format!("{}{} = {}\n", because(r), r.key, toml_value(&r.value));
+        heading + &self.seawall.iter().map(line).collect::<String>()
     }
 
     /// Every file to offer, as (name, text): `seawall.toml` first, then one option file a server series.
