@@ -59,26 +59,22 @@ fn conclude(results: &Results, w: &mut Writer<'_>) {
         let specs = [Origin::Recommended, Origin::Default].map(|origin| under_settings(load, origin));
         let Some(p) = pair(results, specs) else { continue };
         match settling(&p).filter(|_| load == Pattern::RangeQuery) {
-            Some(settling) => {
-                w.say("load", "settling", vars![subject, what, differs, settling, rates = p.reason()]);
+            Some([recommended, default]) => {
+                let vars = vars![subject, what, differs, recommended, default, rates = p.reason()];
+                w.say("load", "settling", vars);
             }
             None => w.compare("load", p, vars![subject, what, differs]),
         }
     }
 }
 
-/// Why the two databases are not in the same state, if they are not.
-fn settling(p: &Pair<'_>) -> Option<String> {
+/// Bytes written for each query under the recommended settings and under the defaults, if the two databases are not in
+/// the same state.
+fn settling(p: &Pair<'_>) -> Option<[String; 2]> {
     let [recommended, default] = p.cells().map(|c| c.per_operation(|device| Some(device.written_bytes)));
     let (recommended, default) = (recommended?, default?);
     let (most, least) = (recommended.max(default), recommended.min(default));
-    let [recommended, default] = [recommended, default].map(text::bytes);
-    (most >= SETTLING_BYTES && most > 4.0 * least).then(|| {
-        format!(
-            "one database was still settling: {recommended} written per query under the recommended settings, \
-             {default} under the defaults"
-        )
-    })
+    (most >= SETTLING_BYTES && most > 4.0 * least).then(|| [recommended, default].map(text::bytes))
 }
 
 /// Lists the recommended settings that differ from the engine's defaults.

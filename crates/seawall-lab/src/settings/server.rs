@@ -142,18 +142,10 @@ impl Advice<'_> {
         if let Some(why) = self.direct_refused() {
             return self.advise(KEY, "buffered", vars![why]);
         }
-        let dsync = match dsync_against_fdatasync(self.results, Access::Direct) {
-            Some(p) if p.answer == Answer::More => format!(
-                "; O_DSYNC is {} faster than write + fdatasync, but here it would also apply to every page of the data \
-                 files (from 11.0 innodb_log_file_write_through applies it to the log alone)",
-                p.times()
-            ),
-            Some(p) if p.answer == Answer::Less => {
-                format!("; O_DSYNC is {} slower than write + fdatasync on this drive", p.times_slower())
-            }
-            _ => String::new(),
-        };
-        self.advise(KEY, "mariadb", vars![direct = self.direct_words(), dsync])
+        let p = dsync_against_fdatasync(self.results, Access::Direct);
+        let finding = finding(p.as_ref(), ["dsync-faster", "dsync-slower", "direct", "direct"]);
+        let [faster, slower] = p.map_or_else(Default::default, |p| [p.times(), p.times_slower()]);
+        self.advise(KEY, finding, vars![direct = self.direct_words(), faster, slower])
     }
 
     fn data_buffering(&self) -> Recommendation {
@@ -175,15 +167,10 @@ impl Advice<'_> {
             let finding = if self.direct_refused().is_some() { "buffered" } else { "unknown" };
             return self.advise(KEY, finding, vars![why]);
         }
-        let skipped = flush_may_be_skipped(self.results).map_or_else(String::new, |p| {
-            format!(
-                "; the drive reports a write-through cache and leaving out the flush gains {}, but O_DIRECT_NO_FSYNC \
-                 is not advised: it also leaves out the file system's commit that pages in holes (page compression), \
-                 in fallocated space and in reflinked files need before a checkpoint may pass them",
-                p.times()
-            )
-        });
-        self.advise(KEY, "mysql", vars![skipped])
+        match flush_may_be_skipped(self.results) {
+            Some(p) => self.advise(KEY, "mysql-through", vars![times = p.times()]),
+            None => self.advise(KEY, "mysql", &[]),
+        }
     }
 
     fn log_buffering(&self) -> Recommendation {
@@ -271,16 +258,12 @@ impl Advice<'_> {
 
     fn io_threads(&self) -> [Recommendation; 2] {
         let deep = |d| Some((d, self.results.cell(&random_read(d))?.median()?));
-        let because = match [64, 32, 16].into_iter().find_map(deep) {
-            Some((depth, rate)) => {
-                let reach = format!("{depth} requests in flight reach {} reads per second", text::count(rate));
-                format!("{reach}, and a thread keeps up to 256 in flight with native AIO")
-            }
-            None => "reads at depth were not measured".into(),
-        };
+        let (depth, rate) = [64, 32, 16].into_iter().find_map(deep).unwrap_or_default();
+        let (finding, rate) = (if depth > 0 { "deep" } else { "unmeasured" }, text::count(rate));
         // MySQL 8.4 sets read threads to half the processors, at least 4.
         let half = (self.results.machine.cpus / 2).clamp(4, 64);
-        ["innodb_read_io_threads", "innodb_write_io_threads"].map(|key| self.advise(key, "found", vars![half, because]))
+        ["innodb_read_io_threads", "innodb_write_io_threads"]
+            .map(|key| self.advise(key, finding, vars![half, depth, rate]))
     }
 }
 
