@@ -15,9 +15,9 @@
 use super::LabError;
 use super::prepare::{Prepared, write_how, write_whole};
 use crate::cell::{Access, CellSpec, LogShape, Sync};
+use parking_lot::{Condvar, Mutex};
 use seawall_io::{AlignedBuf, Disk as _, IoError, OsDisk, SyncHow};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The largest group, bytes; further commits wait for the next.
 const GROUP_BYTES_MAX: usize = 1 << 20;
@@ -76,16 +76,11 @@ impl<'a> GroupLog<'a> {
         (self.writes.load(Ordering::Relaxed), self.syncs.load(Ordering::Relaxed))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Appends `records` and returns when they are durable.
     pub(super) fn commit(&self, records: &[u8]) -> Result<(), LabError> {
-        let wait = |state| self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while state.pending.len() + records.len() > GROUP_BYTES_MAX && state.failed.is_none() {
-            state = wait(state);
+            self.changed.wait(&mut state);
         }
         state.pending.extend_from_slice(records);
         state.appended += records.len() as u64;
@@ -98,7 +93,7 @@ impl<'a> GroupLog<'a> {
                 return Ok(());
             }
             let Some(mut writer) = state.writer.take() else {
-                state = wait(state);
+                self.changed.wait(&mut state);
                 continue;
             };
             std::mem::swap(&mut writer.group, &mut state.pending);
@@ -106,7 +101,7 @@ impl<'a> GroupLog<'a> {
             drop(state);
             let written = self.write(&mut writer);
             writer.group.clear();
-            state = self.state();
+            state = self.state.lock();
             state.writer = Some(writer);
             match written {
                 Ok(()) => state.durable = end,

@@ -43,8 +43,8 @@ use scratch::Scratch;
 use seawall_io::probe::{Probe, probe};
 use seawall_io::{Backend, Disk as _, OsDisk};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A disk busier than this before the run is not measured without `force`.
@@ -176,7 +176,7 @@ impl Lab {
         let LabOptions { file_bytes: base_bytes, seed, reserve_bytes, .. } = self.options;
         let scratch = Scratch::create(&disk, &self.probe.path, self.bytes_needed(), reserve_bytes)?;
         let (dir, base) = (scratch.dir.clone(), scratch.dir.join("base"));
-        let preparer = Preparer { disk, dir, base, base_bytes, seed, stop, filled_ahead: Mutex::default() };
+        let preparer = Preparer { disk, dir, base, base_bytes, seed, stop, filled_ahead: Default::default() };
         let mut run = Run { lab: self, preparer, results, progress };
         let ended = run.measure(engine);
         let mut results = run.results;

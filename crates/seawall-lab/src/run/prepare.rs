@@ -7,6 +7,7 @@
 
 use super::LabError;
 use crate::cell::{Access, Beside, CellSpec, Pattern, Preparation, Sync};
+use parking_lot::Mutex;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use seawall_io::probe::{DirectIo, Finding, Probe};
@@ -17,8 +18,8 @@ use seawall_io::{
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The largest fresh file of one round, bytes: more than a round can write on most disks, and quick to
@@ -173,21 +174,17 @@ impl Preparer<'_> {
         Ok(())
     }
 
-    fn filled_ahead(&self) -> MutexGuard<'_, HashMap<PathBuf, Instant>> {
-        self.filled_ahead.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn waiting_path(&self, spec: &CellSpec) -> PathBuf {
         self.dir.join(spec.id().replace('/', "-"))
     }
 
     pub(super) fn is_filled_ahead(&self, spec: &CellSpec) -> bool {
-        self.filled_ahead().contains_key(&self.waiting_path(spec))
+        self.filled_ahead.lock().contains_key(&self.waiting_path(spec))
     }
 
     /// The bytes of the files that are waiting to be measured.
     pub(super) fn filled_ahead_bytes(&self) -> u64 {
-        self.filled_ahead().len() as u64 * FRESH_BYTES.min(self.base_bytes)
+        self.filled_ahead.lock().len() as u64 * FRESH_BYTES.min(self.base_bytes)
     }
 
     /// Zero-fills the files of all these cells, so that they wait at the same time and not one after the
@@ -196,7 +193,7 @@ impl Preparer<'_> {
         for spec in specs {
             let path = self.waiting_path(spec);
             self.zero_fill(&path, FRESH_BYTES.min(self.base_bytes))?;
-            self.filled_ahead().insert(path, Instant::now());
+            self.filled_ahead.lock().insert(path, Instant::now());
         }
         Ok(())
     }
@@ -249,7 +246,7 @@ impl Preparer<'_> {
                     self.fill_ahead(&[*spec])?;
                 }
                 let path = self.waiting_path(spec);
-                let filled = self.filled_ahead().remove(&path);
+                let filled = self.filled_ahead.lock().remove(&path);
                 while filled.is_some_and(|filled| filled.elapsed() < PUBLISHED_WAIT) {
                     self.go_on()?;
                     std::thread::sleep(Duration::from_millis(50));

@@ -8,11 +8,12 @@
 //!   layer's backend.
 
 use super::log::GroupLog;
-use super::prepare::{Prepared, noise, write_how};
+use super::prepare::{Prepared, noise, write_how, write_whole};
 use super::record::Recorder;
 use super::{LabError, Limits};
 use crate::cell::{Beside, CellSpec, Pattern, Sync};
 use crate::results::Round;
+use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use seawall_io::{
@@ -21,7 +22,6 @@ use seawall_io::{
 };
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Decides when a thread may do its next operation (at once, or at the rate of `--rate`), and when it stops.
@@ -46,7 +46,7 @@ impl Turns<'_> {
 
     /// When `--rate` permits the next operation, since the start of the round; `None` without a rate.
     fn due(&self) -> Option<Duration> {
-        let mut pace = self.pace.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pace = self.pace.as_ref()?.lock();
         let now = self.start.elapsed();
         Some(now + pace.delay(now, 1.0))
     }
@@ -185,12 +185,16 @@ impl Worker<'_> {
             let Some(at) = self.offset(&mut rng) else { return Ok(None) };
             let mut started = Instant::now();
             if reads {
-                whole(Op::Read, self.file, at, block.len(), disk.read_at(file, at, &mut block)?)?;
+                let got = disk.read_at(file, at, &mut block)? as u64;
+                if got < block.len() as u64 {
+                    // The file was not prepared as intended.
+                    let kind = IoErrorKind::UnexpectedEof { got };
+                    return Err(IoError::new(Op::Read, file.path(), kind).at(at, block.len() as u64).into());
+                }
                 return Ok(Some(started));
             }
             block[..8].copy_from_slice(&record.operations.to_le_bytes());
-            let n = disk.write_at(file, at, &[IoSlice::new(&block)], how)?;
-            whole(Op::Write, self.file, at, block.len(), n)?;
+            write_whole(&disk, file, at, &block, how)?;
             record.writes += 1;
             if flush_only {
                 // This cell measures the flush: the write before it only gives the flush something to do.
@@ -287,15 +291,6 @@ impl Worker<'_> {
             Ok(Some(started))
         })
     }
-}
-
-/// A short transfer in a measurement means that the file was not prepared as intended.
-fn whole(op: Op, file: &Prepared, at: u64, len: usize, n: usize) -> Result<(), IoError> {
-    if n == len {
-        return Ok(());
-    }
-    let kind = if op == Op::Read { IoErrorKind::UnexpectedEof { got: n as u64 } } else { IoErrorKind::NoProgress };
-    Err(IoError::new(op, file.file.path(), kind).at(at, len as u64))
 }
 
 /// The other thread of the flush cell.
