@@ -135,23 +135,9 @@ pub(crate) fn fill(template: &str, vars: &[Var<'_>]) -> String {
 /// `text` broken into lines of at most `width` characters; the first starts with `first`, the others with
 /// `rest`. A word longer than the line is not broken.
 pub(crate) fn wrap(text: &str, width: usize, first: &str, rest: &str) -> String {
-    let mut out = String::from(first);
-    let (mut column, mut fresh) = (first.chars().count(), true);
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if fresh {
-            fresh = false;
-        } else if column + 1 + length <= width {
-            out.push(' ');
-            column += 1;
-        } else {
-            out += &format!("\n{rest}");
-            column = rest.chars().count();
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(rest).break_words(false);
+    textwrap::fill(&words.join(" "), options.word_splitter(textwrap::WordSplitter::NoHyphenation))
 }
 
 #[cfg(test)]
