@@ -12,7 +12,7 @@ use seawall_lab::require::{Requirement, metric_list};
 use seawall_lab::results::{RESULTS, Results, WitnessOutcome};
 use seawall_lab::run::{Lab, LabError, LabOptions, Observation, observe};
 use seawall_lab::settings::{Server, Settings, recommend};
-use seawall_lab::sql::{self, SqlError, SqlOptions};
+use seawall_lab::sql::{self, SqlOptions};
 use seawall_lab::stats::ROUNDS_MIN;
 use seawall_lab::{compare, mycnf, report, table};
 use seawall_tools::witness::{self, Verification};
@@ -225,7 +225,7 @@ fn through_sql(options: &SqlOptions, outputs: &Outputs, stop: &Stop) -> Outcome 
     let json_file = file(&outputs.json);
     json_file.map_or(Ok(()), can_write)?;
     let measured = sql::measure(options, &mut Bar::new(), stop);
-    if let Err(SqlError::Interrupted) = measured {
+    if let Err(LabError::Interrupted) = measured {
         return interrupted("interrupted before anything was measured; nothing is left on the server");
     }
     let (results, error) = measured?;
@@ -236,7 +236,7 @@ fn through_sql(options: &SqlOptions, outputs: &Outputs, stop: &Stop) -> Outcome 
     print(if is_stdout(&outputs.json) { results.to_json() + "\n" } else { results.to_text() })?;
     match error {
         None => Ok(Ended::Well),
-        Some(SqlError::Interrupted) => {
+        Some(LabError::Interrupted) => {
             interrupted("interrupted: what was measured stands above, and nothing is left on the server")
         }
         Some(error) => Err(format!("the run went no further, what was measured before stands above: {error}").into()),

@@ -18,7 +18,7 @@ pub(crate) static EXPERIMENT: Definition =
 /// Threads of the cells of E5, and of the commits under settings.
 pub const COMMIT_THREADS: u32 = 4;
 /// The loads, as published: sysbench simple, sysbench complex, DBT-2.
-const LOADS: [Pattern; 3] = [Pattern::ReadOnly, Pattern::Transactional, Pattern::Tpcc];
+pub(crate) const LOADS: [Pattern; 3] = [Pattern::ReadOnly, Pattern::Transactional, Pattern::Tpcc];
 /// The published flush methods: fdatasync, `O_DSYNC`, `O_DIRECT`; and the one of the full run.
 const METHODS: [FlushMethod; 4] =
     [FlushMethod::Fsync, FlushMethod::ODsync, FlushMethod::ODirect, FlushMethod::ODirectDsync];
@@ -53,7 +53,7 @@ fn cells(full: bool) -> Vec<CellSpec> {
 }
 
 /// The published gain of level 2 over level 1 under a load.
-fn published_gain(load: Pattern) -> &'static str {
+pub(crate) fn published_gain(load: Pattern) -> &'static str {
     match load {
         Pattern::Tpcc => "under 10%",
         Pattern::Transactional => "over 40%",

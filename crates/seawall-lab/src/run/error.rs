@@ -16,7 +16,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The run cannot start: the reason, and what to do about it.
+    /// The run cannot start or go on: the reason, and what to do about it.
     #[error("{0}")]
     Refused(String),
     /// An error of the disk.

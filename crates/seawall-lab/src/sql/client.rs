@@ -1,6 +1,7 @@
 //! The server's client and sysbench, as child processes.
 
-use super::{Result, SqlError, failed, whole_seconds};
+use super::{Result, failed, whole_seconds};
+use crate::run::LabError;
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,9 +31,9 @@ fn script(dir: &Path, name: &str) -> PathBuf {
     dir.join(name).with_extension("lua")
 }
 
-fn not_written(path: &Path, error: &std::io::Error) -> SqlError {
+fn not_written(path: &Path, error: &std::io::Error) -> LabError {
     let path = path.display();
-    SqlError::Failed(format!("a file in {path} could not be written: {error}; set TMPDIR to another directory"))
+    LabError::Refused(format!("a file in {path} could not be written: {error}; set TMPDIR to another directory"))
 }
 
 /// What sysbench runs.
@@ -79,7 +80,7 @@ impl Client<'_> {
     /// The only value of a statement.
     pub(super) fn value(&self, sql: &str) -> Result<String> {
         let value = self.query(sql)?.into_iter().flatten().next();
-        value.ok_or_else(|| SqlError::Failed(format!("the server says: no answer to: {sql}")))
+        value.ok_or_else(|| LabError::Refused(format!("the server says: no answer to: {sql}")))
     }
 
     pub(super) fn sysbench_version(&self) -> Result<String> {
@@ -113,7 +114,7 @@ impl Client<'_> {
     fn run(&self, program: &str, arguments: &[String]) -> Result<Output> {
         let not_run = |e| {
             let hint = "apt-get install mariadb-client sysbench, or what your system calls them";
-            SqlError::Failed(format!("{program} cannot be started ({e}): {hint}"))
+            LabError::Refused(format!("{program} cannot be started ({e}): {hint}"))
         };
         // Files, not pipes: the program could fill a pipe while this process waits for it to end.
         let [out, err] = ["out", "err"].map(|name| self.scratch.join(name));
@@ -131,7 +132,7 @@ impl Client<'_> {
             }
         };
         if self.stop.load(Ordering::Relaxed) {
-            return Err(SqlError::Interrupted);
+            return Err(LabError::Interrupted);
         }
         let [stdout, stderr] = [out, err].map(|path| std::fs::read(path).unwrap_or_default());
         Ok(Output { status, stdout, stderr })

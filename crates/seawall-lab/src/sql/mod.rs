@@ -9,8 +9,9 @@
 mod client;
 mod text;
 
-use crate::cell::{Experiment, Level};
-use crate::run::Progress;
+use crate::cell::{Experiment, Level, Pattern};
+use crate::experiment::commit_levels::{COMMIT_THREADS, LOADS};
+use crate::run::{LabError, Progress};
 use crate::words;
 use client::{Client, Job, Outcome};
 use serde::Serialize;
@@ -18,8 +19,6 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Threads of the loads of E5.
-const COMMIT_THREADS: u32 = 4;
 /// Connections of the ranges of E6.
 const RANGE_THREADS: [u32; 2] = [1, 16];
 /// Rows of sysbench's table.
@@ -81,22 +80,10 @@ impl SqlOptions {
     }
 }
 
-/// Why the server was not measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SqlError {
-    /// The reason, and what to do about it.
-    #[error("{0}")]
-    Failed(String),
-    /// Ctrl-C.
-    #[error("interrupted")]
-    Interrupted,
-}
-
-type Result<T> = std::result::Result<T, SqlError>;
+type Result<T> = std::result::Result<T, LabError>;
 
 fn failed<T>(why: impl Into<String>) -> Result<T> {
-    Err(SqlError::Failed(why.into()))
+    Err(LabError::Refused(why.into()))
 }
 
 words! {
@@ -125,31 +112,17 @@ impl Engine {
     }
 }
 
-words! {
-    /// A load of E5. Its word is sysbench's script.
-    pub enum Load {
-        /// A row by its key.
-        #[serde(rename = "Simple")]
-        Simple = "oltp_point_select" | "sysbench simple",
-        /// Transactions of reads and writes.
-        #[serde(rename = "Complex")]
-        Complex = "oltp_read_write" | "sysbench complex",
-        /// DBT-2, whose specification is TPC-C's.
-        #[serde(rename = "Tpcc")]
-        Tpcc = "tpcc" | "TPC-C",
-    }
-}
-
-impl Load {
-    fn job(self, engine: Engine) -> Job {
-        let arguments = match self {
-            Self::Tpcc => vec!["--warehouses=1".into(), format!("--storage-engine={engine}")],
-            Self::Simple | Self::Complex => {
-                vec!["--tables=1".into(), format!("--table-size={ROWS}"), format!("--mysql-storage-engine={engine}")]
-            }
-        };
-        Job { script: self.word(), database: engine.database(), arguments }
-    }
+/// How sysbench makes a load of E5.
+fn job(load: Pattern, engine: Engine) -> Job {
+    let (script, arguments) = match load {
+        Pattern::Tpcc => ("tpcc", vec!["--warehouses=1".into(), format!("--storage-engine={engine}")]),
+        _ => {
+            let script = if load == Pattern::ReadOnly { "oltp_point_select" } else { "oltp_read_write" };
+            let size = format!("--table-size={ROWS}");
+            (script, vec!["--tables=1".into(), size, format!("--mysql-storage-engine={engine}")])
+        }
+    };
+    Job { script, database: engine.database(), arguments }
 }
 
 /// What a cell measures.
@@ -157,7 +130,7 @@ impl Load {
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     /// E5: a load at a level.
-    Commits(Load, Level),
+    Commits(Pattern, Level),
     /// E6: ranges by this many connections.
     Ranges(u32),
 }
@@ -214,12 +187,12 @@ impl SqlResults {
 /// Measures the server. After an error or Ctrl-C, returns the measurements so far together with the error.
 ///
 /// # Errors
-/// [`SqlError`], when nothing could be measured.
+/// [`LabError`], when nothing could be measured.
 pub fn measure(
     options: &SqlOptions,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Result<(SqlResults, Option<SqlError>)> {
+) -> Result<(SqlResults, Option<LabError>)> {
     let asked = |e| options.only.is_empty() || options.only.contains(&e);
     let [levels, ranges] = [Experiment::CommitLevels, Experiment::RangePrefetch].map(asked);
     if !levels && !ranges {
@@ -231,7 +204,7 @@ pub fn measure(
     let outcome = run.prepare(levels, ranges, progress).and_then(|()| run.rounds(progress));
     // Of two errors, the worse is reported: a server that stays changed.
     let changed = run.end().err().map(|error| {
-        SqlError::Failed(format!(
+        LabError::Refused(format!(
             "the server could not be left as it was ({error}): set the variables as {BEFORE} has them, and drop the \
              databases whose names begin with {OURS}"
         ))
@@ -304,11 +277,13 @@ impl<'a> Run<'a> {
             let mut work = Vec::new();
             if levels {
                 // Both of sysbench's own loads use one table.
-                for (load, verb) in [(Load::Complex, "prepare"), (Load::Tpcc, "create"), (Load::Tpcc, "prepare")] {
-                    self.client.sysbench(&load.job(engine), verb, 1, Duration::ZERO)?;
+                for (load, verb) in
+                    [(Pattern::Transactional, "prepare"), (Pattern::Tpcc, "create"), (Pattern::Tpcc, "prepare")]
+                {
+                    self.client.sysbench(&job(load, engine), verb, 1, Duration::ZERO)?;
                 }
                 let of = |load| Level::ALL.map(|level| What::Commits(load, level));
-                work.extend(Load::ALL.into_iter().flat_map(of));
+                work.extend(LOADS.into_iter().flat_map(of));
             }
             if rows > 0 {
                 self.make_ranges(engine, rows)?;
@@ -382,7 +357,7 @@ impl<'a> Run<'a> {
                 let [variable, _] = engine.variables();
                 let value = if engine == Engine::InnoDb { level.number().to_string() } else { level.to_string() };
                 self.client.set(variable, &value)?;
-                (load.job(engine), COMMIT_THREADS)
+                (job(load, engine), COMMIT_THREADS)
             }
             What::Ranges(threads) => {
                 let arguments = vec![format!("--rows={}", self.results.table_bytes / RANGE_ROW_BYTES)];
@@ -424,7 +399,6 @@ fn bytes(text: &str) -> u64 {
     digits.parse::<u64>().unwrap_or(0) << (10 * power)
 }
 
-/// Returns whether the run must stop.
 #[cfg(test)]
 mod tests {
     use super::*;
