@@ -5,7 +5,6 @@
 
 use crate::cell::{CellSpec, Experiment};
 use crate::results::{CellResult, Results};
-use crate::stats::distinct;
 use crate::text::{self, Var, fill};
 use askama::Template;
 use serde::Deserialize;
@@ -166,15 +165,17 @@ impl<'a> Evidence<'a> {
         place: impl Fn(&CellSpec) -> Option<(String, u32)>,
     ) -> Option<Panel> {
         let PanelWords { title, note, over: [one, more], .. } = &self.words[key];
-        let mut cells: Vec<(String, u32, &CellResult)> =
-            self.cells().filter_map(|cell| place(&cell.spec).map(|(name, n)| (name, n, cell))).collect();
-        cells.sort_by_key(|cell| cell.1);
-        let names = distinct(cells.iter().map(|cell| cell.0.as_str()));
-        let series = names.iter().map(|name| cells.iter().filter(|cell| cell.0 == *name).map(|c| (c.1, c.2)).collect());
-        let series: Vec<Vec<(u32, &CellResult)>> = series.collect();
-        let named = || names.iter().zip(&series);
-        if series.iter().all(|cells| cells.len() < 3) {
-            let bars = named().enumerate().flat_map(|(i, (name, cells))| {
+        let mut series: Vec<(String, Vec<(u32, &CellResult)>)> = Vec::new();
+        for cell in self.cells() {
+            let Some((name, n)) = place(&cell.spec) else { continue };
+            match series.iter_mut().find(|series| series.0 == name) {
+                Some((_, cells)) => cells.push((n, cell)),
+                None => series.push((name, vec![(n, cell)])),
+            }
+        }
+        series.iter_mut().for_each(|(_, cells)| cells.sort_by_key(|cell| cell.0));
+        if series.iter().all(|(_, cells)| cells.len() < 3) {
+            let bars = series.iter().enumerate().flat_map(|(i, (name, cells))| {
                 let aside = if name.is_empty() { "" } else { ", " };
                 let label = move |n| format!("{name}{aside}{}", text::many(n, one, more));
                 cells.iter().filter_map(move |(n, cell)| Bar::rate(cell, label(*n), i))
@@ -186,17 +187,16 @@ impl<'a> Evidence<'a> {
             let rate = cell.rate()?;
             Some(Point { x: log2(*n), y: rate.median, low: rate.low, high: rate.high })
         };
-        let line = |(name, cells): (&&str, &Vec<_>)| Line {
-            name: (*name).to_owned(),
-            points: cells.iter().filter_map(point).collect(),
-        };
-        let ticks: BTreeSet<u32> = cells.iter().map(|cell| cell.1).collect();
+        let ticks: BTreeSet<u32> = series.iter().flat_map(|(_, cells)| cells).map(|cell| cell.0).collect();
+        let lines = series
+            .iter()
+            .map(|(name, cells)| Line { name: name.clone(), points: cells.iter().filter_map(point).collect() });
         let lines = Lines {
             x_title: more.clone(),
             x_ticks: ticks.into_iter().map(|n| (log2(n), n.to_string())).collect(),
             y_tick: text::count,
             y_logarithmic: false,
-            lines: named().map(line).collect(),
+            lines: lines.collect(),
         };
         Panel::lines(&fill(title, vars), &fill(note, vars), lines)
     }

@@ -1,6 +1,6 @@
 //! The definition of an experiment. A Rust file in this folder defines the cells and decides the verdicts; the TOML
-//! file of the same name holds the text: headings, publication, published figures, and the words of the verdicts, tables and
-//! plots.
+//! file of the same name holds the text: headings, publication, published figures, and the words of the verdicts,
+//! tables and plots.
 
 use crate::cell::CellSpec;
 use crate::evidence::{Evidence, Panel, Words};
@@ -20,8 +20,8 @@ pub(crate) struct Definition {
     pub(crate) evidence: fn(&Evidence<'_>) -> Vec<Option<Panel>>,
 }
 
-/// The TOML file of an experiment. A panel has a title, a note on how to read it, and the head of its table or the number
-/// that rates are shown over:
+/// The TOML file of an experiment. A panel has a title, a note on how to read it, and the head of its table or the
+/// number that rates are shown over:
 ///
 /// ```toml
 /// [panels.rates]
