@@ -13,7 +13,6 @@
 pub mod bulk;
 pub mod cgroup;
 pub mod client_batching;
-pub mod conformance;
 pub mod goals;
 pub mod lab;
 pub mod observe;

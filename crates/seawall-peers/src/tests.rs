@@ -1,7 +1,10 @@
 //! Every store passes the conformance check at every durability it offers.
 
+#[path = "../../seawall-bench/tests/common/conformance.rs"]
+mod conformance;
+
 use seawall_bench::store::Durability;
-use seawall_bench::{Error, Settings, Store, conformance};
+use seawall_bench::{Error, Settings, Store};
 use std::path::Path;
 use std::time::Duration;
 

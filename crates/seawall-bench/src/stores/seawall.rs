@@ -267,25 +267,3 @@ impl Tx for Open<'_> {
         Ok(self.tx.commit()?)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn does_what_a_store_must() {
-        let dir = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            dir: dir.path().join("db"),
-            pool_bytes: 8 << 20,
-            durability: Durability::Flushed,
-            tables: vec!["a".into(), "b".into()],
-            threads: 2,
-            options: Vec::new(),
-            flush_delay: Duration::ZERO,
-            data_bytes: 1 << 20,
-        };
-        crate::conformance::check(&|| Ok(Box::new(Seawall::open(&settings)?)));
-    }
-}

@@ -1,15 +1,16 @@
 //! The checks that every measured store must pass: a benchmark of a wrong store compares nothing.
 
-use crate::store::{Error, Result, Session, Store, Visit};
+use seawall_bench::store::Visit;
+use seawall_bench::{Error, Result, Session, Store};
 
 /// Opens the store, which keeps its data between openings.
-pub type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
+pub(crate) type Open<'a> = dyn Fn() -> Result<Box<dyn Store>> + 'a;
 
 /// Calls every operation of a store that is empty and has two tables.
 ///
 /// # Panics
 /// When the store gives a wrong result.
-pub fn check(open: &Open<'_>) {
+pub(crate) fn check(open: &Open<'_>) {
     let store = open().unwrap();
     assert!(!store.about().version.is_empty() && !store.about().settings.is_empty());
     let mut session = store.session().unwrap();
