@@ -5,8 +5,8 @@
 //!    the number of deliveries, as counted in the customers' rows.
 //! 3. A malformed row is an error, not a violation.
 
-use super::layout::{last_u32_of, u32_of};
-use super::schema::*;
+use super::layout::{after, columns, last_u32_of, u32_of};
+use super::schema::{self, *};
 use super::transactions::get;
 use super::{Shape, collect, scan};
 use crate::store::{Result, Store, Tx};
@@ -87,13 +87,14 @@ impl Payments {
     /// Reads the history of a warehouse.
     fn read(&mut self, tx: &mut dyn Tx, shape: Shape, w: u16, checked: &mut Checked) -> Result<()> {
         let prefix = key::warehouse(w);
-        scan(tx, HISTORY, &prefix, &prefix.after(), &mut |key, row| {
-            let (amount, d) = (i64::from(history::AMOUNT.get(row)?), history::D_ID.get(row)?);
+        scan(tx, HISTORY, &prefix, &after(&prefix), &mut |key, row| {
+            let row: &History = columns(row)?;
+            let (amount, d) = (i64::from(row.amount.get()), row.d_id);
             *self.by_district.entry((w, d)).or_default() += amount;
             if !(1..=DISTRICTS).contains(&d) {
                 checked.violated("3.3.2.9", format!("history row {key:02x?} is of district {d}"));
             }
-            let (c_w, c_d, c) = (history::C_W_ID.get(row)?, history::C_D_ID.get(row)?, history::C_ID.get(row)?);
+            let (c_w, c_d, c) = (row.c_w_id.get(), row.c_d_id, row.c_id.get());
             *self.by_customer.entry((c_w, c_d, c)).or_default() += amount;
             if !is_customer(shape, c_w, c_d, c) {
                 let who = format!("customer {c} of district {c_d} of warehouse {c_w}");
@@ -105,17 +106,18 @@ impl Payments {
 }
 
 fn check_warehouse(tx: &mut dyn Tx, shape: Shape, w: u16, paid: &Payments, checked: &mut Checked) -> Result<()> {
-    let ytd = warehouse::YTD.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
+    let ytd = columns::<Warehouse>(&get(tx, WAREHOUSE, &key::warehouse(w))?)?.ytd.get();
     let mut of_districts = 0;
     for d in 1..=DISTRICTS {
         let taken = paid.by_district.get(&(w, d)).copied().unwrap_or(0);
         let found = get(tx, DISTRICT, &key::district(w, d))?;
-        let ytd = district::YTD.get(&found)?;
+        let &schema::District { ytd, next_o_id, .. } = columns(&found)?;
+        let ytd = ytd.get();
         of_districts += ytd;
         let name = format!("warehouse {w} district {d}");
         checked.equal("3.3.2.9", &name, [("D_YTD", ytd), ("the sum of its history's amounts", taken)]);
         let read = District::read(tx, w, d, &name, checked)?;
-        read.check(shape, &name, district::NEXT_O_ID.get(&found)?, checked);
+        read.check(shape, &name, next_o_id.get(), checked);
         let paid = |c| paid.by_customer.get(&(w, d, c)).copied().unwrap_or(0);
         read.check_customers(|c| is_customer(shape, w, d, c).then(|| paid(c)), &name, checked);
     }
@@ -161,10 +163,10 @@ impl District {
     /// Reads the rows. Lines, and entries of the index by customer, without an order are violations.
     fn read(tx: &mut dyn Tx, w: u16, d: u8, name: &str, checked: &mut Checked) -> Result<Self> {
         let from = key::district(w, d);
-        let to = from.after();
+        let to = after(&from);
         let orders = collect(tx, ORDERS, &from, |key, row| {
-            let (number, customer) = (last_u32_of(key)?, orders::C_ID.get(row)?);
-            let (carrier, line_count) = (orders::CARRIER_ID.get(row)?, orders::OL_CNT.get(row)?);
+            let (number, row) = (last_u32_of(key)?, columns::<schema::Order>(row)?);
+            let (customer, carrier, line_count) = (row.c_id.get(), row.carrier_id, row.ol_cnt);
             Ok(Order { number, customer, carrier, line_count, ..Order::default() })
         })?;
         let mut read = Self { orders, ..Self::default() };
@@ -179,9 +181,10 @@ impl District {
                 return Ok(());
             };
             order.lines += 1;
-            if order_line::DELIVERY_D.get(row)? != 0 {
+            let row: &OrderLine = columns(row)?;
+            if row.delivery_d != 0 {
                 order.lines_delivered += 1;
-                order.amount += i64::from(order_line::AMOUNT.get(row)?);
+                order.amount += i64::from(row.amount.get());
             }
             Ok(())
         })?;
@@ -199,8 +202,8 @@ impl District {
             Ok(())
         })?;
         read.customers = collect(tx, CUSTOMER, &from, |key, row| {
-            let (number, balance) = (last_u32_of(key)?, customer::BALANCE.get(row)?);
-            let (paid, deliveries) = (customer::YTD_PAYMENT.get(row)?, customer::DELIVERY_CNT.get(row)?);
+            let (number, row) = (last_u32_of(key)?, columns::<schema::Customer>(row)?);
+            let (balance, paid, deliveries) = (row.balance.get(), row.ytd_payment.get(), row.delivery_cnt.get());
             Ok(Customer { number, balance, paid, deliveries })
         })?;
         read.names = collect(tx, CUSTOMER_NAME, &from, |_, _| Ok(()))?.len() as u64;

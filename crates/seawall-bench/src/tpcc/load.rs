@@ -5,7 +5,7 @@
 //!    depends only on the seed and the unit.
 //! 2. Every consistency condition holds when the last part is committed; not before.
 
-use super::random::{C_LAST_LOAD, LastName, Random};
+use super::random::{C_LAST_LOAD, Random, last_name};
 use super::schema::*;
 use super::{Shape, now_us};
 use crate::observe::Observer;
@@ -14,6 +14,7 @@ use crate::run::{Limit, Operation, Outcome, Spec, drive};
 use crate::store::{Result, Session, Store};
 use seawall_lab::run::Progress;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use zerocopy::IntoBytes as _;
 
 /// Rows of a part, approximately.
 const PART_ROWS: u32 = 1000;
@@ -48,7 +49,7 @@ impl Units {
 }
 
 /// Rows of one transaction: table, key, value.
-type Rows = Vec<(usize, super::layout::Key, Vec<u8>)>;
+type Rows = Vec<(usize, Vec<u8>, Vec<u8>)>;
 
 /// One loading thread.
 struct Loader<'s> {
@@ -186,7 +187,8 @@ impl UnitLoad {
 
     fn item(&mut self) -> Vec<u8> {
         let random = &mut self.random;
-        let mut row = item::Row { IM_ID: random.range(1, 10_000), PRICE: random.range(100, 10_000) }.bytes();
+        let (im_id, price) = (random.range(1, 10_000).into(), random.range(100, 10_000).into());
+        let mut row = Item { im_id, price }.as_bytes().to_vec();
         push_texts(&mut row, random, [(14, 24)]);
         random.data(&mut row);
         row
@@ -194,8 +196,9 @@ impl UnitLoad {
 
     fn stock(&mut self) -> Vec<u8> {
         let random = &mut self.random;
-        let (quantity, dists) = (random.range(10, 100) as i16, random.chars());
-        let mut row = stock::Row { QUANTITY: quantity, YTD: 0, ORDER_CNT: 0, REMOTE_CNT: 0, DISTS: dists }.bytes();
+        let (quantity, zero) = ((random.range(10, 100) as i16).into(), 0.into());
+        let dists = std::array::from_fn(|_| random.chars());
+        let mut row = Stock { quantity, ytd: zero, order_cnt: zero, remote_cnt: zero, dists }.as_bytes().to_vec();
         random.data(&mut row);
         row
     }
@@ -203,8 +206,9 @@ impl UnitLoad {
     fn warehouse(&mut self) -> Vec<u8> {
         let paid = i64::from(self.shape.customers) * i64::from(DISTRICTS) * FIRST_PAYMENT;
         let random = &mut self.random;
-        let tax = random.range(0, 2000) as u16;
-        let mut row = warehouse::Row { YTD: paid, TAX: tax, STATE: random.chars(), ZIP: random.zip() }.bytes();
+        let tax = (random.range(0, 2000) as u16).into();
+        let row = Warehouse { ytd: paid.into(), tax, state: random.chars(), zip: random.zip() };
+        let mut row = row.as_bytes().to_vec();
         push_texts(&mut row, random, NAME_AND_ADDRESS);
         row
     }
@@ -214,8 +218,8 @@ impl UnitLoad {
         let random = &mut self.random;
         let (paid, tax) = (i64::from(customers) * FIRST_PAYMENT, random.range(0, 2000) as u16);
         let (state, zip) = (random.chars(), random.zip());
-        let row = district::Row { YTD: paid, NEXT_O_ID: customers + 1, TAX: tax, STATE: state, ZIP: zip };
-        let mut row = row.bytes();
+        let row = District { ytd: paid.into(), next_o_id: (customers + 1).into(), tax: tax.into(), state, zip };
+        let mut row = row.as_bytes().to_vec();
         push_texts(&mut row, random, NAME_AND_ADDRESS);
         row
     }
@@ -225,34 +229,35 @@ impl UnitLoad {
         let names = self.shape.names();
         let random = &mut self.random;
         // The first customers get every existing name, so that a lookup by name always finds a customer.
-        let last = if c <= names { LastName::new(c - 1) } else { random.last_name(C_LAST_LOAD, names) };
+        let last = if c <= names { last_name(c - 1) } else { random.last_name(C_LAST_LOAD, names) };
         let now = now_us();
-        let mut row = customer::Row {
-            BALANCE: -FIRST_PAYMENT,
-            YTD_PAYMENT: FIRST_PAYMENT,
-            CREDIT_LIM: 5_000_000,
-            SINCE: now,
-            PAYMENT_CNT: 1,
-            DELIVERY_CNT: 0,
-            DISCOUNT: random.range(0, 5000) as u16,
-            CREDIT: if random.percent(10) { *b"BC" } else { *b"GC" },
-            MIDDLE: *b"OE",
-            STATE: random.chars(),
-            ZIP: random.zip(),
-            PHONE: random.digits(),
-        }
-        .bytes();
+        let row = Customer {
+            balance: (-FIRST_PAYMENT).into(),
+            ytd_payment: FIRST_PAYMENT.into(),
+            credit_lim: 5_000_000.into(),
+            since: now.into(),
+            payment_cnt: 1.into(),
+            delivery_cnt: 0.into(),
+            discount: (random.range(0, 5000) as u16).into(),
+            credit: if random.percent(10) { *b"BC" } else { *b"GC" },
+            middle: *b"OE",
+            state: random.chars(),
+            zip: random.zip(),
+            phone: random.digits(),
+        };
+        let mut row = row.as_bytes().to_vec();
         push_texts(&mut row, random, [(8, 16)]);
-        let first = row[customer::FIRST + 1..].to_vec();
-        row.push(last.bytes().len() as u8);
-        row.extend_from_slice(last.bytes());
+        let first = row[size_of::<Customer>() + 1..].to_vec();
+        row.push(last.len() as u8);
+        row.extend_from_slice(&last);
         push_texts(&mut row, random, ADDRESS);
         random.letters(&mut row, 300, CUSTOMER_DATA_BYTES_MAX as u32);
         rows.push((CUSTOMER, key::customer(w, d, c), row));
-        rows.push((CUSTOMER_NAME, key::customer_name(w, d, last.bytes(), &first, c), Vec::new()));
+        rows.push((CUSTOMER_NAME, key::customer_name(w, d, &last, &first, c), Vec::new()));
 
-        let row = history::Row { AMOUNT: FIRST_PAYMENT as u32, DATE: now, C_ID: c, C_W_ID: w, C_D_ID: d, D_ID: d };
-        let mut row = row.bytes();
+        let (amount, date) = ((FIRST_PAYMENT as u32).into(), now.into());
+        let row = History { amount, date, c_id: c.into(), c_w_id: w.into(), c_d_id: d, d_id: d };
+        let mut row = row.as_bytes().to_vec();
         random.letters(&mut row, 12, 24);
         // Smaller than any stamp taken from a clock.
         let stamp = u64::from(d) << 32 | u64::from(c);
@@ -266,19 +271,19 @@ impl UnitLoad {
         let random = &mut self.random;
         let (now, lines) = (now_us(), random.range(5, 15) as u8);
         let carrier = if delivered { random.range(1, 10) as u8 } else { 0 };
-        let row = orders::Row { ENTRY_D: now, C_ID: c, CARRIER_ID: carrier, OL_CNT: lines, ALL_LOCAL: 1 };
-        rows.push((ORDERS, key::order(w, d, o), row.bytes()));
+        let row = Order { entry_d: now.into(), c_id: c.into(), carrier_id: carrier, ol_cnt: lines, all_local: 1 };
+        rows.push((ORDERS, key::order(w, d, o), row.as_bytes().to_vec()));
         rows.push((ORDER_CUSTOMER, key::order_customer(w, d, c, o), Vec::new()));
         for line in 1..=lines {
-            let row = order_line::Row {
-                DELIVERY_D: if delivered { now } else { 0 },
-                I_ID: random.range(1, self.shape.items),
-                AMOUNT: if delivered { 0 } else { random.range(1, 999_999) },
-                SUPPLY_W_ID: w,
-                QUANTITY: 5,
-                DIST_INFO: random.chars(),
+            let row = OrderLine {
+                delivery_d: if delivered { now } else { 0 }.into(),
+                i_id: random.range(1, self.shape.items).into(),
+                amount: if delivered { 0 } else { random.range(1, 999_999) }.into(),
+                supply_w_id: w.into(),
+                quantity: 5,
+                dist_info: random.chars(),
             };
-            rows.push((ORDER_LINE, key::order_line(w, d, o, line), row.bytes()));
+            rows.push((ORDER_LINE, key::order_line(w, d, o, line), row.as_bytes().to_vec()));
         }
         if !delivered {
             rows.push((NEW_ORDER, key::order(w, d, o), Vec::new()));

@@ -81,11 +81,11 @@ fn scan(tx: &mut dyn Tx, table: usize, from: &[u8], to: &[u8], visit: &mut Read<
 fn collect<T>(
     tx: &mut dyn Tx,
     table: usize,
-    prefix: &layout::Key,
+    prefix: &[u8],
     mut read: impl FnMut(&[u8], &[u8]) -> Result<T>,
 ) -> Result<Vec<T>> {
     let mut found = Vec::new();
-    scan(tx, table, prefix, &prefix.after(), &mut |key, row| {
+    scan(tx, table, prefix, &layout::after(prefix), &mut |key, row| {
         found.push(read(key, row)?);
         Ok(())
     })?;

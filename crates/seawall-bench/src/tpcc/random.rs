@@ -53,8 +53,8 @@ impl Random {
     }
 
     /// A last name, one of `names`; `c` is [`C_LAST_LOAD`] or [`C_LAST_RUN`].
-    pub(super) fn last_name(&mut self, c: u32, names: u32) -> LastName {
-        LastName::new(self.nurand(255, c, 0, names - 1))
+    pub(super) fn last_name(&mut self, c: u32, names: u32) -> Vec<u8> {
+        last_name(self.nurand(255, c, 0, names - 1))
     }
 
     /// Adds `from` to `to` random letters and digits to `out`.
@@ -103,17 +103,8 @@ pub(super) fn is_original(data: &[u8]) -> bool {
 }
 
 /// A last name (clause 4.3.2.3): three syllables by the digits of a number below 1,000.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LastName(Vec<u8>);
-
-impl LastName {
-    pub(super) fn new(number: u32) -> Self {
-        Self([number / 100 % 10, number / 10 % 10, number % 10].map(|digit| SYLLABLES[digit as usize]).concat())
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
+pub(super) fn last_name(number: u32) -> Vec<u8> {
+    [number / 100 % 10, number / 10 % 10, number % 10].map(|digit| SYLLABLES[digit as usize]).concat()
 }
 
 #[cfg(test)]
@@ -122,9 +113,9 @@ mod tests {
 
     #[test]
     fn names_are_of_syllables() {
-        assert_eq!(LastName::new(371).bytes(), b"PRICALLYOUGHT");
-        assert_eq!(LastName::new(0).bytes(), b"BARBARBAR");
-        assert!((0..1000).all(|n| LastName::new(n).bytes().len() <= 15));
+        assert_eq!(last_name(371), b"PRICALLYOUGHT");
+        assert_eq!(last_name(0), b"BARBARBAR");
+        assert!((0..1000).all(|n| last_name(n).len() <= 15));
         let delta = C_LAST_RUN - C_LAST_LOAD;
         assert!((65..=119).contains(&delta) && delta != 96 && delta != 112);
     }

@@ -1,84 +1,58 @@
-//! The nine tables of TPC-C (clause 1.3), two indexes, and where each column lies. Column names are the specification's
-//! without the prefix.
+//! The nine tables of TPC-C (clause 1.3), two indexes, and the fixed columns of each. Column names are the
+//! specification's without the prefix, in lower case.
 //!
 //! 1. A row holds every column except those in its key.
 //! 2. A transaction that adds an order adds its entry to `ORDER_CUSTOMER` too; customers are never added or
 //!    renamed.
 
-use super::layout::{Column, Field, Key};
+use seawall::keys::Key;
+use zerocopy::little_endian::{I16, I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Declares tables: the number, the name, and for tables with values the fixed columns of a row in order and the name
-/// of the offset after them.
+/// Declares tables: the number, the name, and for tables with values the fixed columns of a row in order.
 macro_rules! tables {
-    ($($(#[$doc:meta])* $number:ident = $n:literal, $table:ident $({ $($columns:tt)* } $end:ident)?;)*) => {
+    ($($(#[$doc:meta])* $number:ident = $n:literal, $table:ident $($row:ident { $($column:ident: $type:ty,)* })?;)*) => {
         /// Names of the tables, in the order of their numbers.
         pub const TABLES: [&str; 11] = [$(stringify!($table)),*];
 
         $(
             $(#[$doc])*
             pub(super) const $number: usize = $n;
-            $(pub(super) mod $table {
-                use super::*;
-                places!(0, $end: $($columns)*);
-                row!($end: $($columns)*);
-            })?
+            $(
+                #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+                #[repr(C)]
+                pub(super) struct $row {
+                    $(pub(super) $column: $type,)*
+                }
+            )?
         )*
-    };
-}
-
-/// The offset of each column, one after the other from `$at` on.
-macro_rules! places {
-    ($at:expr, $end:ident:) => {
-        pub(in crate::tpcc) const $end: usize = $at;
-    };
-    ($at:expr, $end:ident: $column:ident: $type:ty, $($rest:tt)*) => {
-        pub(in crate::tpcc) const $column: Field<$type> = Field::at($at);
-        places!($column.end(), $end: $($rest)*);
-    };
-}
-
-/// The values of all columns of a new row.
-macro_rules! row {
-    ($end:ident: $($column:ident: $type:ty,)*) => {
-        #[expect(non_snake_case, reason = "the specification's names")]
-        pub(in crate::tpcc) struct Row {
-            $(pub(in crate::tpcc) $column: $type,)*
-        }
-
-        impl Row {
-            pub(in crate::tpcc) fn bytes(self) -> Vec<u8> {
-                let mut row = vec![0; $end];
-                $(row[$column.place()].copy_from_slice(self.$column.bytes().as_ref());)*
-                row
-            }
-        }
     };
 }
 
 tables! {
     /// Fixed columns, then name, street 1, street 2, city.
-    WAREHOUSE = 0, warehouse { YTD: i64, TAX: u16, STATE: [u8; 2], ZIP: [u8; 9], } NAME;
+    WAREHOUSE = 0, warehouse Warehouse { ytd: I64, tax: U16, state: [u8; 2], zip: [u8; 9], };
     /// Fixed columns, then name, street 1, street 2, city.
-    DISTRICT = 1, district { YTD: i64, NEXT_O_ID: u32, TAX: u16, STATE: [u8; 2], ZIP: [u8; 9], } NAME;
+    DISTRICT = 1, district District { ytd: I64, next_o_id: U32, tax: U16, state: [u8; 2], zip: [u8; 9], };
     /// Fixed columns, then first name, last name, street 1, street 2, city; the rest is the data.
-    CUSTOMER = 2, customer {
-        BALANCE: i64, YTD_PAYMENT: i64, CREDIT_LIM: i64, SINCE: u64, PAYMENT_CNT: u32, DELIVERY_CNT: u32,
-        DISCOUNT: u16, CREDIT: [u8; 2], MIDDLE: [u8; 2], STATE: [u8; 2], ZIP: [u8; 9], PHONE: [u8; 16],
-    } FIRST;
+    CUSTOMER = 2, customer Customer {
+        balance: I64, ytd_payment: I64, credit_lim: I64, since: U64, payment_cnt: U32, delivery_cnt: U32,
+        discount: U16, credit: [u8; 2], middle: [u8; 2], state: [u8; 2], zip: [u8; 9], phone: [u8; 16],
+    };
     /// Fixed columns; the rest is the data. The warehouse of the payment is in the key.
-    HISTORY = 3, history { AMOUNT: u32, DATE: u64, C_ID: u32, C_W_ID: u16, C_D_ID: u8, D_ID: u8, } DATA;
+    HISTORY = 3, history History { amount: U32, date: U64, c_id: U32, c_w_id: U16, c_d_id: u8, d_id: u8, };
     /// Keys only, no values.
     NEW_ORDER = 4, new_order;
     /// The carrier 0 is null.
-    ORDERS = 5, orders { ENTRY_D: u64, C_ID: u32, CARRIER_ID: u8, OL_CNT: u8, ALL_LOCAL: u8, } BYTES;
+    ORDERS = 5, orders Order { entry_d: U64, c_id: U32, carrier_id: u8, ol_cnt: u8, all_local: u8, };
     /// The time 0 of the delivery is null.
-    ORDER_LINE = 6, order_line {
-        DELIVERY_D: u64, I_ID: u32, AMOUNT: u32, SUPPLY_W_ID: u16, QUANTITY: u8, DIST_INFO: [u8; 24],
-    } BYTES;
+    ORDER_LINE = 6, order_line OrderLine {
+        delivery_d: U64, i_id: U32, amount: U32, supply_w_id: U16, quantity: u8, dist_info: [u8; 24],
+    };
     /// Fixed columns, then the name; the rest is the data.
-    ITEM = 7, item { PRICE: u32, IM_ID: u32, } NAME;
-    /// Fixed columns, the last of which is ten times 24 characters for the districts; the rest is the data.
-    STOCK = 8, stock { QUANTITY: i16, YTD: u32, ORDER_CNT: u32, REMOTE_CNT: u32, DISTS: [u8; 240], } DATA;
+    ITEM = 7, item Item { price: U32, im_id: U32, };
+    /// Fixed columns, the last of which is 24 characters for each district; the rest is the data.
+    STOCK = 8, stock Stock { quantity: I16, ytd: U32, order_cnt: U32, remote_cnt: U32, dists: [[u8; 24]; 10], };
     /// Customers by last, then first name. Keys only, no values.
     CUSTOMER_NAME = 9, customer_name;
     /// Orders by customer. Keys only, no values.
@@ -91,17 +65,12 @@ pub(super) const DISTRICTS: u8 = 10;
 pub(super) const CUSTOMER_TEXTS: usize = 5;
 pub(super) const CUSTOMER_DATA_BYTES_MAX: usize = 500;
 
-/// The text in a row of stock that an order line of this district (1 to 10) gets.
-pub(super) const fn dist_info(district: u8) -> Field<[u8; 24]> {
-    Field::at(stock::REMOTE_CNT.end() + 24 * (district as usize - 1))
-}
-
 /// Declares keys: their columns in order.
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident($($column:ident: $type:ty),*);)*) => {$(
         $(#[$doc])*
-        pub(in crate::tpcc) fn $name($($column: $type),*) -> Key {
-            Key::new()$(.with($column))*
+        pub(in crate::tpcc) fn $name($($column: $type),*) -> Vec<u8> {
+            ($($column,)*).encode()
         }
     )*};
 }

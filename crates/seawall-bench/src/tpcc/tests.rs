@@ -3,11 +3,11 @@
 use super::Shape;
 use super::check::{Checked, check};
 use super::client::{Client, by_kind};
-use super::layout::Key;
+use super::layout::columns_mut;
 use super::load::{fill, rows_about};
 use super::schema::{
-    CUSTOMER, CUSTOMER_NAME, DISTRICT, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS, WAREHOUSE, customer,
-    district, key, order_line, orders, warehouse,
+    CUSTOMER, CUSTOMER_NAME, Customer, DISTRICT, District, HISTORY, NEW_ORDER, ORDER_CUSTOMER, ORDER_LINE, ORDERS,
+    Order, OrderLine, WAREHOUSE, Warehouse, key,
 };
 use crate::observe::Observer;
 use crate::run::{Driven, Limit, Spec, drive};
@@ -80,22 +80,18 @@ fn what_does_not_hold_is_named() {
     assert_eq!(check(&store, shape).unwrap(), Checked::default());
 
     type Break<'a> = &'a dyn Fn(&mut Vec<u8>);
-    let add = |row: &mut Vec<u8>, field: &super::layout::Field<i64>| {
-        let old = field.get(row).unwrap();
-        field.set(row, old + 1).unwrap();
-    };
     // Breaks a row (or removes it), expects exactly these conditions, and repairs it.
-    let broken = |table: usize, row_key: Key, change: Option<Break<'_>>, expected: &[&str]| {
+    let broken = |table: usize, row_key: &[u8], change: Option<Break<'_>>, expected: &[&str]| {
         let mut session = store.session().unwrap();
         let mut tx = session.begin().unwrap();
-        let old = tx.get_for_update(table, &row_key).unwrap().unwrap();
+        let old = tx.get_for_update(table, row_key).unwrap().unwrap();
         match change {
             Some(change) => {
                 let mut row = old.clone();
                 change(&mut row);
-                tx.put(table, &row_key, &row).unwrap();
+                tx.put(table, row_key, &row).unwrap();
             }
-            None => tx.delete(table, &row_key).unwrap(),
+            None => tx.delete(table, row_key).unwrap(),
         }
         tx.commit().unwrap();
         let found = check(&store, shape).unwrap().violations;
@@ -105,40 +101,43 @@ fn what_does_not_hold_is_named() {
         assert_eq!(conditions, expected, "{found:?}");
         assert!(found.iter().all(|violation| violation.to_string().contains("warehouse 1")), "{found:?}");
         let mut tx = session.begin().unwrap();
-        tx.put(table, &row_key, &old).unwrap();
+        tx.put(table, row_key, &old).unwrap();
         tx.commit().unwrap();
     };
     let (old_order, new_order) = (5, shape.delivered() + 3);
-    let set_carrier = |carrier: u8| move |row: &mut Vec<u8>| orders::CARRIER_ID.set(row, carrier).unwrap();
-    broken(WAREHOUSE, key::warehouse(1), Some(&|row| add(row, &warehouse::YTD)), &["3.3.2.1", "3.3.2.8"]);
-    broken(DISTRICT, key::district(1, 4), Some(&|row| add(row, &district::YTD)), &["3.3.2.1", "3.3.2.9"]);
-    let next = |row: &mut Vec<u8>| district::NEXT_O_ID.set(row, 9).unwrap();
-    broken(DISTRICT, key::district(1, 10), Some(&next), &["3.3.2.2"]);
-    broken(NEW_ORDER, key::order(1, 2, new_order), None, &["3.3.2.11", "3.3.2.3", "3.3.2.5"]);
-    broken(NEW_ORDER, key::order(1, 2, shape.customers), None, &["3.3.2.11", "3.3.2.2", "3.3.2.5"]);
-    broken(ORDER_LINE, key::order_line(1, 3, new_order, 2), None, &["3.3.2.4", "3.3.2.6"]);
-    broken(ORDERS, key::order(1, 3, old_order), Some(&set_carrier(0)), &["3.3.2.5", "3.3.2.7"]);
-    let deliver = |row: &mut Vec<u8>| order_line::DELIVERY_D.set(row, 1).unwrap();
+    let ytd = |row: &mut Vec<u8>| columns_mut::<Warehouse>(row).unwrap().ytd += 1;
+    broken(WAREHOUSE, &key::warehouse(1), Some(&ytd), &["3.3.2.1", "3.3.2.8"]);
+    let ytd = |row: &mut Vec<u8>| columns_mut::<District>(row).unwrap().ytd += 1;
+    broken(DISTRICT, &key::district(1, 4), Some(&ytd), &["3.3.2.1", "3.3.2.9"]);
+    let next = |row: &mut Vec<u8>| columns_mut::<District>(row).unwrap().next_o_id.set(9);
+    broken(DISTRICT, &key::district(1, 10), Some(&next), &["3.3.2.2"]);
+    broken(NEW_ORDER, &key::order(1, 2, new_order), None, &["3.3.2.11", "3.3.2.3", "3.3.2.5"]);
+    broken(NEW_ORDER, &key::order(1, 2, shape.customers), None, &["3.3.2.11", "3.3.2.2", "3.3.2.5"]);
+    broken(ORDER_LINE, &key::order_line(1, 3, new_order, 2), None, &["3.3.2.4", "3.3.2.6"]);
+    let carrier = |row: &mut Vec<u8>| columns_mut::<Order>(row).unwrap().carrier_id = 0;
+    broken(ORDERS, &key::order(1, 3, old_order), Some(&carrier), &["3.3.2.5", "3.3.2.7"]);
+    let deliver = |row: &mut Vec<u8>| columns_mut::<OrderLine>(row).unwrap().delivery_d.set(1);
     let line = key::order_line(1, 3, new_order, 2);
-    broken(ORDER_LINE, line, Some(&deliver), &["3.3.2.10", "3.3.2.12", "3.3.2.7"]);
+    broken(ORDER_LINE, &line, Some(&deliver), &["3.3.2.10", "3.3.2.12", "3.3.2.7"]);
     let owner = key::customer(1, 9, 30);
-    broken(CUSTOMER, owner, Some(&|row| add(row, &customer::BALANCE)), &["3.3.2.10", "3.3.2.12"]);
-    broken(CUSTOMER, owner, Some(&|row| add(row, &customer::YTD_PAYMENT)), &["3.3.2.12"]);
-    let count = |row: &mut Vec<u8>| customer::DELIVERY_CNT.set(row, 1).unwrap();
-    broken(CUSTOMER, owner, Some(&count), &["3.3.2.11"]);
+    let balance = |row: &mut Vec<u8>| columns_mut::<Customer>(row).unwrap().balance += 1;
+    broken(CUSTOMER, &owner, Some(&balance), &["3.3.2.10", "3.3.2.12"]);
+    let paid = |row: &mut Vec<u8>| columns_mut::<Customer>(row).unwrap().ytd_payment += 1;
+    broken(CUSTOMER, &owner, Some(&paid), &["3.3.2.12"]);
+    let count = |row: &mut Vec<u8>| columns_mut::<Customer>(row).unwrap().delivery_cnt.set(1);
+    broken(CUSTOMER, &owner, Some(&count), &["3.3.2.11"]);
     let payment = key::history(1, 9 << 32 | 30, 0);
-    broken(HISTORY, payment, None, &["3.3.2.10", "3.3.2.8", "3.3.2.9"]);
-    let mut first: [Option<Key>; 2] = [None, None];
+    broken(HISTORY, &payment, None, &["3.3.2.10", "3.3.2.8", "3.3.2.9"]);
     let mut session = store.session().unwrap();
-    for (table, found) in [CUSTOMER_NAME, ORDER_CUSTOMER].into_iter().zip(&mut first) {
-        let mut tx = session.begin().unwrap();
-        tx.scan(table, &[], &[255], false, &mut |bytes, _| {
-            *found = Some(bytes.iter().fold(Key::new(), |key, byte| key.with(*byte)));
+    for table in [CUSTOMER_NAME, ORDER_CUSTOMER] {
+        let (mut tx, mut first) = (session.begin().unwrap(), Vec::new());
+        tx.scan(table, &[], &[255], false, &mut |key, _| {
+            first = key.to_vec();
             false
         })
         .unwrap();
         drop(tx);
-        broken(table, found.unwrap(), None, &["index"]);
+        broken(table, &first, None, &["index"]);
     }
     assert_eq!(check(&store, shape).unwrap(), Checked::default(), "all is repaired");
 }

@@ -11,12 +11,13 @@
 //! 3. The most contended row is locked last: a payment's warehouse, a new-order's district.
 //! 4. The output of a terminal is computed and passed to [`black_box`].
 
-use super::layout::{Key, NAME, last_u32_of, skip_texts, text};
-use super::random::{LastName, is_original};
+use super::layout::{NAME, after, columns, columns_mut, last_u32_of, skip_texts, text};
+use super::random::is_original;
 use super::schema::*;
 use super::{collect, edge, now_us, scan};
 use crate::store::{Error, Result, Tx};
 use std::hint::black_box;
+use zerocopy::IntoBytes as _;
 
 /// A transaction with its input. It does all its work except the commit.
 pub(super) trait Transaction {
@@ -28,7 +29,7 @@ pub(super) trait Transaction {
 pub(super) enum Who {
     Number(u32),
     /// The middle one of all customers of this name, by first name (clause 2.5.2.2).
-    Name(LastName),
+    Name(Vec<u8>),
 }
 
 impl Who {
@@ -38,24 +39,24 @@ impl Who {
             Self::Number(c) => return Ok(*c),
             Self::Name(name) => name,
         };
-        let prefix = key::customers_named(w, d, name.bytes());
+        let prefix = key::customers_named(w, d, name);
         let found = collect(tx, CUSTOMER_NAME, &prefix, |key, _| last_u32_of(key))?;
         found.get(found.len().saturating_sub(1) / 2).copied().ok_or_else(|| missing(CUSTOMER_NAME, &prefix))
     }
 }
 
-fn missing(table: usize, key: &Key) -> Error {
+fn missing(table: usize, key: &[u8]) -> Error {
     Error::failed(
         NAME,
         format_args!(
             "{} has no row with key {:02x?}: the data is not that of this many warehouses, or damaged; load it anew",
-            TABLES[table], &**key
+            TABLES[table], key
         ),
     )
 }
 
 /// A row that must exist.
-pub(super) fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
+pub(super) fn get(tx: &mut dyn Tx, table: usize, key: &[u8]) -> Result<Vec<u8>> {
     tx.get(table, key)?.ok_or_else(|| missing(table, key))
 }
 
@@ -63,7 +64,7 @@ pub(super) fn get(tx: &mut dyn Tx, table: usize, key: &Key) -> Result<Vec<u8>> {
 fn update<T>(
     tx: &mut dyn Tx,
     table: usize,
-    key: &Key,
+    key: &[u8],
     change: impl FnOnce(&mut Vec<u8>) -> Result<T>,
 ) -> Result<(Vec<u8>, T)> {
     let mut row = tx.get_for_update(table, key)?.ok_or_else(|| missing(table, key))?;
@@ -105,16 +106,16 @@ struct Worked {
 impl Transaction for NewOrder {
     fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let (w, d) = (self.w, self.d);
-        let tax = warehouse::TAX.get(&get(tx, WAREHOUSE, &key::warehouse(w))?)?;
+        let tax = columns::<Warehouse>(&get(tx, WAREHOUSE, &key::warehouse(w))?)?.tax;
         let buyer = get(tx, CUSTOMER, &key::customer(w, d, self.c))?;
-        let discount = customer::DISCOUNT.get(&buyer)?;
-        black_box((customer::CREDIT.get(&buyer)?, buyer.get(customer::FIRST..)));
+        let &Customer { discount, credit, .. } = columns(&buyer)?;
+        black_box((credit, &buyer[size_of::<Customer>()..]));
 
         let mut worked = Vec::with_capacity(self.lines.len());
         for line in &self.lines {
             let Some(row) = tx.get(ITEM, &key::item(line.item))? else { break };
-            let amount = item::PRICE.get(&row)? * u32::from(line.quantity);
-            let original = is_original(&row[skip_texts(&row, item::NAME, 1)?..]);
+            let amount = columns::<Item>(&row)?.price.get() * u32::from(line.quantity);
+            let original = is_original(&row[skip_texts(&row, size_of::<Item>(), 1)?..]);
             worked.push(Worked { amount, original, info: [0; 24] });
         }
         if worked.len() != self.lines.len() - usize::from(self.fails) {
@@ -124,30 +125,34 @@ impl Transaction for NewOrder {
         }
         self.take_from_stock(tx, &mut worked)?;
 
-        let take_number = |row: &mut Vec<u8>| Ok(district::NEXT_O_ID.add(row, 1)? - 1);
-        let (row, o) = update(tx, DISTRICT, &key::district(w, d), take_number)?;
-        let taxes = u64::from(tax) + u64::from(district::TAX.get(&row)?);
+        let (_, (o, district_tax)) = update(tx, DISTRICT, &key::district(w, d), |row| {
+            let district: &mut District = columns_mut(row)?;
+            district.next_o_id += 1;
+            Ok((district.next_o_id.get() - 1, district.tax))
+        })?;
+        let taxes = u64::from(tax) + u64::from(district_tax);
 
         let (local, count) = (u8::from(self.lines.iter().all(|line| line.supply == w)), self.lines.len() as u8);
-        let row = orders::Row { ENTRY_D: now_us(), C_ID: self.c, CARRIER_ID: 0, OL_CNT: count, ALL_LOCAL: local };
-        tx.put(ORDERS, &key::order(w, d, o), &row.bytes())?;
+        let (entry_d, c_id) = (now_us().into(), self.c.into());
+        let row = Order { entry_d, c_id, carrier_id: 0, ol_cnt: count, all_local: local };
+        tx.put(ORDERS, &key::order(w, d, o), row.as_bytes())?;
         tx.put(NEW_ORDER, &key::order(w, d, o), &[])?;
         tx.put(ORDER_CUSTOMER, &key::order_customer(w, d, self.c, o), &[])?;
         let mut total = 0;
         for ((line, worked), number) in self.lines.iter().zip(&worked).zip(1..) {
-            let row = order_line::Row {
-                DELIVERY_D: 0,
-                I_ID: line.item,
-                AMOUNT: worked.amount,
-                SUPPLY_W_ID: line.supply,
-                QUANTITY: line.quantity,
-                DIST_INFO: worked.info,
+            let row = OrderLine {
+                delivery_d: 0.into(),
+                i_id: line.item.into(),
+                amount: worked.amount.into(),
+                supply_w_id: line.supply.into(),
+                quantity: line.quantity,
+                dist_info: worked.info,
             };
-            tx.put(ORDER_LINE, &key::order_line(w, d, o, number), &row.bytes())?;
+            tx.put(ORDER_LINE, &key::order_line(w, d, o, number), row.as_bytes())?;
             total += u64::from(worked.amount);
             black_box(worked.original);
         }
-        black_box(total * u64::from(10_000u16.saturating_sub(discount)) * (10_000 + taxes) / 100_000_000);
+        black_box(total * u64::from(10_000u16.saturating_sub(discount.get())) * (10_000 + taxes) / 100_000_000);
         Ok(())
     }
 }
@@ -159,13 +164,14 @@ impl NewOrder {
         lines.sort_by_key(|(line, _)| (line.supply, line.item));
         for (line, worked) in lines {
             update(tx, STOCK, &key::stock(line.supply, line.item), |row| {
-                let left = stock::QUANTITY.get(row)? - i16::from(line.quantity);
-                stock::QUANTITY.set(row, if left >= 10 { left } else { left + 91 })?;
-                stock::YTD.add(row, line.quantity.into())?;
-                stock::ORDER_CNT.add(row, 1)?;
-                stock::REMOTE_CNT.add(row, u32::from(line.supply != self.w))?;
-                worked.info = dist_info(self.d).get(row)?;
-                worked.original = worked.original && is_original(row.get(stock::DATA..).unwrap_or_default());
+                let stock: &mut Stock = columns_mut(row)?;
+                let left = stock.quantity.get() - i16::from(line.quantity);
+                stock.quantity.set(if left >= 10 { left } else { left + 91 });
+                stock.ytd += u32::from(line.quantity);
+                stock.order_cnt += 1;
+                stock.remote_cnt += u32::from(line.supply != self.w);
+                worked.info = stock.dists[usize::from(self.d) - 1];
+                worked.original = worked.original && is_original(&row[size_of::<Stock>()..]);
                 Ok(())
             })?;
         }
@@ -194,23 +200,27 @@ impl Transaction for Payment {
         let amount = i64::from(self.amount);
         let c = self.who.find(tx, self.c_w, self.c_d)?;
         let (row, ()) = update(tx, CUSTOMER, &key::customer(self.c_w, self.c_d, c), |row| {
-            customer::BALANCE.add(row, -amount)?;
-            customer::YTD_PAYMENT.add(row, amount)?;
-            customer::PAYMENT_CNT.add(row, 1)?;
-            if customer::CREDIT.get(row)? == *b"BC" { self.note(c, row) } else { Ok(()) }
+            let customer: &mut Customer = columns_mut(row)?;
+            customer.balance -= amount;
+            customer.ytd_payment += amount;
+            customer.payment_cnt += 1;
+            if customer.credit == *b"BC" { self.note(c, row) } else { Ok(()) }
         })?;
         black_box(&row);
         let district_key = key::district(self.w, self.d);
-        let (of_district, _) = update(tx, DISTRICT, &district_key, |row| district::YTD.add(row, amount))?;
+        let (of_district, ()) =
+            update(tx, DISTRICT, &district_key, |row| columns_mut(row).map(|d: &mut District| d.ytd += amount))?;
         let warehouse_key = key::warehouse(self.w);
-        let (of_warehouse, _) = update(tx, WAREHOUSE, &warehouse_key, |row| warehouse::YTD.add(row, amount))?;
+        let (of_warehouse, ()) =
+            update(tx, WAREHOUSE, &warehouse_key, |row| columns_mut(row).map(|w: &mut Warehouse| w.ytd += amount))?;
 
         let Self { c_w, c_d, d, .. } = *self;
-        let row = history::Row { AMOUNT: self.amount, DATE: now_us(), C_ID: c, C_W_ID: c_w, C_D_ID: c_d, D_ID: d };
-        let mut row = row.bytes();
-        row.extend_from_slice(text(&of_warehouse, warehouse::NAME)?);
+        let (amount, date) = (self.amount.into(), now_us().into());
+        let row = History { amount, date, c_id: c.into(), c_w_id: c_w.into(), c_d_id: c_d, d_id: d };
+        let mut row = row.as_bytes().to_vec();
+        row.extend_from_slice(text(&of_warehouse, size_of::<Warehouse>())?);
         row.extend_from_slice(b"    ");
-        row.extend_from_slice(text(&of_district, district::NAME)?);
+        row.extend_from_slice(text(&of_district, size_of::<District>())?);
         tx.put(HISTORY, &key::history(self.w, self.stamp, self.thread), &row)?;
         Ok(())
     }
@@ -219,7 +229,7 @@ impl Transaction for Payment {
 impl Payment {
     /// Inserts the payment at the front of the data of a customer with bad credit, and cuts off its end.
     fn note(&self, c: u32, row: &mut Vec<u8>) -> Result<()> {
-        let at = skip_texts(row, customer::FIRST, CUSTOMER_TEXTS)?;
+        let at = skip_texts(row, size_of::<Customer>(), CUSTOMER_TEXTS)?;
         let Self { w, d, c_w, c_d, amount, .. } = self;
         let note = format!("{c} {c_d} {c_w} {d} {w} {}.{:02}|", amount / 100, amount % 100);
         row.splice(at..at, note.into_bytes());
@@ -241,20 +251,19 @@ impl Transaction for OrderStatus {
         let (w, d) = (self.w, self.d);
         let c = self.who.find(tx, w, d)?;
         let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
-        black_box((customer::BALANCE.get(&row)?, row.get(customer::FIRST..)));
+        black_box((columns::<Customer>(&row)?.balance, &row[size_of::<Customer>()..]));
         let prefix = key::orders_of(w, d, c);
-        let last = edge(tx, ORDER_CUSTOMER, &prefix, &prefix.after(), true)?;
+        let last = edge(tx, ORDER_CUSTOMER, &prefix, &after(&prefix), true)?;
         let o = last.ok_or_else(|| missing(ORDER_CUSTOMER, &prefix))?;
         let order_key = key::order(w, d, o);
         let row = get(tx, ORDERS, &order_key)?;
-        black_box((orders::ENTRY_D.get(&row)?, orders::CARRIER_ID.get(&row)?));
-        scan(tx, ORDER_LINE, &order_key, &order_key.after(), &mut |_, row| {
-            black_box((order_line::I_ID.get(row)?, order_line::SUPPLY_W_ID.get(row)?));
-            black_box((order_line::QUANTITY.get(row)?, order_line::AMOUNT.get(row)?));
-            black_box(order_line::DELIVERY_D.get(row)?);
+        let &Order { entry_d, carrier_id, .. } = columns(&row)?;
+        black_box((entry_d, carrier_id));
+        scan(tx, ORDER_LINE, &order_key, &after(&order_key), &mut |_, row| {
+            let &OrderLine { i_id, supply_w_id, quantity, amount, delivery_d, .. } = columns(row)?;
+            black_box((i_id, supply_w_id, quantity, amount, delivery_d));
             Ok(())
-        })?;
-        Ok(())
+        })
     }
 }
 
@@ -281,7 +290,7 @@ impl Transaction for Delivery {
 impl Delivery {
     /// Locks the oldest new-order of a district; `None` when there is none.
     fn oldest(&self, tx: &mut dyn Tx, d: u8) -> Result<Option<u32>> {
-        let to = key::district(self.w, d).after();
+        let to = after(&key::district(self.w, d));
         let (mut from, mut passed) = (key::order(self.w, d, 0), false);
         while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false)? {
             if tx.get_for_update(NEW_ORDER, &key::order(self.w, d, o))?.is_some() {
@@ -301,24 +310,26 @@ impl Delivery {
     fn deliver(&self, tx: &mut dyn Tx, d: u8, o: u32, now: u64) -> Result<()> {
         let order_key = key::order(self.w, d, o);
         let (_, c) = update(tx, ORDERS, &order_key, |row| {
-            orders::CARRIER_ID.set(row, self.carrier)?;
-            orders::C_ID.get(row)
+            let order: &mut Order = columns_mut(row)?;
+            order.carrier_id = self.carrier;
+            Ok(order.c_id.get())
         })?;
         let mut amount = 0;
         let lines = collect(tx, ORDER_LINE, &order_key, |key, row| {
-            let Ok(mut row) = <[u8; order_line::BYTES]>::try_from(row) else {
-                return Err(Error::failed(NAME, format_args!("line {key:02x?} of an order has {} bytes", row.len())));
-            };
-            order_line::DELIVERY_D.set(&mut row, now)?;
-            amount += i64::from(order_line::AMOUNT.get(&row)?);
-            Ok((key::order_line(self.w, d, o, key.last().copied().unwrap_or(0)), row))
+            let mut row = row.to_vec();
+            let line: &mut OrderLine = columns_mut(&mut row)?;
+            line.delivery_d.set(now);
+            amount += i64::from(line.amount.get());
+            Ok((key.to_vec(), row))
         })?;
         for (key, row) in &lines {
             tx.put(ORDER_LINE, key, row)?;
         }
         update(tx, CUSTOMER, &key::customer(self.w, d, c), |row| {
-            customer::BALANCE.add(row, amount)?;
-            customer::DELIVERY_CNT.add(row, 1)
+            let customer: &mut Customer = columns_mut(row)?;
+            customer.balance += amount;
+            customer.delivery_cnt += 1;
+            Ok(())
         })?;
         tx.delete(NEW_ORDER, &order_key)
     }
@@ -337,12 +348,12 @@ pub(super) struct StockLevel {
 
 impl Transaction for StockLevel {
     fn run(&self, tx: &mut dyn Tx) -> Result<()> {
-        let next = district::NEXT_O_ID.get(&get(tx, DISTRICT, &key::district(self.w, self.d))?)?;
+        let next = columns::<District>(&get(tx, DISTRICT, &key::district(self.w, self.d))?)?.next_o_id.get();
         let from = key::order(self.w, self.d, next.saturating_sub(ORDERS_BACK));
         let to = key::order(self.w, self.d, next);
         let mut items = Vec::with_capacity(15 * ORDERS_BACK as usize);
         scan(tx, ORDER_LINE, &from, &to, &mut |_, row| {
-            items.push(order_line::I_ID.get(row)?);
+            items.push(columns::<OrderLine>(row)?.i_id.get());
             Ok(())
         })?;
         items.sort_unstable();
@@ -350,7 +361,7 @@ impl Transaction for StockLevel {
         let mut scarce = 0;
         for item in items {
             let row = get(tx, STOCK, &key::stock(self.w, item))?;
-            scarce += u32::from(stock::QUANTITY.get(&row)? < self.threshold);
+            scarce += u32::from(columns::<Stock>(&row)?.quantity.get() < self.threshold);
         }
         black_box(scarce);
         Ok(())
