@@ -10,7 +10,7 @@
 use super::Shape;
 use super::random::{C_LAST_RUN, Random};
 use super::schema::DISTRICTS;
-use super::transactions::{Delivery, Line, NewOrder, OrderStatus, Payment, StockLevel, Transaction, Who};
+use super::transactions::{Line, NewOrder, Payment, Transaction, Who, delivery, order_status, stock_level};
 use crate::run::recorder::Latencies;
 use crate::run::{Driven, Operation, Outcome};
 use crate::store::{Result, Session, Store};
@@ -57,7 +57,7 @@ pub(crate) struct Client<'s> {
     /// The class of the last transaction.
     class: usize,
     /// The transaction that met a conflict.
-    pending: Option<Box<dyn Transaction>>,
+    pending: Option<Box<Transaction>>,
 }
 
 impl<'s> Client<'s> {
@@ -76,7 +76,7 @@ impl<'s> Client<'s> {
         })
     }
 
-    fn draw(&mut self) -> Box<dyn Transaction> {
+    fn draw(&mut self) -> Box<Transaction> {
         if self.deck.is_empty() {
             let cards = Kind::ALL.into_iter().zip(CARDS);
             self.deck.extend(cards.flat_map(|(kind, count)| std::iter::repeat_n(kind, count)));
@@ -87,11 +87,26 @@ impl<'s> Client<'s> {
         let w = self.home;
         let d = self.random.range(1, DISTRICTS.into()) as u8;
         match kind {
-            Kind::NewOrder => Box::new(self.new_order(w, d)),
-            Kind::Payment => Box::new(self.payment(w, d)),
-            Kind::OrderStatus => Box::new(OrderStatus { w, d, who: self.who() }),
-            Kind::Delivery => Box::new(Delivery { w, carrier: self.random.range(1, 10) as u8 }),
-            Kind::StockLevel => Box::new(StockLevel { w, d, threshold: self.random.range(10, 20) as i16 }),
+            Kind::NewOrder => {
+                let order = self.new_order(w, d);
+                Box::new(move |tx| order.run(tx))
+            }
+            Kind::Payment => {
+                let payment = self.payment(w, d);
+                Box::new(move |tx| payment.run(tx))
+            }
+            Kind::OrderStatus => {
+                let who = self.who();
+                Box::new(move |tx| order_status(tx, w, d, &who))
+            }
+            Kind::Delivery => {
+                let carrier = self.random.range(1, 10) as u8;
+                Box::new(move |tx| delivery(tx, w, carrier))
+            }
+            Kind::StockLevel => {
+                let threshold = self.random.range(10, 20) as i16;
+                Box::new(move |tx| stock_level(tx, w, d, threshold))
+            }
         }
     }
 
@@ -137,9 +152,9 @@ impl<'s> Client<'s> {
         }
     }
 
-    fn attempt(&mut self, input: &dyn Transaction) -> Result<()> {
+    fn attempt(&mut self, input: &Transaction) -> Result<()> {
         let mut tx = self.session.begin()?;
-        input.run(&mut *tx)?;
+        input(&mut *tx)?;
         // It is rolled back when dropped.
         if self.class == ROLLED_BACK { Ok(()) } else { tx.commit() }
     }

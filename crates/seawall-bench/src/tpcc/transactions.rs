@@ -20,9 +20,7 @@ use std::hint::black_box;
 use zerocopy::IntoBytes as _;
 
 /// A transaction with its input. It does all its work except the commit.
-pub(super) trait Transaction {
-    fn run(&self, tx: &mut dyn Tx) -> Result<()>;
-}
+pub(super) type Transaction = dyn Fn(&mut dyn Tx) -> Result<()>;
 
 /// How a customer is selected.
 #[derive(Debug, Clone)]
@@ -103,8 +101,8 @@ struct Worked {
     info: [u8; 24],
 }
 
-impl Transaction for NewOrder {
-    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
+impl NewOrder {
+    pub(super) fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let (w, d) = (self.w, self.d);
         let tax = columns::<Warehouse>(&get(tx, WAREHOUSE, &key::warehouse(w))?)?.tax;
         let buyer = get(tx, CUSTOMER, &key::customer(w, d, self.c))?;
@@ -155,9 +153,7 @@ impl Transaction for NewOrder {
         black_box(total * u64::from(10_000u16.saturating_sub(discount.get())) * (10_000 + taxes) / 100_000_000);
         Ok(())
     }
-}
 
-impl NewOrder {
     /// Locks and changes the stock of each line, in the order of warehouse and item.
     fn take_from_stock(&self, tx: &mut dyn Tx, worked: &mut [Worked]) -> Result<()> {
         let mut lines: Vec<_> = self.lines.iter().zip(worked).collect();
@@ -195,8 +191,8 @@ pub(super) struct Payment {
     pub(super) thread: u16,
 }
 
-impl Transaction for Payment {
-    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
+impl Payment {
+    pub(super) fn run(&self, tx: &mut dyn Tx) -> Result<()> {
         let amount = i64::from(self.amount);
         let c = self.who.find(tx, self.c_w, self.c_d)?;
         let (row, ()) = update(tx, CUSTOMER, &key::customer(self.c_w, self.c_d, c), |row| {
@@ -224,9 +220,7 @@ impl Transaction for Payment {
         tx.put(HISTORY, &key::history(self.w, self.stamp, self.thread), &row)?;
         Ok(())
     }
-}
 
-impl Payment {
     /// Inserts the payment at the front of the data of a customer with bad credit, and cuts off its end.
     fn note(&self, c: u32, row: &mut Vec<u8>) -> Result<()> {
         let at = skip_texts(row, size_of::<Customer>(), CUSTOMER_TEXTS)?;
@@ -239,131 +233,102 @@ impl Payment {
 }
 
 /// Order-status (clause 2.6): a customer's last order. Reads only.
-#[derive(Debug, Clone)]
-pub(super) struct OrderStatus {
-    pub(super) w: u16,
-    pub(super) d: u8,
-    pub(super) who: Who,
-}
-
-impl Transaction for OrderStatus {
-    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
-        let (w, d) = (self.w, self.d);
-        let c = self.who.find(tx, w, d)?;
-        let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
-        black_box((columns::<Customer>(&row)?.balance, &row[size_of::<Customer>()..]));
-        let prefix = key::orders_of(w, d, c);
-        let last = edge(tx, ORDER_CUSTOMER, &prefix, &after(&prefix), true)?;
-        let o = last.ok_or_else(|| missing(ORDER_CUSTOMER, &prefix))?;
-        let order_key = key::order(w, d, o);
-        let row = get(tx, ORDERS, &order_key)?;
-        let &Order { entry_d, carrier_id, .. } = columns(&row)?;
-        black_box((entry_d, carrier_id));
-        scan(tx, ORDER_LINE, &order_key, &after(&order_key), &mut |_, row| {
-            let &OrderLine { i_id, supply_w_id, quantity, amount, delivery_d, .. } = columns(row)?;
-            black_box((i_id, supply_w_id, quantity, amount, delivery_d));
-            Ok(())
-        })
-    }
+pub(super) fn order_status(tx: &mut dyn Tx, w: u16, d: u8, who: &Who) -> Result<()> {
+    let c = who.find(tx, w, d)?;
+    let row = get(tx, CUSTOMER, &key::customer(w, d, c))?;
+    black_box((columns::<Customer>(&row)?.balance, &row[size_of::<Customer>()..]));
+    let prefix = key::orders_of(w, d, c);
+    let last = edge(tx, ORDER_CUSTOMER, &prefix, &after(&prefix), true)?;
+    let o = last.ok_or_else(|| missing(ORDER_CUSTOMER, &prefix))?;
+    let order_key = key::order(w, d, o);
+    let row = get(tx, ORDERS, &order_key)?;
+    let &Order { entry_d, carrier_id, .. } = columns(&row)?;
+    black_box((entry_d, carrier_id));
+    scan(tx, ORDER_LINE, &order_key, &after(&order_key), &mut |_, row| {
+        let &OrderLine { i_id, supply_w_id, quantity, amount, delivery_d, .. } = columns(row)?;
+        black_box((i_id, supply_w_id, quantity, amount, delivery_d));
+        Ok(())
+    })
 }
 
 /// Delivery (clause 2.7): the oldest undelivered order of each district. All ten in one transaction, as
 /// clause 2.7.4.2 allows; run at once, not queued.
-#[derive(Debug, Clone)]
-pub(super) struct Delivery {
-    pub(super) w: u16,
-    pub(super) carrier: u8,
+pub(super) fn delivery(tx: &mut dyn Tx, w: u16, carrier: u8) -> Result<()> {
+    let now = now_us();
+    for d in 1..=DISTRICTS {
+        if let Some(o) = oldest(tx, w, d)? {
+            deliver(tx, (w, d, o), carrier, now)?;
+        }
+    }
+    Ok(())
 }
 
-impl Transaction for Delivery {
-    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
-        let now = now_us();
-        for d in 1..=DISTRICTS {
-            if let Some(o) = self.oldest(tx, d)? {
-                self.deliver(tx, d, o, now)?;
-            }
+/// Locks the oldest new-order of a district; `None` when there is none.
+fn oldest(tx: &mut dyn Tx, w: u16, d: u8) -> Result<Option<u32>> {
+    let to = after(&key::district(w, d));
+    let (mut from, mut passed) = (key::order(w, d, 0), false);
+    while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false)? {
+        if tx.get_for_update(NEW_ORDER, &key::order(w, d, o))?.is_some() {
+            return Ok(Some(o));
         }
+        // Delivered since the snapshot: the next one is the oldest.
+        from = key::order(w, d, o + 1);
+        passed = true;
+    }
+    if passed {
+        // There may be newer orders that the snapshot does not see: only a new snapshot can tell.
+        return Err(Error::Conflict(format!("district {d} was delivered by another")));
+    }
+    Ok(None)
+}
+
+fn deliver(tx: &mut dyn Tx, (w, d, o): (u16, u8, u32), carrier: u8, now: u64) -> Result<()> {
+    let order_key = key::order(w, d, o);
+    let (_, c) = update(tx, ORDERS, &order_key, |row| {
+        let order: &mut Order = columns_mut(row)?;
+        order.carrier_id = carrier;
+        Ok(order.c_id.get())
+    })?;
+    let mut amount = 0;
+    let lines = collect(tx, ORDER_LINE, &order_key, |key, row| {
+        let mut row = row.to_vec();
+        let line: &mut OrderLine = columns_mut(&mut row)?;
+        line.delivery_d.set(now);
+        amount += i64::from(line.amount.get());
+        Ok((key.to_vec(), row))
+    })?;
+    for (key, row) in &lines {
+        tx.put(ORDER_LINE, key, row)?;
+    }
+    update(tx, CUSTOMER, &key::customer(w, d, c), |row| {
+        let customer: &mut Customer = columns_mut(row)?;
+        customer.balance += amount;
+        customer.delivery_cnt += 1;
         Ok(())
-    }
-}
-
-impl Delivery {
-    /// Locks the oldest new-order of a district; `None` when there is none.
-    fn oldest(&self, tx: &mut dyn Tx, d: u8) -> Result<Option<u32>> {
-        let to = after(&key::district(self.w, d));
-        let (mut from, mut passed) = (key::order(self.w, d, 0), false);
-        while let Some(o) = edge(tx, NEW_ORDER, &from, &to, false)? {
-            if tx.get_for_update(NEW_ORDER, &key::order(self.w, d, o))?.is_some() {
-                return Ok(Some(o));
-            }
-            // Delivered since the snapshot: the next one is the oldest.
-            from = key::order(self.w, d, o + 1);
-            passed = true;
-        }
-        if passed {
-            // There may be newer orders that the snapshot does not see: only a new snapshot can tell.
-            return Err(Error::Conflict(format!("district {d} was delivered by another")));
-        }
-        Ok(None)
-    }
-
-    fn deliver(&self, tx: &mut dyn Tx, d: u8, o: u32, now: u64) -> Result<()> {
-        let order_key = key::order(self.w, d, o);
-        let (_, c) = update(tx, ORDERS, &order_key, |row| {
-            let order: &mut Order = columns_mut(row)?;
-            order.carrier_id = self.carrier;
-            Ok(order.c_id.get())
-        })?;
-        let mut amount = 0;
-        let lines = collect(tx, ORDER_LINE, &order_key, |key, row| {
-            let mut row = row.to_vec();
-            let line: &mut OrderLine = columns_mut(&mut row)?;
-            line.delivery_d.set(now);
-            amount += i64::from(line.amount.get());
-            Ok((key.to_vec(), row))
-        })?;
-        for (key, row) in &lines {
-            tx.put(ORDER_LINE, key, row)?;
-        }
-        update(tx, CUSTOMER, &key::customer(self.w, d, c), |row| {
-            let customer: &mut Customer = columns_mut(row)?;
-            customer.balance += amount;
-            customer.delivery_cnt += 1;
-            Ok(())
-        })?;
-        tx.delete(NEW_ORDER, &order_key)
-    }
+    })?;
+    tx.delete(NEW_ORDER, &order_key)
 }
 
 /// Orders that are examined.
 const ORDERS_BACK: u32 = 20;
 
 /// Stock-level (clause 2.8): how many items of a district's last 20 orders are scarce. Reads only.
-#[derive(Debug, Clone)]
-pub(super) struct StockLevel {
-    pub(super) w: u16,
-    pub(super) d: u8,
-    pub(super) threshold: i16,
-}
-
-impl Transaction for StockLevel {
-    fn run(&self, tx: &mut dyn Tx) -> Result<()> {
-        let next = columns::<District>(&get(tx, DISTRICT, &key::district(self.w, self.d))?)?.next_o_id.get();
-        let from = key::order(self.w, self.d, next.saturating_sub(ORDERS_BACK));
-        let to = key::order(self.w, self.d, next);
-        let mut items = Vec::with_capacity(15 * ORDERS_BACK as usize);
-        scan(tx, ORDER_LINE, &from, &to, &mut |_, row| {
-            items.push(columns::<OrderLine>(row)?.i_id.get());
-            Ok(())
-        })?;
-        items.sort_unstable();
-        items.dedup();
-        let mut scarce = 0;
-        for item in items {
-            let row = get(tx, STOCK, &key::stock(self.w, item))?;
-            scarce += u32::from(columns::<Stock>(&row)?.quantity.get() < self.threshold);
-        }
-        black_box(scarce);
+pub(super) fn stock_level(tx: &mut dyn Tx, w: u16, d: u8, threshold: i16) -> Result<()> {
+    let next = columns::<District>(&get(tx, DISTRICT, &key::district(w, d))?)?.next_o_id.get();
+    let from = key::order(w, d, next.saturating_sub(ORDERS_BACK));
+    let to = key::order(w, d, next);
+    let mut items = Vec::with_capacity(15 * ORDERS_BACK as usize);
+    scan(tx, ORDER_LINE, &from, &to, &mut |_, row| {
+        items.push(columns::<OrderLine>(row)?.i_id.get());
         Ok(())
+    })?;
+    items.sort_unstable();
+    items.dedup();
+    let mut scarce = 0;
+    for item in items {
+        let row = get(tx, STOCK, &key::stock(w, item))?;
+        scarce += u32::from(columns::<Stock>(&row)?.quantity.get() < threshold);
     }
+    black_box(scarce);
+    Ok(())
 }
