@@ -10,17 +10,14 @@
 //! - One writer at a time: write transactions wait for each other when they begin, and never conflict.
 //! - One read transaction and one cursor per session, reset and renewed; `MDB_NOTLS`, because a session is not a
 //!   thread.
-//! - A load that need not be durable sets `MDB_NOSYNC` while it commits. The flag applies to the whole
-//!   environment, so no other session may commit meanwhile: such a load holds `commits` exclusively, every
-//!   other writer holds it shared.
+//! - A load that need not be durable begins its transaction with `MDB_NOSYNC`: only that commit is not flushed.
 //! - A single table is the environment's own; several tables are named.
 
 mod env;
 
-use self::env::{Env, Go, Reader, Txn};
+use self::env::{Env, Reader, Txn};
 use crate::support::{Flusher, Options, setting};
 use lmdb_master_sys as sys;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use seawall_bench::store::{About, Durability, Visit, While, found};
 use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::ffi::c_uint;
@@ -33,9 +30,6 @@ pub(crate) struct Lmdb {
     tables: Vec<c_uint>,
     flusher: Flusher,
     about: About,
-    commits: RwLock<()>,
-    /// Commits are flushed, except those of loads.
-    synced: bool,
     env: Arc<Env>,
 }
 
@@ -51,7 +45,6 @@ impl Lmdb {
         let map_bytes: u64 = options.take("mapsize")?.unwrap_or(default_bytes);
         // Besides the threads' sessions there are sessions that load or check.
         let readers = options.take("maxreaders")?.unwrap_or_else(|| settings.threads.saturating_add(16).max(126));
-        let synced = settings.durability == Durability::Flushed;
         let no_readahead = options.take("MDB_NORDAHEAD")?.unwrap_or(settings.data_bytes > settings.pool_bytes);
         let deferred = settings.durability == Durability::Deferred;
         let write_map = options.take("MDB_WRITEMAP")?.unwrap_or(deferred);
@@ -72,7 +65,7 @@ impl Lmdb {
         // LMDB needs a multiple of the page size.
         let map_size = usize::try_from(map_bytes.next_multiple_of(4096)).map_err(|error| Error::failed(NAME, error))?;
         let env = Env::open(dir, flags, map_size, number(readers as u64)?, number(settings.tables.len() as u64)?)?;
-        let txn = env.begin(true)?;
+        let txn = env.begin(0)?;
         let tables = match &settings.tables[..] {
             [_] => vec![txn.open_table(None)?],
             names => names.iter().map(|name| txn.open_table(Some(name))).collect::<Result<_>>()?,
@@ -88,7 +81,7 @@ impl Lmdb {
             shown.push(setting("mdb_env_sync", "each second"));
         }
         let about = About { version: env::version(), settings: shown };
-        Ok(Self { tables, flusher, about, commits: RwLock::new(()), synced, env })
+        Ok(Self { tables, flusher, about, env })
     }
 }
 
@@ -125,9 +118,9 @@ impl Session for Work<'_> {
 
     fn walk(&mut self, from: &[u8], to: Option<&[u8]>, visit: &mut While<'_>) -> Result<()> {
         self.reader.walk(self.store.tables[0], |cursor| {
-            let mut entry = cursor.go(&Go::AtLeast(from))?;
+            let mut entry = cursor.go(sys::MDB_SET_RANGE, from)?;
             while let Some((key, value)) = entry.filter(|(key, _)| to.is_none_or(|to| *key < to)) {
-                entry = if visit(key, value) { cursor.go(&Go::Next)? } else { None };
+                entry = if visit(key, value) { cursor.go(sys::MDB_NEXT, &[])? } else { None };
             }
             Ok(())
         })
@@ -139,39 +132,32 @@ impl Session for Work<'_> {
     }
 
     fn transaction(&mut self, durable: bool) -> Result<Box<dyn Tx + '_>> {
-        let store = self.store;
-        let flushed = durable || !store.synced;
-        let shared = flushed.then(|| store.commits.read());
-        let alone = (!flushed).then(|| store.commits.write());
-        Ok(Box::new(Open { store, txn: store.env.begin(true)?, _shared: shared, alone }))
+        let txn = self.store.env.begin(if durable { 0 } else { sys::MDB_NOSYNC })?;
+        Ok(Box::new(Open { tables: &self.store.tables, txn }))
     }
 }
 
 /// The write transaction; it is rolled back when dropped.
 struct Open<'s> {
-    store: &'s Lmdb,
+    tables: &'s [c_uint],
     txn: Txn<'s>,
-    /// One of these two guards of `commits` is held; it is released after the transaction is over.
-    _shared: Option<RwLockReadGuard<'s, ()>>,
-    /// Held when the transaction commits unflushed.
-    alone: Option<RwLockWriteGuard<'s, ()>>,
 }
 
 impl Tx for Open<'_> {
     /// The only writer: the value that it reads is the latest, and stays the latest. So it serves as
     /// [`Tx::get_for_update`] too.
     fn get(&mut self, table: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.txn.get(self.store.tables[table], key)?.map(<[u8]>::to_vec))
+        Ok(self.txn.get(self.tables[table], key)?.map(<[u8]>::to_vec))
     }
 
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        self.txn.put(self.store.tables[table], key, value)
+        self.txn.put(self.tables[table], key, value)
     }
 
     /// Appends rows as long as each comes after all others, which fills pages instead of halving them; puts the
     /// remaining rows.
     fn put_many(&mut self, table: usize, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        let (table, mut ascending) = (self.store.tables[table], true);
+        let (table, mut ascending) = (self.tables[table], true);
         for (key, value) in rows {
             ascending = ascending && self.txn.append(table, key, value)?;
             if !ascending {
@@ -182,35 +168,28 @@ impl Tx for Open<'_> {
     }
 
     fn delete(&mut self, table: usize, key: &[u8]) -> Result<()> {
-        self.txn.delete(self.store.tables[table], key)
+        self.txn.delete(self.tables[table], key)
     }
 
     fn scan(&mut self, table: usize, from: &[u8], to: &[u8], backward: bool, visit: &mut While<'_>) -> Result<()> {
-        let mut cursor = self.txn.cursor(self.store.tables[table])?;
+        let mut cursor = self.txn.cursor(self.tables[table])?;
         let mut entry = if !backward {
-            cursor.go(&Go::AtLeast(from))?
-        } else if cursor.go(&Go::AtLeast(to))?.is_some() {
-            cursor.go(&Go::Prev)?
+            cursor.go(sys::MDB_SET_RANGE, from)?
+        } else if cursor.go(sys::MDB_SET_RANGE, to)?.is_some() {
+            cursor.go(sys::MDB_PREV, &[])?
         } else {
-            cursor.go(&Go::Last)?
+            cursor.go(sys::MDB_LAST, &[])?
         };
         while let Some((key, value)) = entry {
             if key < from || key >= to || !visit(key, value) {
                 break;
             }
-            entry = cursor.go(if backward { &Go::Prev } else { &Go::Next })?;
+            entry = cursor.go(if backward { sys::MDB_PREV } else { sys::MDB_NEXT }, &[])?;
         }
         Ok(())
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        let Self { store, txn, _shared, alone } = *self;
-        if alone.is_none() {
-            return txn.commit();
-        }
-        store.env.set_nosync(true)?;
-        let committed = txn.commit();
-        store.env.set_nosync(false)?;
-        committed
+        self.txn.commit()
     }
 }

@@ -12,7 +12,6 @@
 use super::NAME;
 use lmdb_master_sys as sys;
 use seawall_bench::{Error, Result};
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::marker::PhantomData;
 use std::{ptr, slice};
@@ -84,15 +83,7 @@ impl Env {
         check(unsafe { sys::mdb_env_sync(self.0, 1) }, "cannot flush")
     }
 
-    /// Sets whether commits that end from now on skip the flush. Must not run at the same time as another such call,
-    /// nor as a commit that it must not affect.
-    pub(super) fn set_nosync(&self, on: bool) -> Result<()> {
-        // SAFETY: open.
-        check(unsafe { sys::mdb_env_set_flags(self.0, sys::MDB_NOSYNC, on.into()) }, "cannot change MDB_NOSYNC")
-    }
-
-    pub(super) fn begin(&self, write: bool) -> Result<Txn<'_>> {
-        let flags = if write { 0 } else { sys::MDB_RDONLY };
+    pub(super) fn begin(&self, flags: c_uint) -> Result<Txn<'_>> {
         let mut txn = ptr::null_mut();
         // SAFETY: open, and a place for the result.
         check(unsafe { sys::mdb_txn_begin(self.0, ptr::null_mut(), flags, &mut txn) }, "cannot begin")?;
@@ -187,66 +178,55 @@ impl Drop for Txn<'_> {
 pub(super) struct Reader<'e> {
     txn: Txn<'e>,
     /// Null before its first use.
-    cursor: Cell<*mut sys::MDB_cursor>,
+    cursor: *mut sys::MDB_cursor,
 }
 
 impl<'e> Reader<'e> {
     pub(super) fn new(env: &'e Env) -> Result<Self> {
-        let txn = env.begin(false)?;
+        let txn = env.begin(sys::MDB_RDONLY)?;
         // SAFETY: live and only read; [`Reader::read`] is the only way to use it again.
         unsafe { sys::mdb_txn_reset(txn.txn) };
-        Ok(Self { txn, cursor: Cell::new(ptr::null_mut()) })
+        Ok(Self { txn, cursor: ptr::null_mut() })
     }
 
     /// Calls `read` with the transaction, which has a snapshot of the latest commit meanwhile.
     pub(super) fn read<T>(&mut self, read: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
-        self.renewed(read)
-    }
-
-    /// Must not be called within itself: the end of the inner call would end the reads of the outer one.
-    fn renewed<T>(&self, read: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
-        // SAFETY: reset, as required.
-        check(unsafe { sys::mdb_txn_renew(self.txn.txn) }, "cannot renew a read transaction")?;
-        let done = read(&self.txn);
-        // SAFETY: renewed; all borrowed reads have ended.
-        unsafe { sys::mdb_txn_reset(self.txn.txn) };
-        done
+        renewed(&self.txn, read)
     }
 
     /// The same with the cursor that is kept from one use to the next; it always belongs to the same table.
     pub(super) fn walk<T>(&mut self, table: c_uint, walk: impl FnOnce(&mut Cursor<'_>) -> Result<T>) -> Result<T> {
-        self.renewed(|txn| {
-            let mut cursor = self.cursor.get();
+        let cursor = &mut self.cursor;
+        renewed(&self.txn, |txn| {
             if cursor.is_null() {
                 // SAFETY: live, and a place for the result.
-                check(unsafe { sys::mdb_cursor_open(txn.txn, table, &mut cursor) }, "cannot open a cursor")?;
-                self.cursor.set(cursor);
+                check(unsafe { sys::mdb_cursor_open(txn.txn, table, cursor) }, "cannot open a cursor")?;
             } else {
                 // SAFETY: a live transaction that only reads, and a cursor of one.
-                check(unsafe { sys::mdb_cursor_renew(txn.txn, cursor) }, "cannot renew a cursor")?;
+                check(unsafe { sys::mdb_cursor_renew(txn.txn, *cursor) }, "cannot renew a cursor")?;
             }
-            walk(&mut Cursor { cursor, kept: true, of: PhantomData })
+            walk(&mut Cursor { cursor: *cursor, kept: true, of: PhantomData })
         })
     }
 }
 
-impl Drop for Reader<'_> {
-    fn drop(&mut self) {
-        let cursor = self.cursor.get();
-        if !cursor.is_null() {
-            // SAFETY: ours, once; its transaction ends after this.
-            unsafe { sys::mdb_cursor_close(cursor) }
-        }
-    }
+/// Must not be called within itself: the end of the inner call would end the reads of the outer one.
+fn renewed<'e, T>(txn: &Txn<'e>, read: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
+    // SAFETY: reset, as required.
+    check(unsafe { sys::mdb_txn_renew(txn.txn) }, "cannot renew a read transaction")?;
+    let done = read(txn);
+    // SAFETY: renewed; all borrowed reads have ended.
+    unsafe { sys::mdb_txn_reset(txn.txn) };
+    done
 }
 
-/// Where to move a cursor.
-pub(super) enum Go<'k> {
-    Last,
-    Next,
-    Prev,
-    /// To the first entry at or after the key.
-    AtLeast(&'k [u8]),
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        if !self.cursor.is_null() {
+            // SAFETY: ours, once; its transaction ends after this.
+            unsafe { sys::mdb_cursor_close(self.cursor) }
+        }
+    }
 }
 
 /// A position in a table.
@@ -259,16 +239,11 @@ pub(super) struct Cursor<'t> {
 
 impl<'t> Cursor<'t> {
     /// Moves the cursor; returns `None` when there is no entry.
-    pub(super) fn go(&mut self, to: &Go<'_>) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        let (operation, mut key) = match to {
-            Go::Last => (sys::MDB_LAST, empty()),
-            Go::Next => (sys::MDB_NEXT, empty()),
-            Go::Prev => (sys::MDB_PREV, empty()),
-            // LMDB has no empty keys.
-            Go::AtLeast([]) => (sys::MDB_FIRST, empty()),
-            Go::AtLeast(key) => (sys::MDB_SET_RANGE, val(key)),
-        };
-        let mut value = empty();
+    pub(super) fn go(&mut self, operation: c_uint, from: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        // LMDB has no empty keys.
+        let first = operation == sys::MDB_SET_RANGE && from.is_empty();
+        let operation = if first { sys::MDB_FIRST } else { operation };
+        let (mut key, mut value) = (val(from), empty());
         // SAFETY: live; a key that is given is read during the call.
         let code = unsafe { sys::mdb_cursor_get(self.cursor, &mut key, &mut value, operation) };
         if code == sys::MDB_NOTFOUND {
