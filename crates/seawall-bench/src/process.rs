@@ -5,11 +5,10 @@
 //!    and it can clean up.
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::io::Read;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often a child is polled.
@@ -75,7 +74,8 @@ pub fn run(command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said,
     if status.success() { Ok(said) } else { Err(format!("{status}: {}", last_words(&said.err)).into()) }
 }
 
-/// Runs `command` for at most `limit`; returns how it ended and its output.
+/// Runs `command` for at most `limit`; returns how it ended and its output. A process that must end gets SIGTERM, with
+/// those that it has started, and SIGKILL if it does not end in time.
 ///
 /// # Errors
 /// [`ProcessError`].
@@ -86,52 +86,30 @@ pub(crate) fn ended(
 ) -> Result<(ExitStatus, Said), ProcessError> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(failed(format_args!("cannot start {name}")))?;
-    let (out, err) = (listen(child.stdout.take()), listen(child.stderr.take()));
-    let status = wait(&mut child, limit, stop);
-    let said = Said { out: out.join().unwrap_or_default(), err: err.join().unwrap_or_default() };
-    Ok((status?, said))
-}
-
-/// Waits for a child. A child that must end gets SIGTERM, and is killed if it does not end in time.
-fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<ExitStatus, ProcessError> {
-    let failed = failed("cannot wait for a process");
-    let (began, mut asked) = (Instant::now(), None);
-    loop {
-        if let Some(status) = child.try_wait().map_err(&failed)? {
-            return asked.map_or(Ok(status), |(_, why)| Err(why));
-        }
+    let child = command.spawn().map_err(failed(format_args!("cannot start {name}")))?;
+    let (began, group, mut asked) = (Instant::now(), Pid::from_child(&child), None);
+    // A group that has ended needs no signal.
+    let signal = |signal| kill_process_group(group, signal).unwrap_or(());
+    let output = thread::spawn(move || child.wait_with_output());
+    while !output.is_finished() {
         if let Some((since, _)) = &asked {
             if Instant::now() > *since + PATIENCE {
-                signal(child, Signal::KILL);
+                signal(Signal::KILL);
             }
         } else if stop.load(Ordering::Relaxed) {
-            signal(child, Signal::TERM);
+            signal(Signal::TERM);
             asked = Some((Instant::now(), ProcessError::Interrupted));
         } else if began.elapsed() > limit {
+            signal(Signal::TERM);
             let why = format!("it did not end within {} s", limit.as_secs());
-            signal(child, Signal::TERM);
             asked = Some((Instant::now(), ProcessError::Failed(why)));
         }
         thread::sleep(LOOK_EVERY);
     }
-}
-
-/// Sends a signal to a child and to the processes that it has started: its output ends when the last of them does.
-fn signal(child: &Child, signal: Signal) {
-    // A group that has ended needs no signal.
-    kill_process_group(Pid::from_child(child), signal).unwrap_or(());
-}
-
-fn listen(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            // Output before an error is still useful: it tells what went wrong.
-            drop(pipe.read_to_end(&mut bytes));
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+    let output = output.join().expect("waiting does not panic").map_err(failed("cannot wait for a process"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = Said { out: text(&output.stdout), err: text(&output.stderr) };
+    asked.map_or(Ok((output.status, said)), |(_, why)| Err(why))
 }
 
 /// The last line that is not empty.
