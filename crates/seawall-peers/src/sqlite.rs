@@ -18,17 +18,6 @@ use seawall_bench::{Error, Result, Session, Settings, Store, Tx};
 use std::path::PathBuf;
 
 const NAME: &str = "sqlite";
-/// Pragmas accepted as options. SQLite ignores unknown ones, so only these are passed on.
-const PRAGMAS: [&str; 8] = [
-    "busy_timeout",
-    "cache_size",
-    "journal_size_limit",
-    "mmap_size",
-    "page_size",
-    "synchronous",
-    "temp_store",
-    "wal_autocheckpoint",
-];
 
 fn error_of(error: rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
@@ -87,30 +76,30 @@ impl Sqlite {
             Durability::Deferred => "OFF",
         };
         // A negative `cache_size` is in KiB, not pages.
-        let cache_kib = settings.pool_bytes / 1024 / settings.threads.max(1) as u64;
-        let mut pragmas = vec![
-            // Before the journal mode: the page size is fixed when the file is created.
-            setting("page_size", 4096),
-            setting("journal_mode", "WAL"),
-            setting("synchronous", synchronous),
-            setting("cache_size", format!("-{}", cache_kib.max(64))),
-            setting("mmap_size", 0),
-            setting("busy_timeout", 10_000),
-            setting("wal_autocheckpoint", 1000),
-        ];
-        let mut options = Options::new(NAME, settings);
-        let mut writer_cache = format!("-{}", (settings.pool_bytes / 1024).max(64));
-        for name in PRAGMAS {
-            let Some(value) = options.take::<String>(name)? else { continue };
+        let cache = |bytes: u64| format!("-{}", (bytes / 1024).max(64));
+        let (mut writer_cache, reader_cache) =
+            (cache(settings.pool_bytes), cache(settings.pool_bytes / settings.threads.max(1) as u64));
+        let (mut options, mut pragmas) = (Options::new(NAME, settings), Vec::new());
+        // The pragmas accepted as options, with what they are otherwise; SQLite would ignore others.
+        for (name, default) in [
+            ("page_size", Some("4096")),
+            ("synchronous", Some(synchronous)),
+            ("cache_size", Some(&*reader_cache)),
+            ("mmap_size", Some("0")),
+            ("busy_timeout", Some("10000")),
+            ("wal_autocheckpoint", Some("1000")),
+            ("journal_size_limit", None),
+            ("temp_store", None),
+        ] {
+            let given = options.take::<String>(name)?;
             if name == "cache_size" {
-                writer_cache.clone_from(&value);
+                writer_cache = given.clone().unwrap_or(writer_cache);
             }
-            match pragmas.iter_mut().find(|(set, _)| set == name) {
-                Some((_, set)) => *set = value,
-                None => pragmas.push((name.to_owned(), value)),
-            }
+            pragmas.extend(given.or(default.map(str::to_owned)).map(|value| (name.to_owned(), value)));
         }
         options.end()?;
+        // After the page size, which is fixed when the file is created.
+        pragmas.insert(1, setting("journal_mode", "WAL"));
 
         let file = settings.dir.join("data.sqlite");
         let connection = connect(&file, &pragmas)?;
@@ -133,10 +122,8 @@ impl Sqlite {
                 _ => {}
             }
         }
-        shown.push(setting(
-            "connections",
-            format!("1 writer, {} readers of cache_size -{}", settings.threads, cache_kib.max(64)),
-        ));
+        let connections = format!("1 writer, {} readers of cache_size {reader_cache}", settings.threads);
+        shown.push(setting("connections", connections));
         let synchronous = pragmas.iter().find(|(name, _)| name == "synchronous").map_or("FULL", |(_, value)| value);
         Ok(Self {
             file,
