@@ -24,12 +24,11 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use rustix::process::{Signal, getpid, kill_process};
 use seawall::{DATA_FILE, Database, Durability, Options};
-use seawall_io::{AlignedBuf, Cause, File, FileClass, FileOptions, FlushMethod, Op, OsDisk};
+use seawall_io::{FileClass, Op};
 use serde::Serialize;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,11 +37,13 @@ const TREE: &str = "kv";
 const CHANGES: u64 = 100;
 /// Transactions between two checks of the log's length.
 const LOOK_EVERY: u64 = 16;
-/// Bytes of one read of the log.
-const LOG_READ: usize = 1 << 20;
+/// fio's reads of the log, one after the other.
+const LOG_READS: [&str; 4] = ["--rw=read", "--ioengine=psync", "--bs=1M", "--runtime=3s"];
 /// Random reads of fio: as many as the opening may have in flight.
 const RANDOM_READS: [&str; 5] =
     ["--rw=randread", "--ioengine=psync", "--numjobs=16", "--group_reporting", "--runtime=3s"];
+/// The most time that fio gets.
+const FIO_TIME: Duration = Duration::from_secs(120);
 /// The most time that the writer gets.
 const WRITER_TIME: Duration = Duration::from_secs(600);
 /// The writer's message when the log has the requested length, followed by the length in bytes.
@@ -78,7 +79,7 @@ pub struct Restarted {
     pub log_bytes: u64,
     /// Bytes of log that the opening read; bytes read twice count twice.
     pub log_read_bytes: u64,
-    /// Direct reads of 1 MiB in sequence over the same files, bytes a second.
+    /// Direct reads of 1 MiB in sequence over a file of the log, bytes a second.
     pub log_read_bytes_per_s: f64,
     /// Time to read the log, s.
     pub read_log_s: f64,
@@ -192,7 +193,7 @@ impl Restart {
         // No page is needed twice if all fit: a repeated read is the opening's own cost.
         let pages_read = data_read.min(stats.space.data_bytes) / stats.pool.page_bytes.max(1);
         drop(tree);
-        let log_read_bytes_per_s = self.log_rate(log_bytes)?;
+        let log_read_bytes_per_s = self.log_rate(stop)?;
         let random_reads_per_s = self.random_reads(stats.pool.page_bytes, stop)?;
         db.close()?;
 
@@ -249,41 +250,20 @@ impl Restart {
         took
     }
 
-    /// Sequential reads of the log that bypass the page cache, bytes a second.
-    fn log_rate(&self, bytes: u64) -> Result<f64, ProcessError> {
-        let told = failed("reading the log");
-        let disk = Arc::new(OsDisk::synchronous());
-        let mut buffer = AlignedBuf::zeroed(LOG_READ);
-        let (mut done, mut took) = (0_u64, Duration::ZERO);
-        let mut files = files_below(&self.dir);
-        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redo.")));
-        files.sort();
-        for path in files {
-            if done >= bytes {
-                break;
-            }
-            let options = FileOptions::new(FileClass::Redo, FlushMethod::ODirect);
-            let file = File::open(disk.clone(), &path, options).map_err(&told)?;
-            let began = Instant::now();
-            for at in (0..file.len() / LOG_READ as u64).map(|i| i * LOG_READ as u64) {
-                file.read_at(at, &mut buffer, Cause::Other).map_err(&told)?;
-                done += LOG_READ as u64;
-            }
-            took += began.elapsed();
-        }
-        if done == 0 {
-            return Err(ProcessError::Failed(format!("{} has no log file to be read", self.dir.display())));
-        }
-        Ok(done as f64 / took.as_secs_f64().max(1e-9))
+    /// Direct sequential reads of the log, bytes a second: of its oldest file, which is full.
+    fn log_rate(&self, stop: &AtomicBool) -> Result<f64, ProcessError> {
+        let is_log =
+            |file: &PathBuf| file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"redo."));
+        let oldest = files_below(&self.dir).into_iter().filter(is_log).min();
+        let oldest = oldest.ok_or_else(|| format!("{} has no log file to be read", self.dir.display()))?;
+        Ok(fio::run(&oldest, &LOG_READS, FIO_TIME, stop)?.0.mb_per_s * 1e6)
     }
 
     /// Direct random page reads a second from the data file.
     fn random_reads(&self, page_bytes: u64, stop: &AtomicBool) -> Result<f64, ProcessError> {
-        let mut fio = Command::new("fio");
-        fio.args(fio::fixed_arguments(&self.dir.join(DATA_FILE))).args(RANDOM_READS).arg(format!("--bs={page_bytes}"));
-        let said = process::run(fio, Duration::from_secs(120), stop)?;
-        let (reads, _) = fio::parse(&said.out)?;
-        Ok(reads.reads_per_s)
+        let block = format!("--bs={page_bytes}");
+        let arguments: Vec<&str> = RANDOM_READS.into_iter().chain([&*block]).collect();
+        Ok(fio::run(&self.dir.join(DATA_FILE), &arguments, FIO_TIME, stop)?.0.reads_per_s)
     }
 }
 

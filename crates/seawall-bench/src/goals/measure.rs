@@ -117,10 +117,7 @@ impl Bench<'_> {
     fn fio(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
         let file =
             fio::data_file(dir, 1).ok_or_else(|| format!("{} has no file: fio has nothing to read", dir.display()))?;
-        let mut fio = Command::new("fio");
-        fio.args(fio::fixed_arguments(&file)).args(&cell.command);
-        let said = process::run(fio, CELL_TIME, self.stop)?;
-        let (reads, version) = fio::parse(&said.out)?;
+        let (reads, version) = fio::run(&file, &cell.command, CELL_TIME, self.stop)?;
         Ok(json!({
             "store": "fio",
             "version": version,

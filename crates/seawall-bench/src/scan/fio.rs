@@ -6,6 +6,7 @@
 use crate::observe::files_below;
 use crate::process::{self, ProcessError};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,30 +28,33 @@ pub enum Pattern {
 /// Reads in flight of [`Pattern::Sequential`].
 pub const SEQUENTIAL_DEPTH: u32 = 8;
 
-/// Arguments of every measurement of `file`: direct reads; random reads use other offsets in each run.
-pub fn fixed_arguments(file: &Path) -> Vec<String> {
-    let fixed = ["--name=seawall", "--readonly", "--direct=1", "--thread", "--time_based", "--norandommap"];
-    let more = ["--randrepeat=0", "--output-format=json"];
-    let mut args: Vec<String> = fixed.into_iter().chain(more).map(String::from).collect();
-    args.push(format!("--filename={}", file.display()));
-    args
-}
+/// Arguments of every measurement: direct reads; random reads use other offsets in each run.
+const FIXED: [&str; 8] = [
+    "--name=seawall",
+    "--readonly",
+    "--direct=1",
+    "--thread",
+    "--time_based",
+    "--norandommap",
+    "--randrepeat=0",
+    "--output-format=json",
+];
 
 impl Pattern {
     /// The patterns that a scan is compared with.
     pub const ALL: [Self; 4] = [Self::Random(1), Self::Random(8), Self::Random(32), Self::Sequential];
 
-    /// Arguments of fio that read `file` by this pattern.
-    pub fn arguments(self, file: &Path, warm_up: Duration, time: Duration) -> Vec<String> {
+    /// Arguments of fio that read by this pattern.
+    fn arguments(self, warm_up: Duration, time: Duration) -> Vec<String> {
         let (rw, block, depth) = match self {
             Self::Random(depth) => ("randread", "16k", depth),
             Self::Sequential => ("read", "1M", SEQUENTIAL_DEPTH),
         };
-        let mut args = fixed_arguments(file);
-        args.extend(["--ioengine=libaio".into(), format!("--rw={rw}"), format!("--bs={block}")]);
         let (ramp_ms, ms) = (warm_up.as_millis(), time.as_millis());
-        args.extend([format!("--iodepth={depth}"), format!("--ramp_time={ramp_ms}ms"), format!("--runtime={ms}ms")]);
-        args
+        let args = format!(
+            "--ioengine=libaio --rw={rw} --bs={block} --iodepth={depth} --ramp_time={ramp_ms}ms --runtime={ms}ms"
+        );
+        args.split(' ').map(str::to_owned).collect()
     }
 }
 
@@ -77,7 +81,7 @@ pub struct Reads {
 ///
 /// # Errors
 /// When it contains no reads.
-pub fn parse(text: &str) -> Result<(Reads, String), String> {
+fn parse(text: &str) -> Result<(Reads, String), String> {
     let json = text.find('{').map_or("", |at| &text[at..]);
     let value: Value = serde_json::from_str(json).map_err(|e| format!("fio's result is not JSON: {e}"))?;
     let read = &value["jobs"][0]["read"];
@@ -98,10 +102,22 @@ pub fn data_file(dir: &Path, data_bytes: u64) -> Option<PathBuf> {
 /// [`ProcessError`].
 pub fn measure(pattern: Pattern, file: &Path, time: Duration, stop: &AtomicBool) -> Result<Reads, ProcessError> {
     let warm_up = time / 4;
+    Ok(run(file, &pattern.arguments(warm_up, time), warm_up + time + BESIDE, stop)?.0)
+}
+
+/// Runs fio on `file` for at most `limit`; returns its reads and its version.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn run(
+    file: &Path,
+    arguments: &[impl AsRef<OsStr>],
+    limit: Duration,
+    stop: &AtomicBool,
+) -> Result<(Reads, String), ProcessError> {
     let mut fio = Command::new("fio");
-    fio.args(pattern.arguments(file, warm_up, time));
-    let said = process::run(fio, warm_up + time + BESIDE, stop)?;
-    Ok(parse(&said.out)?.0)
+    fio.args(FIXED).arg(format!("--filename={}", file.display())).args(arguments);
+    Ok(parse(&process::run(fio, limit, stop)?.out)?)
 }
 
 #[cfg(test)]
@@ -126,11 +142,8 @@ mod tests {
         let file = data_file(dir.path(), 100).unwrap();
         assert_eq!(file, dir.path().join("data"));
         for pattern in Pattern::ALL {
-            let args = pattern.arguments(&file, Duration::ZERO, Duration::from_secs(2));
-            assert!(
-                args.contains(&"--readonly".to_owned()) && args.contains(&"--runtime=2000ms".to_owned()),
-                "{args:?}"
-            );
+            let args = pattern.arguments(Duration::ZERO, Duration::from_secs(2));
+            assert!(FIXED.contains(&"--readonly") && args.contains(&"--runtime=2000ms".to_owned()), "{args:?}");
         }
     }
 }
