@@ -6,6 +6,7 @@
 
 use crate::observe::Usage;
 use crate::store::Durability;
+use seawall_lab::results::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -104,7 +105,7 @@ pub struct Measured {
 }
 
 /// Where figures come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     /// The store's version, as reported by its library.
     pub version: String,
@@ -112,25 +113,10 @@ pub struct Origin {
     pub settings: BTreeMap<String, String>,
     /// The machine.
     pub machine: Machine,
+    /// The block device and the file system of the data, or why they are not known.
+    pub disk: String,
     /// `git describe` of the source, or `unknown`.
     pub commit: String,
-}
-
-/// The machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
-    /// Processor model.
-    pub cpu_model: String,
-    /// Processors available to the process.
-    pub cores: u32,
-    /// Memory, bytes.
-    pub memory_bytes: u64,
-    /// `uname -r`.
-    pub kernel: String,
-    /// The file system of the data, such as `ext4`.
-    pub file_system: String,
-    /// The block device under it, or why it is not known.
-    pub device: String,
 }
 
 /// How the data was loaded.

@@ -154,7 +154,7 @@ impl Bench<'_> {
         }
         let per_op = (collected[1] - collected[0]) / (CALLGRIND_OPS[1] - CALLGRIND_OPS[0]) as f64;
         // Times under valgrind mean nothing, and work of other processes changes no count.
-        result.retain(|name, _| ["store", "version", "settings", "machine", "commit"].contains(&name.as_str()));
+        result.retain(|name, _| ["store", "version", "settings", "machine", "disk", "commit"].contains(&name.as_str()));
         result.insert("instructions_per_op".into(), per_op.into());
         Ok(result.into())
     }

@@ -25,7 +25,7 @@ pub struct Report<'r> {
     pub command: String,
     /// The commit of the source.
     pub commit: String,
-    /// The machine.
+    /// The machine, and its disk.
     pub machine: Value,
     /// The goals.
     pub goals: &'r [Outcome],
@@ -56,7 +56,7 @@ impl<'r> Report<'r> {
             version: VERSION,
             command,
             commit: first.and_then(|result| result["commit"].as_str()).unwrap_or("unknown").to_owned(),
-            machine: first.map(|result| result["machine"].clone()).unwrap_or_default(),
+            machine: first.map(machine).unwrap_or_default(),
             goals,
             stores: stores(&records),
             writes: records.iter().filter_map(|record| write_line(record)).collect(),
@@ -98,6 +98,13 @@ impl<'r> Report<'r> {
         }
         lines.join("\n") + "\n"
     }
+}
+
+/// The machine of a result, with its disk.
+fn machine(result: &Value) -> Value {
+    let mut machine = result["machine"].clone();
+    machine["disk"] = result["disk"].clone();
+    machine
 }
 
 fn plain(value: &Value) -> String {

@@ -295,7 +295,8 @@ fn a_report_has_goals_writes_and_settings() {
     let mut records = Records::open(dir.path(), &exe, false).unwrap();
     let cell = goal_named("commit-16/rocksdb").ours.cell;
     let result = json!({
-        "version": "v1", "commit": "c0ffee", "machine": { "cores": 2 }, "settings": { "pool_size": "1G" },
+        "version": "v1", "commit": "c0ffee", "machine": { "cpus": 2 }, "disk": "vda, ext4",
+        "settings": { "pool_size": "1G" },
         "ops_per_s": 4321.0, "sustained_per_s": 4000.0, "device_written_bytes_per_op": 812.0, "timeline": [1, 8, 4],
     });
     records.add(record(&cell, "commit", "0", Some(result))).unwrap();
@@ -304,6 +305,7 @@ fn a_report_has_goals_writes_and_settings() {
     let text = report.to_markdown();
     for part in [
         "commit c0ffee: 1 of 2 goals met",
+        "Machine: cpus 2, disk vda, ext4.",
         "| commit-16/rocksdb |",
         "**not measured**",
         "| seawall | 4,321 | 4,000 | - | - | - | 812 | - | - | ▂█▅ |",

@@ -1,9 +1,10 @@
 //! The table for the terminal.
 
 use crate::observe::{FOREIGN_CORES, Usage};
-use crate::results::{CellResult, Load, Machine};
+use crate::results::{CellResult, Load};
 use crate::tpcc;
 use seawall_lab::report::count;
+use seawall_lab::results::Machine;
 
 /// Lines of a label and a value.
 #[derive(Default)]
@@ -97,10 +98,10 @@ fn resources(lines: &mut Lines, result: &CellResult) {
 
 /// Where the figures come from: machine, disk, seed, commit.
 fn origin(lines: &mut Lines, result: &CellResult) {
-    let Machine { cpu_model, cores, memory_bytes, kernel, file_system, device } = &result.origin.machine;
+    let Machine { cpu_model, cpus, memory_bytes, kernel, .. } = &result.origin.machine;
     let memory = bytes(*memory_bytes);
-    lines.line("Machine", format!("{cpu_model}, {cores} cores, {memory}, Linux {kernel}"));
-    lines.line("Disk", format!("{device}, {file_system}"));
+    lines.line("Machine", format!("{cpu_model}, {cpus} cores, {memory}, Linux {kernel}"));
+    lines.line("Disk", &result.origin.disk);
     lines.line("Seed, commit", format!("{}, {}", result.cell.seed, result.origin.commit));
 }
 

@@ -4,7 +4,7 @@ use super::data_dir::{DataDir, Marker};
 use super::drive::{Driven, Limit, Spec, SteadyTest};
 use crate::observe::drop_page_cache;
 pub use crate::results::Cell;
-use crate::results::{CellResult, Load, Machine, Measured, Origin, TIMELINE_STEP, named};
+use crate::results::{CellResult, Load, Measured, Origin, TIMELINE_STEP, named};
 use crate::store::{About, Error, Result, Settings, Store};
 use crate::workload::{KEY_BYTES, check_keys};
 use seawall_io::probe::{Finding, probe};
@@ -150,7 +150,8 @@ impl Origin {
     /// Of figures that this program has measured on a store with files in `dir`.
     pub(crate) fn new(about: About, dir: &Path) -> Self {
         let About { version, settings } = about;
-        Self { version, settings: settings.into_iter().collect(), machine: machine(dir), commit: commit() }
+        let settings = settings.into_iter().collect();
+        Self { version, settings, machine: this_machine(), disk: disk(dir), commit: commit() }
     }
 }
 
@@ -192,29 +193,18 @@ fn measured(driven: &Driven) -> Measured {
     }
 }
 
-/// The machine, and the file system and device of `dir`.
-fn machine(dir: &Path) -> Machine {
-    let machine = this_machine();
-    let (file_system, device) = match probe(dir) {
-        Ok(found) => (
-            found.file_system.known().map_or_else(|| "unknown".into(), |fs| format!("{} ({})", fs.kind, fs.options)),
-            match found.device {
-                Finding::Known(device) => {
-                    device.name + &device.model.known().map_or(String::new(), |m| format!(" ({m})"))
-                }
-                Finding::Unknown(why) => format!("unknown: {why}"),
-            },
-        ),
-        Err(e) => ("unknown".into(), format!("unknown: {e}")),
+/// The block device and the file system of `dir`.
+fn disk(dir: &Path) -> String {
+    let found = match probe(dir) {
+        Ok(found) => found,
+        Err(why) => return format!("unknown: {why}"),
     };
-    Machine {
-        cpu_model: machine.cpu_model,
-        cores: machine.cpus,
-        memory_bytes: machine.memory_bytes,
-        kernel: machine.kernel,
-        file_system,
-        device,
-    }
+    let device = match found.device {
+        Finding::Known(device) => device.name + &device.model.known().map_or(String::new(), |m| format!(" ({m})")),
+        Finding::Unknown(why) => format!("unknown: {why}"),
+    };
+    let file_system = found.file_system.known().map(|fs| format!("{} ({})", fs.kind, fs.options));
+    format!("{device}, {}", file_system.as_deref().unwrap_or("unknown"))
 }
 
 /// The commit of the source tree around the running program, by git; `unknown` for a program installed
