@@ -50,7 +50,7 @@ pub(crate) fn load(args: &LoadArgs, stop: &Stop) -> Outcome {
         Err(_) if stop.is_set() => return interrupted("interrupted: nothing was loaded"),
         begun => begun.map_err(|e| e.of_file(file_name(&args.input, STDIN), Op::Read))?,
     };
-    let mut dump = Dump { reader, args, stop, interrupted: false };
+    let mut dump = Dump { reader, args, stop };
     let made = !is_database(&args.database.dir)?;
     let db = args.database.open_or_make()?;
     if made {
@@ -65,7 +65,7 @@ pub(crate) fn load(args: &LoadArgs, stop: &Stop) -> Outcome {
     if loaded.is_err() && made {
         note(format_args!("an empty database stays in {}: load into it again", args.database.dir.display()));
     }
-    if dump.interrupted {
+    if loaded.is_err() && stop.is_set() {
         closed?;
         return interrupted("interrupted: nothing was loaded");
     }
@@ -94,15 +94,12 @@ struct Dump<'a> {
     reader: DumpReader<Box<dyn Read + 'a>>,
     args: &'a LoadArgs,
     stop: &'a Stop,
-    /// Whether the last error of a method here is only that `stop` was set.
-    interrupted: bool,
 }
 
 impl Dump<'_> {
     fn read(&mut self) -> Result<Option<Item<'_>>, Failed> {
         let read = self.reader.read();
-        self.interrupted = self.stop.is_set();
-        if self.interrupted {
+        if self.stop.is_set() {
             return Err("interrupted".into());
         }
         Ok(read.map_err(|e| e.of_file(file_name(&self.args.input, STDIN), Op::Read))?)
@@ -134,9 +131,9 @@ impl Dump<'_> {
                     key.clear();
                     key.extend_from_slice(of);
                     long.clear();
-                    let read = self.reader.value(&mut long);
-                    self.interrupted = read.is_err() && self.stop.is_set();
-                    read.map_err(|e| e.of_file(file_name(&self.args.input, STDIN), Op::Read))?;
+                    self.reader
+                        .value(&mut long)
+                        .map_err(|e| e.of_file(file_name(&self.args.input, STDIN), Op::Read))?;
                     f(&key, &long)?;
                 }
                 // `value` has consumed the pieces; a new tree begins only after the end of this one.
@@ -226,7 +223,7 @@ fn merge(db: Database, dump: &mut Dump<'_>) -> Outcome {
             note(format_args!("{} trees loaded: {said}", done.trees));
             Ok(Ended::Well)
         }
-        Err(_) if dump.interrupted => interrupted(format_args!("interrupted: {said}")),
+        Err(_) if dump.stop.is_set() => interrupted(format_args!("interrupted: {said}")),
         Err(error) => {
             Err(format!("{error}. The load ended early: {said}. The same or a whole dump can be loaded over them")
                 .into())
