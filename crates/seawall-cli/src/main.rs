@@ -26,59 +26,76 @@ struct Cli {
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
+/// Declares the commands: the arguments and the function of each.
+macro_rules! commands {
+    ($($(#[$meta:meta])* $name:ident($args:ty) => $run:path;)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($(#[$meta])* $name($args),)*
+        }
+
+        impl Command {
+            fn run(&self, stop: &Stop) -> Outcome {
+                match self {
+                    $(Self::$name(args) => $run(args, stop),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
     /// Run classic I/O experiments on the disk under PATH: a table, verdicts, settings and a report.
-    Lab(Box<commands::lab::LabArgs>),
+    Lab(Box<commands::lab::LabArgs>) => commands::lab::run;
     /// Show what the disk, file system and kernel under PATH support, and what each finding means.
-    Probe(commands::probe::ProbeArgs),
+    Probe(commands::probe::ProbeArgs) => commands::probe::run;
     /// Show or drop the cached pages of any files, or keep files out of the page cache.
     #[command(subcommand)]
-    Cache(commands::cache::CacheCommand),
+    Cache(commands::cache::CacheCommand) => commands::cache::run;
     /// Prove durability by cutting the power, with another machine as the witness.
     #[command(subcommand)]
-    Witness(commands::witness::WitnessCommand),
+    Witness(commands::witness::WitnessCommand) => commands::witness::run;
     /// Create a database.
-    Init(db::DatabaseArgs),
+    Init(db::DatabaseArgs) => db::trees::init;
     /// List the trees of a database.
-    Trees(db::trees::TreesArgs),
+    Trees(db::trees::TreesArgs) => db::trees::trees;
     /// Print the value of a key.
-    Get(db::rows::GetArgs),
+    Get(db::rows::GetArgs) => db::rows::get;
     /// Set the value of a key.
-    Put(db::rows::PutArgs),
+    Put(db::rows::PutArgs) => db::rows::put;
     /// Delete a key, or drop a tree.
-    Del(db::rows::DelArgs),
+    Del(db::rows::DelArgs) => db::rows::del;
     /// Print the entries of a tree, or of a range of its keys.
-    Scan(db::rows::ScanArgs),
+    Scan(db::rows::ScanArgs) => db::rows::scan;
     /// Load rows from text (TSV, CSV or JSON lines) into a tree.
-    Import(db::import::ImportArgs),
+    Import(db::import::ImportArgs) => db::import::import;
     /// Write trees to one portable stream.
-    Dump(db::dump::DumpArgs),
+    Dump(db::dump::DumpArgs) => db::dump::dump;
     /// Load a dump; creates the database if there is none.
-    Load(db::load::LoadArgs),
+    Load(db::load::LoadArgs) => db::load::load;
     /// Grow the data file ahead of need, for example in quiet hours.
-    Grow(db::maintenance::GrowArgs),
+    Grow(db::maintenance::GrowArgs) => db::maintenance::grow;
     /// Put the leaves of trees into key order, fill them up, and give free space back.
-    Compact(db::maintenance::CompactArgs),
+    Compact(db::maintenance::CompactArgs) => db::maintenance::compact;
     /// Show live rates and latencies of a database that another process has open.
-    Stat(db::stat::StatArgs),
+    Stat(db::stat::StatArgs) => db::stat::stat;
     /// Report where the I/O time of a database goes and what to change.
-    Doctor(db::doctor::DoctorArgs),
+    Doctor(db::doctor::DoctorArgs) => db::doctor::doctor;
     /// Back up a database, even while it is open; a restore gives its state at the end of the backup.
-    Backup(db::backup::BackupArgs),
+    Backup(db::backup::BackupArgs) => db::backup::backup;
     /// Create a database from a full backup and its increments.
-    Restore(db::backup::RestoreArgs),
+    Restore(db::backup::RestoreArgs) => db::backup::restore;
     /// Verify every page, tree, space map, undo record and older version of a row.
-    Check(db::maintenance::CheckArgs),
+    Check(db::maintenance::CheckArgs) => db::maintenance::check;
     /// List the options of a database; each is a flag of the commands that open one.
-    Options(db::options::OptionsArgs),
+    Options(db::options::OptionsArgs) => db::options::options;
     /// Print the completion script for a shell.
-    Completions(commands::manual::CompletionsArgs),
+    Completions(commands::manual::CompletionsArgs) => commands::manual::completions;
     /// Write the man pages.
-    Man(commands::manual::ManArgs),
+    Man(commands::manual::ManArgs) => commands::manual::man;
     /// Measure workloads on Seawall, on the disk alone, and on other stores.
     #[command(subcommand)]
-    Bench(Box<commands::bench::BenchCommand>),
+    Bench(Box<commands::bench::BenchCommand>) => commands::bench::run;
 }
 
 /// How a command ended.
@@ -183,32 +200,7 @@ fn main() -> ExitCode {
             | Command::Restore(_)
             | Command::Check(_)
     );
-    let outcome = Stop::on_signals(looks).map_err(Into::into).and_then(|stop| match cli.command {
-        Command::Lab(args) => commands::lab::run(*args, &stop),
-        Command::Probe(args) => commands::probe::run(&args),
-        Command::Cache(command) => commands::cache::run(&command, &stop),
-        Command::Witness(command) => commands::witness::run(command, &stop),
-        Command::Init(args) => db::trees::init(&args),
-        Command::Trees(args) => db::trees::trees(&args),
-        Command::Get(args) => db::rows::get(&args),
-        Command::Put(args) => db::rows::put(&args, &stop),
-        Command::Del(args) => db::rows::del(&args),
-        Command::Scan(args) => db::rows::scan(&args, &stop),
-        Command::Import(args) => db::import::import(&args, &stop),
-        Command::Dump(args) => db::dump::dump(&args, &stop),
-        Command::Load(args) => db::load::load(&args, &stop),
-        Command::Grow(args) => db::maintenance::grow(&args),
-        Command::Compact(args) => db::maintenance::compact(&args, &stop),
-        Command::Stat(args) => db::stat::stat(&args, &stop),
-        Command::Doctor(args) => db::doctor::doctor(&args, &stop),
-        Command::Backup(args) => db::backup::backup(&args, &stop),
-        Command::Restore(args) => db::backup::restore(&args),
-        Command::Check(args) => db::maintenance::check(&args),
-        Command::Options(args) => db::options::options(&args),
-        Command::Completions(args) => commands::manual::completions(&args),
-        Command::Man(args) => commands::manual::man(&args),
-        Command::Bench(command) => commands::bench::run(&command, &stop),
-    });
+    let outcome = Stop::on_signals(looks).map_err(Into::into).and_then(|stop| cli.command.run(&stop));
     match outcome {
         Ok(ended) => ExitCode::from(ended as u8),
         Err(e) => {

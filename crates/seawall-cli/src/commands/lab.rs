@@ -150,20 +150,20 @@ fn after_help() -> String {
     format!("Metrics for --require (with .p50 .p90 .p99 .p999 .max .median .rate):\n{}\n", metric_list())
 }
 
-pub(crate) fn run(args: LabArgs, stop: &Stop) -> Outcome {
-    match args.command {
-        Some(LabCommand::Diff { a, b, json }) => return diff(&a, &b, json),
+pub(crate) fn run(args: &LabArgs, stop: &Stop) -> Outcome {
+    match &args.command {
+        Some(LabCommand::Diff { a, b, json }) => return diff(a, b, *json),
         Some(LabCommand::Report { file, outputs }) => {
             let checked = outputs.check(false)?;
-            return outputs.show(Results::read(&file)?, &checked, Run::Earlier);
+            return outputs.show(Results::read(file)?, &checked, Run::Earlier);
         }
         None => {}
     }
-    if let Some(socket) = args.server {
-        let base = SqlOptions::new(&socket);
+    if let Some(socket) = &args.server {
+        let base = SqlOptions::new(socket);
         let options = SqlOptions {
-            user: args.server_user,
-            only: args.only,
+            user: args.server_user.clone(),
+            only: args.only.clone(),
             rounds: args.rounds.unwrap_or(base.rounds),
             round: args.round.unwrap_or(base.round),
             table_bytes_max: args.size.unwrap_or(base.table_bytes_max),
@@ -171,15 +171,15 @@ pub(crate) fn run(args: LabArgs, stop: &Stop) -> Outcome {
         };
         return through_sql(&options, &args.outputs, stop);
     }
-    let path = args.path.ok_or("give a directory on the disk to measure")?;
+    let path = args.path.as_deref().ok_or("give a directory on the disk to measure")?;
     if let Some(duration) = args.observe {
-        return watch(&path, duration, stop);
+        return watch(path, duration, stop);
     }
     // For the record, with invalid UTF-8 replaced.
     let command: Vec<_> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let base = if args.full { LabOptions::full(&path) } else { LabOptions::new(&path) };
+    let base = if args.full { LabOptions::full(path) } else { LabOptions::new(path) };
     let options = LabOptions {
-        only: args.only,
+        only: args.only.clone(),
         file_bytes: args.size.unwrap_or(base.file_bytes),
         round: args.round.unwrap_or(base.round),
         rounds: args.rounds.unwrap_or(base.rounds),

@@ -1,7 +1,7 @@
 //! `seawall completions SHELL` and `seawall man DIR`: generated from the argument parser, for shells and
 //! for `man`.
 
-use crate::{Ended, Outcome, answer, cannot};
+use crate::{Ended, Outcome, Stop, answer, cannot};
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
+pub(crate) fn completions(args: &CompletionsArgs, _: &Stop) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "seawall", &mut script);
     answer(script)
@@ -24,7 +24,7 @@ pub(crate) struct ManArgs {
     dir: PathBuf,
 }
 
-pub(crate) fn man(args: &ManArgs) -> Outcome {
+pub(crate) fn man(args: &ManArgs, _: &Stop) -> Outcome {
     clap_mangen::generate_to(crate::Cli::command(), &args.dir).map_err(cannot("write man pages to", &args.dir))?;
     Ok(Ended::Well)
 }

@@ -1,6 +1,6 @@
 //! `seawall probe PATH`.
 
-use crate::{Outcome, answer, pretty};
+use crate::{Outcome, Stop, answer, pretty};
 use seawall_io::probe::{explain, probe};
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(crate) struct ProbeArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: &ProbeArgs) -> Outcome {
+pub(crate) fn run(args: &ProbeArgs, _: &Stop) -> Outcome {
     let mut found = probe(&args.path)?;
     if args.json {
         // JSON cannot hold a path that is not UTF-8.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub(crate) enum WitnessCommand {
     /// On another machine: record the acknowledged writes, until Ctrl-C
     Serve {
@@ -78,8 +78,8 @@ pub(crate) enum WitnessCommand {
     },
 }
 
-pub(crate) fn run(command: WitnessCommand, stop: &Stop) -> Outcome {
-    match command {
+pub(crate) fn run(command: &WitnessCommand, stop: &Stop) -> Outcome {
+    match command.clone() {
         WitnessCommand::Serve { listen, state, token } => {
             std::fs::create_dir_all(&state).map_err(cannot("make", &state))?;
             let disk: Arc<dyn Disk> = Arc::new(OsDisk::synchronous());

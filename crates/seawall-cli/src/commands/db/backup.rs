@@ -108,7 +108,7 @@ pub(crate) struct RestoreArgs {
     places: Vec<PathBuf>,
 }
 
-pub(crate) fn restore(args: &RestoreArgs) -> Outcome {
+pub(crate) fn restore(args: &RestoreArgs, _: &Stop) -> Outcome {
     let Some((to, from)) = args.places.split_last() else { return Err("name a backup and a directory".into()) };
     let done = Database::restore(from, to)?;
     let (data, to) = (units::bytes(done.data_bytes), to.display());

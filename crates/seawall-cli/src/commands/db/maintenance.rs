@@ -17,7 +17,7 @@ pub(crate) struct GrowArgs {
     size: u64,
 }
 
-pub(crate) fn grow(args: &GrowArgs) -> Outcome {
+pub(crate) fn grow(args: &GrowArgs, _: &Stop) -> Outcome {
     let db = args.database.open()?;
     let before = db.stats().space.data_bytes;
     let after = db.grow(args.size)?;
@@ -113,7 +113,7 @@ fn lines(findings: &[seawall::Damage]) -> String {
 }
 
 /// Checks a database; exits with 1 if it finds damage.
-pub(crate) fn check(args: &CheckArgs) -> Outcome {
+pub(crate) fn check(args: &CheckArgs, _: &Stop) -> Outcome {
     let db = match args.database.open() {
         // Damage that prevents opening is the first finding; beyond that only the pages can be checked.
         Err(error) if error.is_damage() => {

@@ -1,7 +1,7 @@
 //! `seawall options`: every option of a database, which is also a flag of the commands that open one.
 
 use super::shown;
-use crate::{Outcome, answer};
+use crate::{Outcome, Stop, answer};
 use seawall::Options;
 
 #[derive(Debug, clap::Args)]
@@ -10,7 +10,7 @@ pub(crate) struct OptionsArgs {
     name: Option<String>,
 }
 
-pub(crate) fn options(args: &OptionsArgs) -> Outcome {
+pub(crate) fn options(args: &OptionsArgs, _: &Stop) -> Outcome {
     let wanted = args.name.as_deref().unwrap_or_default().trim_start_matches('-').replace('-', "_");
     let mut text = String::new();
     for option in Options::describe().into_iter().filter(|option| option.name.contains(&wanted)) {

@@ -26,7 +26,7 @@ pub(crate) struct GetArgs {
     json: bool,
 }
 
-pub(crate) fn get(args: &GetArgs) -> Outcome {
+pub(crate) fn get(args: &GetArgs, _: &Stop) -> Outcome {
     let key = args.notation.read(&args.key)?;
     let db = args.database.open_to_read()?;
     let value = db.begin()?.get(&db.open_tree(&args.tree)?, &key)?;
@@ -105,7 +105,7 @@ pub(crate) struct DelArgs {
     notation: Notation,
 }
 
-pub(crate) fn del(args: &DelArgs) -> Outcome {
+pub(crate) fn del(args: &DelArgs, _: &Stop) -> Outcome {
     let key = args.key.as_deref().map(|key| args.notation.read(key)).transpose()?;
     let db = args.database.open()?;
     let deleted = match &key {

@@ -1,11 +1,11 @@
 //! `seawall init|trees DIR`: creates a database; lists its trees and how their leaves lie in the file.
 
 use super::{DatabaseArgs, Notation, is_database};
-use crate::{Outcome, answer, units};
+use crate::{Outcome, Stop, answer, units};
 use seawall::{Database, Error, Fragmentation};
 use serde_json::{Value, json};
 
-pub(crate) fn init(args: &DatabaseArgs) -> Outcome {
+pub(crate) fn init(args: &DatabaseArgs, _: &Stop) -> Outcome {
     let dir = args.dir.display();
     if is_database(&args.dir)? {
         return Err(format!("{dir} is a database already: nothing was changed").into());
@@ -31,7 +31,7 @@ pub(crate) struct TreesArgs {
     json: bool,
 }
 
-pub(crate) fn trees(args: &TreesArgs) -> Outcome {
+pub(crate) fn trees(args: &TreesArgs, _: &Stop) -> Outcome {
     let db = args.database.open_to_read()?;
     let mut text = String::new();
     let mut list = Vec::new();
