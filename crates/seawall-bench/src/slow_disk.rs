@@ -6,17 +6,17 @@
 //! 2. Concurrent flushes are delayed in parallel, as on a device that accepts several; there is no queue.
 //! 3. A delayed request has the outcome and buffers of the disk below.
 
-use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
 use seawall_io::probe::Finding;
 use seawall_io::{
-    Allocate, BackendInfo, Cached, Completer, Completion, Disk, FileIdentity, Handle, Op, OpenHow, Request,
-    RequestKind, Result, SharedMemory, SyncHow, Ticket, WriteHow,
+    Allocate, BackendInfo, Cached, Completion, Disk, FileIdentity, Handle, Op, OpenHow, Request, RequestKind, Result,
+    SharedMemory, SyncHow, Ticket, WriteHow,
 };
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Pause between two polls while both kinds of requests are in flight.
 const LOOK: Duration = Duration::from_micros(50);
@@ -26,22 +26,14 @@ const LOOK: Duration = Duration::from_micros(50);
 pub struct SlowDisk {
     below: Arc<dyn Disk>,
     delay: Duration,
-    delayed: Mutex<Vec<Delayed>>,
-}
-
-/// A durable request in flight.
-#[derive(Debug)]
-struct Delayed {
-    below: Ticket,
-    completer: Completer,
-    /// The outcome, and when it may be delivered.
-    done: Option<(Completion, Instant)>,
+    /// Flushes in flight, each with a thread that waits for it.
+    delayed: Arc<AtomicUsize>,
 }
 
 impl SlowDisk {
     /// Adds `delay` to each flush of `below`.
     pub fn new(below: Arc<dyn Disk>, delay: Duration) -> Self {
-        Self { below, delay, delayed: Mutex::default() }
+        Self { below, delay, delayed: Arc::default() }
     }
 
     /// Whether every write to the file is durable by itself.
@@ -58,20 +50,18 @@ impl SlowDisk {
         }
     }
 
-    /// Completes delayed requests whose time has come; returns how many, and whether any are left.
-    fn advance(&self) -> (usize, bool) {
-        let mut delayed = self.delayed.lock();
-        let before = delayed.len();
-        let now = Instant::now();
-        for request in std::mem::take(&mut *delayed) {
-            let Delayed { below, completer, done } = request;
-            let done = done.or_else(|| below.take().map(|completion| (completion, now + self.delay)));
-            match done {
-                Some((completion, due)) if due <= now => completer.complete(completion),
-                done => delayed.push(Delayed { below, completer, done }),
-            }
-        }
-        (before - delayed.len(), !delayed.is_empty())
+    /// A ticket that is done the delay after `ticket` of the disk below.
+    fn late(&self, ticket: Ticket) -> Ticket {
+        let (late, completer) = Ticket::new();
+        let (below, delay, delayed) = (Arc::clone(&self.below), self.delay, Arc::clone(&self.delayed));
+        delayed.fetch_add(1, Ordering::Relaxed);
+        std::thread::spawn(move || {
+            let completion = below.wait(&ticket);
+            std::thread::sleep(delay);
+            completer.complete(completion);
+            delayed.fetch_sub(1, Ordering::Release);
+        });
+        late
     }
 }
 
@@ -129,31 +119,15 @@ impl Disk for SlowDisk {
 
     fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
         let flushes: Vec<bool> = batch.iter().map(Self::is_flush).collect();
-        let tickets = self.below.submit(batch);
-        if !flushes.contains(&true) {
-            return tickets;
-        }
-        let mut delayed = self.delayed.lock();
-        let told = tickets.into_iter().zip(flushes).map(|(below, flush)| {
-            if !flush {
-                return below;
-            }
-            let (ticket, completer) = Ticket::new();
-            delayed.push(Delayed { below, completer, done: None });
-            ticket
-        });
-        told.collect()
+        let tickets = self.below.submit(batch).into_iter().zip(flushes);
+        tickets.map(|(ticket, flush)| if flush { self.late(ticket) } else { ticket }).collect()
     }
 
     fn drive(&self, block: bool) -> usize {
+        let before = self.delayed.load(Ordering::Relaxed);
         loop {
-            let (completed, left) = self.advance();
-            if !left {
-                // Only the disk below can have requests in flight.
-                return completed + self.below.drive(block && completed == 0);
-            }
-            let completed = completed + self.below.drive(false);
-            if completed > 0 || !block {
+            let completed = self.below.drive(block && before == 0);
+            if completed > 0 || !block || self.delayed.load(Ordering::Relaxed) < before.max(1) {
                 return completed;
             }
             std::thread::sleep(LOOK.min(self.delay));
@@ -162,12 +136,12 @@ impl Disk for SlowDisk {
 
     fn wait(&self, ticket: &Ticket) -> Completion {
         loop {
-            let (_, left) = self.advance();
+            // Read first: a delayed ticket is complete before it is no longer counted.
+            let delayed = self.delayed.load(Ordering::Acquire);
             if let Some(completion) = ticket.take() {
                 return completion;
             }
-            if !left {
-                // `ticket` is not delayed: delayed requests leave the list only when they are complete.
+            if delayed == 0 {
                 return self.below.wait(ticket);
             }
             self.below.drive(false);
@@ -180,6 +154,7 @@ impl Disk for SlowDisk {
 mod tests {
     use super::*;
     use seawall_io::{AlignedBuf, Backend, Create, OsDisk};
+    use std::time::Instant;
 
     const DELAY: Duration = Duration::from_millis(30);
 
