@@ -15,9 +15,10 @@
 //! 4. `build-tree` and `put-many` take the same rows from the same source.
 
 use crate::observe::{Observed, Observer, cpu_time};
-use crate::process::{ProcessError, go_on};
+use crate::process::go_on;
 use crate::results::Origin;
 use crate::run::load::{BATCH, Loader};
+use crate::store::Result;
 use crate::stores::about;
 use crate::workload::{Values, check_keys, key, thread_rng};
 use parking_lot::RwLock;
@@ -51,8 +52,6 @@ words! {
         Index = "index",
     }
 }
-
-type Result<T, E = ProcessError> = std::result::Result<T, E>;
 
 /// One task to measure.
 #[derive(Debug, Clone)]
@@ -158,7 +157,7 @@ impl Bulk {
     /// Runs the task. The database stays in [`Bulk::dir`].
     ///
     /// # Errors
-    /// [`ProcessError`].
+    /// [`Error`], also after Ctrl-C.
     pub fn run(&self, stop: &AtomicBool) -> Result<Bulked> {
         self.check()?;
         let db = Database::open_with(&self.dir, self.options())?;
@@ -358,6 +357,7 @@ fn expect_rows(db: &Database, tree: &Tree, expected: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Error;
 
     fn bulk(task: Task, dir: PathBuf) -> Bulk {
         let alone = Duration::from_millis(20);
@@ -385,7 +385,7 @@ mod tests {
         assert!(Bulk { writers: 0, ..at(Task::Index) }.check().unwrap_err().contains("--threads"));
         assert!("pop".parse::<Task>().unwrap_err().contains("build-tree"));
         assert!(!dir.path().join("db").exists());
-        assert!(matches!(at(Task::Index).run(&AtomicBool::new(true)), Err(ProcessError::Interrupted)));
+        assert!(matches!(at(Task::Index).run(&AtomicBool::new(true)), Err(Error::Interrupted)));
     }
 
     #[test]

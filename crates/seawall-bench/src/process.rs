@@ -4,6 +4,7 @@
 //! 2. It has a process group of its own, so that Ctrl-C at the terminal reaches it only through this process,
 //!    and it can clean up.
 
+use crate::store::{Error, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitStatus, Stdio};
@@ -25,32 +26,9 @@ pub struct Said {
     pub err: String,
 }
 
-/// Why a process gave no result.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// Ctrl-C.
-    #[error("interrupted")]
-    Interrupted,
-    /// Any other error, in words.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<String> for ProcessError {
-    fn from(why: String) -> Self {
-        Self::Failed(why)
-    }
-}
-
-impl From<seawall::Error> for ProcessError {
-    fn from(error: seawall::Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
 /// Says what failed, for `map_err`.
-pub(crate) fn failed<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl Fn(E) -> ProcessError {
-    move |error| ProcessError::Failed(format!("{what}: {error}"))
+pub(crate) fn failed<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl Fn(E) -> Error {
+    move |error| Error::Other(format!("{what}: {error}"))
 }
 
 /// Whether a program is installed.
@@ -60,16 +38,16 @@ pub fn is_installed(program: &str) -> bool {
 }
 
 /// Returns an error after Ctrl-C.
-pub(crate) fn go_on(stop: &AtomicBool) -> Result<(), ProcessError> {
-    if stop.load(Ordering::Relaxed) { Err(ProcessError::Interrupted) } else { Ok(()) }
+pub(crate) fn go_on(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// Runs `command` for at most `limit` and returns its output; any exit code but 0 is an error with the last
 /// line of its output.
 ///
 /// # Errors
-/// [`ProcessError`].
-pub fn run(command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said, ProcessError> {
+/// [`Error`], also after Ctrl-C.
+pub fn run(command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said> {
     let (status, said) = ended(command, limit, stop)?;
     if status.success() { Ok(said) } else { Err(format!("{status}: {}", last_words(&said.err)).into()) }
 }
@@ -78,12 +56,8 @@ pub fn run(command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said,
 /// those that it has started, and SIGKILL if it does not end in time.
 ///
 /// # Errors
-/// [`ProcessError`].
-pub(crate) fn ended(
-    mut command: Command,
-    limit: Duration,
-    stop: &AtomicBool,
-) -> Result<(ExitStatus, Said), ProcessError> {
+/// [`Error`], also after Ctrl-C.
+pub(crate) fn ended(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<(ExitStatus, Said)> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(failed(format_args!("cannot start {name}")))?;
@@ -98,11 +72,11 @@ pub(crate) fn ended(
             }
         } else if stop.load(Ordering::Relaxed) {
             signal(Signal::TERM);
-            asked = Some((Instant::now(), ProcessError::Interrupted));
+            asked = Some((Instant::now(), Error::Interrupted));
         } else if began.elapsed() > limit {
             signal(Signal::TERM);
             let why = format!("it did not end within {} s", limit.as_secs());
-            asked = Some((Instant::now(), ProcessError::Failed(why)));
+            asked = Some((Instant::now(), Error::Other(why)));
         }
         thread::sleep(LOOK_EVERY);
     }
@@ -146,9 +120,9 @@ mod tests {
         assert!(slow.to_string().contains("did not end"), "{slow}");
         stop.store(true, Ordering::Relaxed);
         let interrupted = run(shell("exec sleep 600"), Duration::from_secs(600), &stop).unwrap_err();
-        assert!(matches!(interrupted, ProcessError::Interrupted), "{interrupted}");
+        assert!(matches!(interrupted, Error::Interrupted), "{interrupted}");
         // What the child has started, and waits for, holds its output.
         let nested = run(shell("sleep 600; true"), Duration::from_secs(600), &stop).unwrap_err();
-        assert!(matches!(nested, ProcessError::Interrupted), "{nested}");
+        assert!(matches!(nested, Error::Interrupted), "{nested}");
     }
 }

@@ -14,11 +14,11 @@
 //! 2. Pages read are counted as in a pool that holds all rows, so that no page counts twice.
 
 use crate::observe::{Observer, drop_page_cache, files_below};
-use crate::process::{self, ProcessError, failed};
+use crate::process::{self, failed};
 use crate::results::{Origin, named};
 use crate::run::load::Loader;
 use crate::scan::fio;
-use crate::store::About;
+use crate::store::{About, Error, Result};
 use crate::workload::{Values, key};
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -168,7 +168,7 @@ impl Restart {
     ///
     /// # Errors
     /// In words, including Ctrl-C.
-    pub fn run(&self, writer: Command, stop: &AtomicBool) -> Result<Restarted, ProcessError> {
+    pub fn run(&self, writer: Command, stop: &AtomicBool) -> Result<Restarted> {
         let log_bytes = killed(writer, stop)?;
         let apply_s = self.apply_time()?;
         drop_page_cache(&self.dir)?;
@@ -182,7 +182,7 @@ impl Restart {
         let open_s = began.elapsed().as_secs_f64();
         let observed = observer.end();
         if found.is_none_or(|value| value.len() as u64 != self.value_size) {
-            return Err(ProcessError::Failed("a row that was loaded is not there after the restart".into()));
+            return Err(Error::Other("a row that was loaded is not there after the restart".into()));
         }
         let stats = db.stats();
         let read_bytes = |class| {
@@ -220,7 +220,7 @@ impl Restart {
     }
 
     /// The time to open a copy whose files are in the page cache, s: recovery without waiting for the disk.
-    fn apply_time(&self) -> Result<f64, ProcessError> {
+    fn apply_time(&self) -> Result<f64> {
         let copy = self.dir.with_extension("copy");
         let told = failed(format!("copying to {}", copy.display()));
         if copy.exists() {
@@ -251,7 +251,7 @@ impl Restart {
     }
 
     /// Direct sequential reads of the log, bytes a second: of its oldest file, which is full.
-    fn log_rate(&self, stop: &AtomicBool) -> Result<f64, ProcessError> {
+    fn log_rate(&self, stop: &AtomicBool) -> Result<f64> {
         let is_log =
             |file: &PathBuf| file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"redo."));
         let oldest = files_below(&self.dir).into_iter().filter(is_log).min();
@@ -260,7 +260,7 @@ impl Restart {
     }
 
     /// Direct random page reads a second from the data file.
-    fn random_reads(&self, page_bytes: u64, stop: &AtomicBool) -> Result<f64, ProcessError> {
+    fn random_reads(&self, page_bytes: u64, stop: &AtomicBool) -> Result<f64> {
         let block = format!("--bs={page_bytes}");
         let arguments: Vec<&str> = RANDOM_READS.into_iter().chain([&*block]).collect();
         Ok(fio::run(&self.dir.join(DATA_FILE), &arguments, FIO_TIME, stop)?.0.reads_per_s)
@@ -268,7 +268,7 @@ impl Restart {
 }
 
 /// Runs the writer, which kills itself; returns the length of its log.
-fn killed(writer: Command, stop: &AtomicBool) -> Result<u64, ProcessError> {
+fn killed(writer: Command, stop: &AtomicBool) -> Result<u64> {
     let (status, said) = process::ended(writer, WRITER_TIME, stop)?;
     let length = said.out.lines().find_map(|line| line.strip_prefix(READY)?.trim().parse().ok());
     let length = length.filter(|_| status.signal() == Some(Signal::KILL.as_raw()));

@@ -45,7 +45,7 @@ impl Settings {
     }
 }
 
-/// Why an operation of a store failed.
+/// Why an operation of a store, or a run, failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A conflict with another transaction (deadlock, conflict, time-out): roll back and try again.
@@ -59,7 +59,7 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
-    /// Any other error: the run ends.
+    /// Any other error of a store: the run ends.
     #[error("{store}: {what}")]
     Failed {
         /// The store.
@@ -67,6 +67,18 @@ pub enum Error {
         /// Its message.
         what: String,
     },
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// An impossible request, a directory that cannot be used, a process that failed; in words.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<String> for Error {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
 }
 
 /// A result of a store.

@@ -4,7 +4,8 @@
 //! 2. The limit is lifted while rows are created: it applies to measurements only.
 
 use super::plan::{Cell, DiskKind, FLUSH_DELAY_MS, IOPS_MAX};
-use crate::process::{self, ProcessError};
+use crate::process;
+use crate::store::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -40,7 +41,7 @@ impl<'r> Disks<'r> {
     ///
     /// # Errors
     /// Why this disk is not available here.
-    pub fn dir(&mut self, cell: &Cell) -> Result<PathBuf, ProcessError> {
+    pub fn dir(&mut self, cell: &Cell) -> Result<PathBuf> {
         let parent = match cell.disk {
             DiskKind::Plain | DiskKind::SlowFlush => self.base.clone(),
             DiskKind::FewIops => self.few_iops()?,
@@ -48,7 +49,7 @@ impl<'r> Disks<'r> {
         Ok(parent.join(&cell.rows))
     }
 
-    fn few_iops(&mut self) -> Result<PathBuf, ProcessError> {
+    fn few_iops(&mut self) -> Result<PathBuf> {
         if let Some(dir) = &self.few_iops {
             self.script("free", dir, self.stop, None)?;
             return Ok(dir.clone());
@@ -69,17 +70,17 @@ impl<'r> Disks<'r> {
     ///
     /// # Errors
     /// Why the limit cannot be applied.
-    pub fn limit(&self, cell: &Cell) -> Result<(), ProcessError> {
+    pub fn limit(&self, cell: &Cell) -> Result<()> {
         let (DiskKind::FewIops, Some(dir)) = (cell.disk, &self.few_iops) else { return Ok(()) };
         let said = self.script("limit", dir, self.stop, Some(IOPS_MAX))?;
         if said.trim().is_empty() {
             return Ok(());
         }
         let why = "a device is limited for all processes only by cgroup v1, whose blkio controller is not mounted here";
-        Err(ProcessError::Failed(why.into()))
+        Err(Error::Other(why.into()))
     }
 
-    fn script(&self, command: &str, dir: &Path, stop: &AtomicBool, more: Option<u64>) -> Result<String, ProcessError> {
+    fn script(&self, command: &str, dir: &Path, stop: &AtomicBool, more: Option<u64>) -> Result<String> {
         let path = self.base.join("slow-disk.sh");
         std::fs::write(&path, SLOW_DISK).map_err(cannot_write(&path))?;
         let mut bash = Command::new("bash");
@@ -92,7 +93,7 @@ impl<'r> Disks<'r> {
     ///
     /// # Errors
     /// When the library cannot be built.
-    pub fn environment(&mut self, cell: &Cell) -> Result<Vec<(&'static str, String)>, ProcessError> {
+    pub fn environment(&mut self, cell: &Cell) -> Result<Vec<(&'static str, String)>> {
         if cell.disk != DiskKind::SlowFlush || !cell.is_peer() {
             return Ok(Vec::new());
         }
@@ -112,7 +113,7 @@ impl<'r> Disks<'r> {
     }
 
     /// Unmounts and removes the limited disk.
-    pub fn release(&mut self) -> Result<(), ProcessError> {
+    pub fn release(&mut self) -> Result<()> {
         let Some(dir) = self.few_iops.take() else { return Ok(()) };
         // Also after Ctrl-C: the mount must be removed.
         self.script("down", &dir, &AtomicBool::new(false), None).map(drop)
@@ -129,6 +130,6 @@ impl Drop for Disks<'_> {
     }
 }
 
-fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> ProcessError {
+fn cannot_write(path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |why| format!("cannot write {}: {why}; give another place with --dir", path.display()).into()
 }

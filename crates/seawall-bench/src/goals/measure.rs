@@ -3,9 +3,10 @@
 use super::disks::Disks;
 use super::plan::{Cell, DiskKind, Tool};
 use crate::observe::FOREIGN_CORES;
-use crate::process::{self, ProcessError, Said, failed, go_on};
+use crate::process::{self, Said, failed, go_on};
 use crate::run::data_dir::remove;
 use crate::scan::fio;
+use crate::store::Result;
 use seawall_lab::run::ForeignReading;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -50,8 +51,8 @@ impl Bench<'_> {
     /// Creates a cell's rows, unless they exist.
     ///
     /// # Errors
-    /// [`ProcessError`].
-    pub fn prepare(&mut self, cell: &Cell) -> Result<(), ProcessError> {
+    /// [`Error`], also after Ctrl-C.
+    pub fn prepare(&mut self, cell: &Cell) -> Result<()> {
         if cell.prepare.is_empty() {
             return Ok(());
         }
@@ -67,8 +68,8 @@ impl Bench<'_> {
     /// Measures a cell once; returns its result.
     ///
     /// # Errors
-    /// [`ProcessError`].
-    pub fn measure(&mut self, cell: &Cell) -> Result<Value, ProcessError> {
+    /// [`Error`], also after Ctrl-C.
+    pub fn measure(&mut self, cell: &Cell) -> Result<Value> {
         let dir = self.disks.dir(cell)?;
         let fresh = cell.prepare.is_empty();
         if fresh {
@@ -99,7 +100,7 @@ impl Bench<'_> {
         result
     }
 
-    fn wait_for_quiet(&mut self) -> Result<(), ProcessError> {
+    fn wait_for_quiet(&mut self) -> Result<()> {
         let (began, within) = (Instant::now(), QUIET_WITHIN.min(self.quiet_left));
         while began.elapsed() < within {
             let before = ForeignReading::take();
@@ -114,7 +115,7 @@ impl Bench<'_> {
     }
 
     /// Runs fio on the file that holds the rows; it only reads, with direct I/O.
-    fn fio(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
+    fn fio(&self, cell: &Cell, dir: &Path) -> Result<Value> {
         let file =
             fio::data_file(dir, 1).ok_or_else(|| format!("{} has no file: fio has nothing to read", dir.display()))?;
         let (reads, version) = fio::run(&file, &cell.command, CELL_TIME, self.stop)?;
@@ -130,7 +131,7 @@ impl Bench<'_> {
     }
 
     /// Instructions of an operation, as the example `instructions` counts them.
-    fn instructions(&self, cell: &Cell) -> Result<Value, ProcessError> {
+    fn instructions(&self, cell: &Cell) -> Result<Value> {
         let mut counting = Command::new(instructions_beside(&self.exe));
         counting.args(&cell.command);
         let said = process::run(counting, CELL_TIME, self.stop)?;
@@ -140,7 +141,7 @@ impl Bench<'_> {
     }
 
     /// Instructions per operation: the difference between a longer run and a shorter one.
-    fn callgrind(&self, cell: &Cell, dir: &Path) -> Result<Value, ProcessError> {
+    fn callgrind(&self, cell: &Cell, dir: &Path) -> Result<Value> {
         let mut collected = [0.0; 2];
         let mut result = Map::new();
         for (ops, collected) in CALLGRIND_OPS.into_iter().zip(&mut collected) {
@@ -165,12 +166,12 @@ pub fn instructions_beside(exe: &Path) -> PathBuf {
     exe.parent().unwrap_or(Path::new(".")).join(INSTRUCTIONS)
 }
 
-fn object(text: &str) -> Result<Map<String, Value>, ProcessError> {
+fn object(text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).map_err(failed("its result is not a JSON object"))
 }
 
 /// Checks that a requested delay took effect; otherwise a slow disk would be compared with a fast one.
-fn check_delay(cell: &Cell, said: &Said) -> Result<(), ProcessError> {
+fn check_delay(cell: &Cell, said: &Said) -> Result<()> {
     // Of several processes, the last.
     let line = said.err.lines().rev().find_map(|line| line.strip_prefix("flush_delay: "));
     let calls = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

@@ -8,8 +8,8 @@ use super::evaluate::{Outcome, evaluate};
 use super::measure::{Bench, QUIET_WITHIN_RUN};
 use super::plan::{Cell, DiskKind, Group, Plan};
 use super::records::{Record, Records};
-use crate::process::ProcessError;
 use crate::run::data_dir::remove;
+use crate::store::{Error, Result};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
@@ -66,8 +66,8 @@ impl Runner<'_> {
         let mut outcomes = Vec::new();
         match work.all(&mut outcomes) {
             Ok(()) => Ok((outcomes, false)),
-            Err(ProcessError::Interrupted) => Ok((outcomes, true)),
-            Err(ProcessError::Failed(why)) => Err(why),
+            Err(Error::Interrupted) => Ok((outcomes, true)),
+            Err(why) => Err(why.to_string()),
         }
     }
 
@@ -110,7 +110,7 @@ fn rows_of(cell: &Cell) -> (bool, String) {
 }
 
 impl Work<'_> {
-    fn all(&mut self, outcomes: &mut Vec<Outcome>) -> Result<(), ProcessError> {
+    fn all(&mut self, outcomes: &mut Vec<Outcome>) -> Result<()> {
         let plan = self.runner.plan;
         for (at, group) in plan.groups.iter().enumerate() {
             let ended = self.group(group);
@@ -130,13 +130,13 @@ impl Work<'_> {
             }
             ended?;
         }
-        if let Err(ProcessError::Failed(why)) = self.bench.disks.release() {
-            self.listener.note(&why);
+        if let Err(why) = self.bench.disks.release() {
+            self.listener.note(&why.to_string());
         }
         Ok(())
     }
 
-    fn group(&mut self, group: &Group) -> Result<(), ProcessError> {
+    fn group(&mut self, group: &Group) -> Result<()> {
         for (turn, cell) in self.runner.turns(group) {
             if !self.records.has(&group.id, &turn, &cell) {
                 self.listener.at(&cell.name(), self.done, self.total);
@@ -152,7 +152,7 @@ impl Work<'_> {
     }
 
     /// Measures a cell, and once more if other processes disturbed it.
-    fn turn(&mut self, group: &Group, turn: String, cell: &Cell) -> Result<Record, ProcessError> {
+    fn turn(&mut self, group: &Group, turn: String, cell: &Cell) -> Result<Record> {
         let (group, cell) = (group.id.clone(), cell.clone());
         let mut record = Record { binary: String::new(), cell, group, turn, result: None, error: None, attempts: 0 };
         let rows = rows_of(&record.cell);
@@ -191,9 +191,6 @@ impl Work<'_> {
 }
 
 /// The error in words; Ctrl-C ends the run.
-fn words(error: ProcessError) -> Result<String, ProcessError> {
-    match error {
-        ProcessError::Failed(why) => Ok(why),
-        ProcessError::Interrupted => Err(error),
-    }
+fn words(error: Error) -> Result<String> {
+    if let Error::Interrupted = error { Err(error) } else { Ok(error.to_string()) }
 }

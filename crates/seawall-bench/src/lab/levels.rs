@@ -7,6 +7,7 @@
 
 use super::{Repeat, issued, settings};
 use crate::observe::Observer;
+use crate::process::go_on;
 use crate::run::load::Loader;
 use crate::run::{Operation, Outcome};
 use crate::store::{Error, Result, Store};
@@ -21,7 +22,6 @@ use seawall::Tree;
 use seawall_lab::cell::{FlushMethod, Level, Pattern};
 use seawall_lab::run::{EngineWork, Issued, LabError, Progress, Ready, Worker};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The table of the read-only and transactional loads.
@@ -66,28 +66,25 @@ impl Levels {
         let store = Seawall::open(&settings)?;
         let tree = store.database().open_tree(ROWS).map_err(Error::from)?;
         let levels = Self { method, dir, store, tree, rows: sizes.rows.into(), shape };
-        let filled = levels.fill(work, progress);
-        if !matches!(filled, Ok(true)) {
+        if let Err(error) = levels.fill(work, progress) {
             // The first error is the one reported.
             drop(Box::new(levels.store).close());
-            return Err(filled.err().map_or(LabError::Interrupted, LabError::from));
+            return Err(error.into());
         }
         Ok(levels)
     }
 
-    /// Creates the rows of all loads; false when Ctrl-C came.
-    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<bool> {
+    /// Creates the rows of all loads.
+    fn fill(&self, work: &EngineWork<'_>, progress: &mut dyn Progress) -> Result<()> {
         progress.begin(&format!("making a database, {}", self.method.word()), self.rows);
         let mut loader = Loader::new(0..self.rows, None, VALUE_BYTES as u64, work.seed, 0);
         while let Some(rows) = loader.next_batch() {
-            if work.stop.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
+            go_on(work.stop)?;
             self.store.database().transact(|tx| tx.put_many(&self.tree, rows))?;
             progress.at(loader.done(), "rows");
         }
         let observer = &mut Observer::new(&self.dir);
-        Ok(fill(&self.store, self.shape, work.seed, 1, observer, progress, work.stop)?.is_some())
+        fill(&self.store, self.shape, work.seed, 1, observer, progress, work.stop).map(drop)
     }
 
     /// One operation of the read-only load. A missing or changed row means a broken engine, not a fast one.

@@ -33,7 +33,7 @@ pub struct EngineCells {
 
 impl From<Error> for LabError {
     fn from(error: Error) -> Self {
-        Self::Engine(error.to_string())
+        if let Error::Interrupted = error { Self::Interrupted } else { Self::Engine(error.to_string()) }
     }
 }
 

@@ -60,7 +60,7 @@ impl Rounds {
         let store = Seawall::open(&Settings { pool_bytes, ..settings.clone() })?;
         let filled = rows.fill(&store, progress, work.stop);
         Box::new(store).close()?;
-        filled?.ok_or(LabError::Interrupted)?;
+        filled?;
         Ok(Self { order, settings, rows, range_rows: sizes.range_rows.into() })
     }
 

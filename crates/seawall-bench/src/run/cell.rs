@@ -66,6 +66,20 @@ impl RunConfig {
         Ok((data_dir, settings))
     }
 
+    /// Makes the rows by `fill`, unless they are there. Returns whether there is more to do than that.
+    pub(crate) fn load(
+        &self,
+        data_dir: &mut DataDir,
+        ran: &mut Ran,
+        fill: impl FnOnce() -> Result<Load>,
+    ) -> Result<bool> {
+        if !data_dir.is_loaded() {
+            ran.load = Some(fill()?);
+            data_dir.set_loaded()?;
+        }
+        Ok(!self.load_only)
+    }
+
     /// Time before the window.
     pub fn warm_up(&self) -> Duration {
         self.warm_up.unwrap_or(match self.limit {
@@ -78,18 +92,13 @@ impl RunConfig {
 /// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Ran {
-    /// The result; none with `--load-only`, or when Ctrl-C came before the window.
+    /// The result; none with `--load-only`.
     pub result: Option<CellResult>,
     /// The load, if there was one.
     pub load: Option<Load>,
-    /// The error that ended the window, or the checks, early.
+    /// The error that ended the window, or what follows it, early; Ctrl-C is one.
     pub error: Option<Error>,
-    /// Whether Ctrl-C ended it.
-    pub interrupted: bool,
 }
-
-/// Why there is no result, in words: an error of the store, an impossible request, a directory that cannot be used.
-pub type RunError = Box<dyn std::error::Error>;
 
 /// The data of a cell, and how its store is opened.
 pub(crate) type Prepared = Result<(DataDir, Settings), String>;

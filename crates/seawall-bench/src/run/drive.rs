@@ -134,10 +134,8 @@ pub struct Driven {
     pub conflicts: u64,
     /// Threads that ended with an error.
     pub errors: u64,
-    /// The first of them.
+    /// The first error of a thread, or else Ctrl-C.
     pub error: Option<Error>,
-    /// Whether Ctrl-C ended it.
-    pub interrupted: bool,
     /// How long the store took to reach its steady state; `None` if it did not, or if this was not requested.
     pub steady_after: Option<Duration>,
     /// What happened on the machine meanwhile.
@@ -207,8 +205,7 @@ pub fn drive<F: Operation>(
         ops: timeline.ops,
         conflicts,
         errors: errors.len() as u64,
-        error: errors.into_iter().next(),
-        interrupted,
+        error: errors.into_iter().next().or(interrupted.then_some(Error::Interrupted)),
         steady_after,
         observed,
         timeline,
@@ -417,7 +414,8 @@ mod tests {
             })
         };
         let ran = driven(3, Duration::ZERO, Limit::Ops(1000), &no, make);
-        assert_eq!((ran.ops, ran.conflicts, ran.errors, ran.interrupted), (1000, 1, 0, false));
+        assert_eq!((ran.ops, ran.conflicts, ran.errors), (1000, 1, 0));
+        assert!(ran.error.is_none());
         assert_eq!((calls.into_inner(), ran.latencies.count()), (1000, 1000));
         assert!(!ran.window.is_zero());
     }
@@ -520,6 +518,7 @@ mod tests {
                 Ok(Outcome::Done(1))
             })
         };
-        assert!(driven(1, Duration::ZERO, Limit::For(Duration::from_secs(3600)), &stop, make).interrupted);
+        let ran = driven(1, Duration::ZERO, Limit::For(Duration::from_secs(3600)), &stop, make);
+        assert!(matches!(ran.error, Some(Error::Interrupted)));
     }
 }

@@ -11,13 +11,14 @@
 //! 3. A read that does not find its key, or finds a value of another size, is an error: such a store would be
 //!    fast for the wrong reason.
 
-use super::cell::{Cell, Open, Ran, RunConfig, RunError, cold};
+use super::cell::{Cell, Open, Ran, RunConfig, cold};
 use super::data_dir::remove;
 use super::drive::{Driven, Limit, Outcome, Spec, drive};
 pub use super::load::BATCH;
 use super::load::{Loader, charge, fill};
 use crate::client_batching::ClientBatching;
 use crate::observe::Observer;
+use crate::process::go_on;
 use crate::results::named;
 use crate::store::{Error, Result, Session, Store};
 use crate::workload::{Keys, Permutation, SHORT_RANGE, Values, Workload, key, thread_rng};
@@ -80,32 +81,23 @@ impl KvRun {
     /// Runs the cell.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
-    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
+    /// [`Error`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran> {
         self.check()?;
         let order = if self.workload == Workload::LoadRandom { "random" } else { "sequential" };
         let (cell, marker) = (&self.cell, self.cell.marker(order));
         let (mut data_dir, settings) = self.config.prepare(cell, marker, &["kv"], cell.data_bytes())?;
-        let mut store = open(&settings)?;
-        let mut load = None;
-        if !data_dir.is_loaded() && !self.workload.loads() {
-            load = fill(&*store, self.loader(0..self.cell.keys, None, 0), progress, stop)?;
-            if load.is_none() {
-                store.close()?;
-                return Ok(Ran { interrupted: true, ..Ran::default() });
-            }
-            data_dir.set_loaded()?;
-        }
-        if self.config.load_only && !self.workload.loads() {
+        let (mut store, mut ran) = (open(&settings)?, Ran::default());
+        let mut fill = || fill(&*store, self.loader(0..self.cell.keys, None, 0), progress, stop);
+        if !self.workload.loads() && !self.config.load(&mut data_dir, &mut ran, &mut fill)? {
             store.close()?;
-            return Ok(Ran { load, ..Ran::default() });
+            return Ok(ran);
         }
         if self.workload == Workload::PointReadCold {
             store.close()?;
             store = cold(&settings, open)?;
-        } else if self.fits_pool() && !self.workload.loads() && !self.read_all(&*store, progress, stop)? {
-            store.close()?;
-            return Ok(Ran { load, interrupted: true, ..Ran::default() });
+        } else if self.fits_pool() && !self.workload.loads() {
+            self.read_all(&*store, progress, stop)?;
         }
         let batching = (self.cell.client_batch > 1).then(|| ClientBatching::new(self.cell.client_batch));
         let mut observer = Observer::new(data_dir.dir());
@@ -118,20 +110,20 @@ impl KvRun {
         } else {
             work()
         };
-        if self.workload.writes() && driven.error.is_none() && !driven.interrupted {
+        if self.workload.writes() && driven.error.is_none() {
             extra.extend(charge(&*store, &mut driven, &mut observer, progress)?);
             if self.workload.loads() {
                 data_dir.set_loaded()?;
             }
         }
-        let mut result = self.cell.result(&driven, store.about(), data_dir.dir(), load.clone());
+        let mut result = self.cell.result(&driven, store.about(), data_dir.dir(), ran.load.clone());
         if let Some(batching) = &batching {
             result.origin.settings.insert("client_batch".into(), self.cell.client_batch.to_string());
             extra.push(("client_batch_mean", batching.mean().into()));
         }
         result.extra = named(extra).collect();
         store.close()?;
-        Ok(Ran { result: Some(result), load, error: driven.error.take(), interrupted: driven.interrupted })
+        Ok(Ran { result: Some(result), error: driven.error, ..ran })
     }
 
     fn loader(&self, numbers: std::ops::Range<u64>, order: Option<Permutation>, thread: usize) -> Loader {
@@ -142,8 +134,8 @@ impl KvRun {
         self.cell.data_bytes().saturating_mul(100 + OVERHEAD_PERCENT) / 100 <= self.cell.pool_bytes
     }
 
-    /// Reads every row once; false when Ctrl-C came.
-    fn read_all(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<bool> {
+    /// Reads every row once.
+    fn read_all(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<()> {
         let mut session = store.session()?;
         progress.begin("reading all once", self.cell.keys);
         let mut visit = |_: &[u8], value: &[u8]| {
@@ -158,15 +150,13 @@ impl KvRun {
                     return Err(Error::failed(BENCH, format!("{found}: the data is not what was loaded")));
                 }
                 // A store that cannot scan, such as the bare disk, has no cache to warm.
-                Err(Error::Unsupported { .. }) => return Ok(true),
+                Err(Error::Unsupported { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             }
-            if stop.load(Ordering::Relaxed) {
-                return Ok(false);
-            }
+            go_on(stop)?;
             progress.at(first, "");
         }
-        Ok(true)
+        Ok(())
     }
 
     fn drive(

@@ -10,6 +10,7 @@
 
 use super::drive::Driven;
 use crate::observe::Observer;
+use crate::process::go_on;
 use crate::results::Load;
 use crate::store::{Result, Store};
 use crate::workload::{Permutation, Values, key, thread_rng};
@@ -17,7 +18,7 @@ use rand_pcg::Pcg64Mcg;
 use seawall_lab::run::Progress;
 use serde_json::Value;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Rows of one batch of a load.
@@ -63,27 +64,25 @@ impl Loader {
     }
 }
 
-/// Loads all rows of `loader` and settles; `None` when Ctrl-C came.
+/// Loads all rows of `loader` and settles.
 pub(crate) fn fill(
     store: &dyn Store,
     mut loader: Loader,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Result<Option<Load>> {
+) -> Result<Load> {
     let mut session = store.session()?;
     progress.begin("loading", loader.numbers.end - loader.numbers.start);
     let began = Instant::now();
     while let Some(rows) = loader.next_batch() {
         session.load(rows, false)?;
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
+        go_on(stop)?;
         let rate = loader.done() as f64 / began.elapsed().as_secs_f64();
         progress.at(loader.done(), &format!("{rate:.0} rows/s"));
     }
     drop(session);
     let seconds = began.elapsed().as_secs_f64();
-    Ok(Some(Load::settled(store, loader.done(), seconds, progress)?))
+    Load::settled(store, loader.done(), seconds, progress)
 }
 
 /// Settles the store; returns how long that took, s.

@@ -8,5 +8,5 @@ pub mod kv;
 pub(crate) mod load;
 pub mod recorder;
 
-pub use cell::{Cell, Open, Ran, RunConfig, RunError};
+pub use cell::{Cell, Open, Ran, RunConfig};
 pub use drive::{Driven, Limit, Operation, Outcome, Spec, drive};

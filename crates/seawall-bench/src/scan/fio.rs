@@ -4,7 +4,8 @@
 //! 2. A file that holds less than half of the data is no reference for scans: a store of many files has none.
 
 use crate::observe::files_below;
-use crate::process::{self, ProcessError};
+use crate::process;
+use crate::store::Result;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fmt;
@@ -99,8 +100,8 @@ pub fn data_file(dir: &Path, data_bytes: u64) -> Option<PathBuf> {
 /// Measures a pattern for `time`, after a warm-up of a quarter of it.
 ///
 /// # Errors
-/// [`ProcessError`].
-pub fn measure(pattern: Pattern, file: &Path, time: Duration, stop: &AtomicBool) -> Result<Reads, ProcessError> {
+/// [`Error`], also after Ctrl-C.
+pub fn measure(pattern: Pattern, file: &Path, time: Duration, stop: &AtomicBool) -> Result<Reads> {
     let warm_up = time / 4;
     Ok(run(file, &pattern.arguments(warm_up, time), warm_up + time + BESIDE, stop)?.0)
 }
@@ -108,13 +109,13 @@ pub fn measure(pattern: Pattern, file: &Path, time: Duration, stop: &AtomicBool)
 /// Runs fio on `file` for at most `limit`; returns its reads and its version.
 ///
 /// # Errors
-/// [`ProcessError`].
+/// [`Error`], also after Ctrl-C.
 pub fn run(
     file: &Path,
     arguments: &[impl AsRef<OsStr>],
     limit: Duration,
     stop: &AtomicBool,
-) -> Result<(Reads, String), ProcessError> {
+) -> Result<(Reads, String)> {
     let mut fio = Command::new("fio");
     fio.args(FIXED).arg(format!("--filename={}", file.display())).args(arguments);
     Ok(parse(&process::run(fio, limit, stop)?.out)?)

@@ -53,11 +53,11 @@ impl Rows {
         pool_bytes.saturating_mul(COLD_FACTOR).div_ceil(value_size + KEY_BYTES as u64)
     }
 
-    /// Loads the rows into an empty store with one thread, and waits until it has settled; `None` when Ctrl-C came.
+    /// Loads the rows into an empty store with one thread, and waits until it has settled.
     ///
     /// # Errors
     /// Those of the store.
-    pub fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Option<Load>> {
+    pub fn fill(&self, store: &dyn Store, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Load> {
         let order = (self.order == Order::Fragmented).then(|| Permutation::new(self.keys, self.seed));
         fill(store, Loader::new(0..self.keys, order, self.value_size, self.seed, 0), progress, stop)
     }

@@ -12,10 +12,10 @@
 use super::fio::{self, Pattern};
 use super::query::{COLD_FACTOR, Order, Query, Rows};
 use crate::cgroup::MemoryGroup;
-use crate::process::{self, ProcessError};
-use crate::run::cell::{Cell, Open, Ran, RunError, cold};
+use crate::process;
+use crate::run::cell::{Cell, Open, Ran, cold};
 use crate::run::{Limit, RunConfig};
-use crate::store::{Error, Result, Settings};
+use crate::store::{Result, Settings};
 use seawall_lab::run::{Progress, this_machine};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -81,8 +81,8 @@ impl ScanRun {
     /// Runs the cell.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
-    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran, RunError> {
+    /// [`crate::Error`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Ran> {
         self.check()?;
         let bound = || self.cell.memory_limit_bytes.map(MemoryGroup::enter).transpose();
         // A bound that cannot be set is refused before the load.
@@ -90,44 +90,39 @@ impl ScanRun {
         let (cell, marker) = (&self.cell, self.cell.marker(self.order.word()));
         let (mut data_dir, settings) = self.config.prepare(cell, marker, &["rows"], cell.data_bytes())?;
         let mut ran = Ran::default();
-        if !data_dir.is_loaded() {
+        let fill = || {
             let wanted = self.cell.data_bytes().saturating_mul(LOAD_POOL_FACTOR);
             let pool_bytes = wanted.min(this_machine().memory_bytes / LOAD_POOL_PART).max(self.cell.pool_bytes);
             let store = open(&Settings { pool_bytes, ..settings.clone() })?;
-            ran.load = self.rows().fill(&*store, progress, stop)?;
-            store.close()?;
-            if ran.load.is_none() {
-                return Ok(Ran { interrupted: true, ..ran });
-            }
-            data_dir.set_loaded()?;
-        }
-        if self.config.load_only {
+            let load = self.rows().fill(&*store, progress, stop)?;
+            store.close().map(|()| load)
+        };
+        if !self.config.load(&mut data_dir, &mut ran, fill)? {
             return Ok(ran);
         }
         let bounded = bound()?;
         let store = cold(&settings, open)?;
-        let (mut driven, figures) = self.measure(&*store, data_dir.dir(), progress, stop);
+        let (driven, figures) = self.measure(&*store, data_dir.dir(), progress, stop);
         let about = store.about();
         store.close()?;
         drop(bounded);
         let mut result = self.cell.result(&driven, about, data_dir.dir(), ran.load.clone());
-        ran.error = driven.error.take();
-        ran.interrupted = driven.interrupted;
+        ran.error = driven.error;
         result.extra = figures;
-        if self.fio && ran.error.is_none() && !ran.interrupted {
-            ran.interrupted = !self.beside_fio(&data_dir.data(), &mut result.extra, progress, stop)?;
+        if self.fio && ran.error.is_none() {
+            ran.error = self.beside_fio(&data_dir.data(), &mut result.extra, progress, stop).err();
         }
         Ok(Ran { result: Some(result), ..ran })
     }
 
-    /// Adds fio's reads of the same file, and the scan's figures relative to them; false when Ctrl-C came.
+    /// Adds fio's reads of the same file, and the scan's figures relative to them.
     fn beside_fio(
         &self,
         dir: &Path,
         extra: &mut BTreeMap<String, Value>,
         progress: &mut dyn Progress,
         stop: &AtomicBool,
-    ) -> Result<bool, RunError> {
+    ) -> Result<()> {
         let file = match fio::data_file(dir, self.cell.data_bytes()) {
             _ if !process::is_installed("fio") => Err("not measured: fio is missing; on Debian: apt-get install fio"),
             found => found.ok_or("not measured: no single file holds the data"),
@@ -136,18 +131,14 @@ impl ScanRun {
             Ok(file) => file,
             Err(why) => {
                 extra.insert("fio".into(), why.into());
-                return Ok(true);
+                return Ok(());
             }
         };
         let time = if let Limit::For(time) = self.config.limit { time.min(FIO_TIME) } else { FIO_TIME };
         progress.begin("fio on the same file", Pattern::ALL.len() as u64);
         for (done, pattern) in Pattern::ALL.into_iter().enumerate() {
             progress.at(done as u64, &pattern.to_string());
-            let reads = match fio::measure(pattern, &file, time, stop) {
-                Ok(reads) => reads,
-                Err(ProcessError::Interrupted) => return Ok(false),
-                Err(ProcessError::Failed(why)) => return Err(Error::failed("fio", why).into()),
-            };
+            let reads = fio::measure(pattern, &file, time, stop)?;
             let (unit, figure, theirs) = match pattern {
                 Pattern::Random(_) => ("reads_per_s", "scan_device_reads_per_s", reads.reads_per_s),
                 Pattern::Sequential => ("mb_per_s", "device_read_mb_per_s", reads.mb_per_s),
@@ -156,6 +147,6 @@ impl ScanRun {
             extra.insert(format!("beside_{pattern}"), ratio.into());
             extra.insert(format!("{pattern}_{unit}"), theirs.into());
         }
-        Ok(true)
+        Ok(())
     }
 }

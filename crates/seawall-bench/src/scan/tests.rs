@@ -42,7 +42,7 @@ fn open(settings: &Settings) -> crate::Result<Box<dyn Store>> {
 
 fn made(dir: &Path, rows: Rows) {
     let store = open(&settings(dir, Vec::new())).unwrap();
-    let load = rows.fill(&*store, &mut Silent, &AtomicBool::new(false)).unwrap().unwrap();
+    let load = rows.fill(&*store, &mut Silent, &AtomicBool::new(false)).unwrap();
     assert!(load.rows_per_s > 0.0);
     store.close().unwrap();
 }

@@ -99,7 +99,7 @@ impl Operation for Loader<'_> {
     }
 }
 
-/// Loads all rows with some threads and settles; `None` when Ctrl-C came.
+/// Loads all rows with some threads and settles.
 ///
 /// # Errors
 /// Those of the store.
@@ -111,14 +111,13 @@ pub(crate) fn fill(
     observer: &mut Observer<'_>,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Result<Option<Load>> {
+) -> Result<Load> {
     let units = Units::default();
     let spec = Spec::new(threads, Limit::Finished { ops: rows_about(shape) }, stop);
     let load = drive(&spec, observer, progress, "loading", |_| Loader::new(store, shape, seed, &units));
     match load.error {
         Some(error) => Err(error),
-        None if load.interrupted => Ok(None),
-        None => Ok(Some(Load::settled(store, load.ops, load.window.as_secs_f64(), progress)?)),
+        None => Load::settled(store, load.ops, load.window.as_secs_f64(), progress),
     }
 }
 

@@ -14,7 +14,7 @@ use super::load::fill;
 use super::{Shape, TABLES};
 use crate::observe::Observer;
 use crate::results::{CellResult, named};
-use crate::run::cell::{Open, Ran, RunError};
+use crate::run::cell::{Open, Ran};
 use crate::run::data_dir::Marker;
 use crate::run::drive::{Driven, drive};
 use crate::run::load::charge;
@@ -74,8 +74,8 @@ impl TpccRun {
     /// Runs the cell, then checks the consistency of the data.
     ///
     /// # Errors
-    /// [`RunError`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
-    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Checks, RunError> {
+    /// [`crate::Error`]; an error inside the window is in [`Ran::error`] instead, together with the result so far.
+    pub fn run(&self, open: &Open<'_>, progress: &mut dyn Progress, stop: &AtomicBool) -> crate::Result<Checks> {
         self.check()?;
         let data_bytes = u64::from(self.shape.warehouses) * WAREHOUSE_BYTES;
         let (mut data_dir, settings) = self.config.prepare(&self.cell, self.marker(), &TABLES, data_bytes)?;
@@ -83,15 +83,8 @@ impl TpccRun {
         let (mut ran, mut checked) = (Ran::default(), None);
         let (shape, threads, seed) = (self.shape, self.cell.threads, self.cell.seed);
         let mut observer = Observer::new(data_dir.dir());
-        if !data_dir.is_loaded() {
-            ran.load = fill(&*store, shape, seed, threads, &mut observer, progress, stop)?;
-            if ran.load.is_none() {
-                store.close()?;
-                return Ok((Ran { interrupted: true, ..ran }, None));
-            }
-            data_dir.set_loaded()?;
-        }
-        if self.config.load_only {
+        let fill = || fill(&*store, shape, seed, threads, &mut observer, progress, stop);
+        if !self.config.load(&mut data_dir, &mut ran, fill)? {
             store.close()?;
             return Ok((ran, None));
         }
@@ -102,8 +95,7 @@ impl TpccRun {
         let mut driven =
             drive(&spec, &mut observer, progress, "tpcc", |thread| Client::new(&*store, shape, thread as u16, seed));
         ran.error = driven.error.take();
-        ran.interrupted = driven.interrupted;
-        let whole = ran.error.is_none() && !ran.interrupted;
+        let whole = ran.error.is_none();
         let charged = whole.then(|| charge(&*store, &mut driven, &mut observer, progress)).transpose()?;
         let mut result = self.cell.result(&driven, store.about(), data_dir.dir(), ran.load.clone());
         if whole {

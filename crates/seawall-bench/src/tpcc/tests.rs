@@ -33,7 +33,7 @@ fn settings(dir: &std::path::Path) -> Settings {
 fn loaded(dir: &std::path::Path, shape: Shape) -> Seawall {
     let store = Seawall::open(&settings(dir)).unwrap();
     let (observer, stop) = (&mut Observer::new(dir), AtomicBool::new(false));
-    let load = fill(&store, shape, 5, 2, observer, &mut Silent, &stop).unwrap().unwrap();
+    let load = fill(&store, shape, 5, 2, observer, &mut Silent, &stop).unwrap();
     let (rows, about) = (load.rows_per_s * load.seconds, rows_about(shape) as f64);
     assert!(rows > about * 0.9 && rows < about * 1.1, "{rows} rows, not {about}");
     store

@@ -16,7 +16,6 @@ use crate::{Ended, Failed, Outcome, Stop, answer, interrupted, make_dir, note, p
 use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::observe::FOREIGN_CORES;
-use seawall_bench::process::ProcessError;
 use seawall_bench::report::{html, table};
 use seawall_bench::results::CellResult;
 use seawall_bench::run::{Cell, Limit, Ran, RunConfig};
@@ -43,13 +42,17 @@ pub(crate) enum BenchCommand {
 }
 
 pub(crate) fn run(command: &BenchCommand, stop: &Stop) -> Outcome {
-    match command {
+    let outcome = match command {
         BenchCommand::Bulk(args) => bulk::run(args, stop),
         BenchCommand::Kv(args) => kv::run(args, stop),
         BenchCommand::Goals(args) => goals::run(args, stop),
         BenchCommand::Restart(args) => restart::run(args, stop),
         BenchCommand::Scan(args) => scan::run(args, stop),
         BenchCommand::Tpcc(args) => tpcc::run(args, stop),
+    };
+    match outcome {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => interrupted("interrupted"),
+        outcome => outcome,
     }
 }
 
@@ -192,10 +195,9 @@ impl CommonArgs {
                 "loaded {:.0} rows/s in {:.1} s, settled in {:.1} s",
                 load.rows_per_s, load.seconds, load.settle_seconds
             )),
-            (None, None) if ran.interrupted => {}
             (None, None) => note("the data is there already"),
         }
-        ended(ran.error, ran.interrupted)
+        ended(ran.error)
     }
 
     /// Prints and writes the result.
@@ -261,11 +263,11 @@ fn warm_up(text: &str) -> Result<Duration, String> {
 }
 
 /// Returns the outcome of a run.
-pub(super) fn ended(error: Option<Error>, interrupted: bool) -> Outcome {
-    match (error, interrupted) {
-        (Some(error), _) => Err(format!("the run ended early: {error}").into()),
-        (None, true) => crate::interrupted("interrupted"),
-        (None, false) => Ok(Ended::Well),
+pub(super) fn ended(error: Option<Error>) -> Outcome {
+    match error {
+        None => Ok(Ended::Well),
+        Some(Error::Interrupted) => interrupted("interrupted"),
+        Some(error) => Err(format!("the run ended early: {error}").into()),
     }
 }
 
@@ -274,7 +276,7 @@ pub(super) fn measured_in<T: serde::Serialize>(
     dir: &Path,
     json: bool,
     table: impl Fn(&T) -> String,
-    measure: impl FnOnce(&Path) -> Result<T, ProcessError>,
+    measure: impl FnOnce(&Path) -> Result<T, Error>,
 ) -> Outcome {
     let database = dir.join("database");
     if database.exists() {
@@ -285,9 +287,6 @@ pub(super) fn measured_in<T: serde::Serialize>(
     if let Err(e) = std::fs::remove_dir_all(&database) {
         note(format_args!("cannot remove {}: {e}", database.display()));
     }
-    match measured {
-        Ok(measured) => answer(if json { pretty(&measured)? } else { table(&measured) }),
-        Err(ProcessError::Interrupted) => interrupted("interrupted"),
-        Err(ProcessError::Failed(why)) => Err(why.into()),
-    }
+    let measured = measured?;
+    answer(if json { pretty(&measured)? } else { table(&measured) })
 }

@@ -9,8 +9,9 @@
 use super::kv::count;
 use super::{CommonArgs, ended, open};
 use crate::progress::Bar;
-use crate::{Ended, Failed, Outcome, Stop, answer, note, pretty, print, units};
+use crate::{Ended, Outcome, Stop, answer, note, pretty, print, units};
 use clap::{Args, ValueEnum};
+use seawall_bench::Error;
 use seawall_bench::report::number;
 use seawall_bench::results::CellResult;
 use seawall_bench::run::Ran;
@@ -156,7 +157,7 @@ pub(crate) fn run(args: &ScanArgs, stop: &Stop) -> Outcome {
 }
 
 /// Runs a cell.
-fn measured(scan: &ScanRun, args: &ScanArgs, stop: &Stop) -> Result<Ran, Failed> {
+fn measured(scan: &ScanRun, args: &ScanArgs, stop: &Stop) -> Result<Ran, Error> {
     scan.run(&|settings| open(&args.common.store, settings), &mut Bar::new(), stop)
 }
 
@@ -185,11 +186,12 @@ fn table(args: &ScanArgs, stop: &Stop) -> Outcome {
             scan.config.reuse = at > 0 || common.reuse || temporary.is_some();
             let ran = match measured(&scan, args, stop) {
                 Ok(ran) => ran,
+                Err(Error::Interrupted) => return Err(Error::Interrupted.into()),
                 Err(why) if scan.cell.memory_limit_bytes.is_some() && common.memory_limit.is_none() => {
                     note(format_args!("{order}, {query}, {}: left out: {why}", word(&way.1)));
                     continue;
                 }
-                Err(why) => return Err(why),
+                Err(why) => return Err(why.into()),
             };
             if let Some(result) = ran.result.filter(|_| ran.error.is_none()) {
                 if !common.json {
@@ -197,7 +199,7 @@ fn table(args: &ScanArgs, stop: &Stop) -> Outcome {
                 }
                 results.push(result);
             }
-            if !matches!(ended(ran.error, ran.interrupted)?, Ended::Well) {
+            if !matches!(ended(ran.error)?, Ended::Well) {
                 return Ok(Ended::Interrupted);
             }
         }
