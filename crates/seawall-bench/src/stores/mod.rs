@@ -5,7 +5,6 @@ mod seawall;
 
 pub use raw::Raw;
 pub use seawall::Seawall;
-pub(crate) use seawall::about;
 
 use crate::store::{Result, Settings, Store};
 

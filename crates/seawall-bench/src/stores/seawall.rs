@@ -23,12 +23,6 @@ impl From<seawall::Error> for Error {
     }
 }
 
-/// A description with these options.
-pub(crate) fn about(options: &Options, names: &[&str]) -> About {
-    let settings = names.iter().map(|name| ((*name).to_owned(), options.get(name).unwrap_or_default()));
-    About { version: env!("CARGO_PKG_VERSION").into(), settings: settings.collect() }
-}
-
 /// An open Seawall database.
 #[derive(Debug)]
 pub struct Seawall {
@@ -77,7 +71,9 @@ impl Store for Seawall {
             "torn_page_protection",
             "prefetch_depth",
         ];
-        about(&self.db.options(), &shown)
+        let options = self.db.options();
+        let settings = shown.map(|name| (name.to_owned(), options.get(name).unwrap_or_default())).into();
+        About { version: env!("CARGO_PKG_VERSION").into(), settings }
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
