@@ -1,131 +1,68 @@
-//! The table for the terminal.
+//! The table for the terminal: a line for each figure of a result. `labels.txt` has its order and its words.
 
-use crate::observe::{FOREIGN_CORES, Usage};
-use crate::results::{CellResult, Load};
-use crate::tpcc;
-use seawall_lab::report::count;
-use seawall_lab::results::Machine;
+use seawall_lab::report::{count, latency};
+use serde::Serialize;
+use serde_json::Value;
 
-/// Lines of a label and a value.
-#[derive(Default)]
-struct Lines(String);
+/// Names of fields, each followed by its label: a phrase that needs no explanation.
+const LABELS: &str = include_str!("labels.txt");
+/// Units that end a name; values are shown in units of their own.
+const UNITS: [&str; 3] = ["_us", "_ms", "_bytes"];
 
-impl Lines {
-    fn line(&mut self, label: &str, value: impl std::fmt::Display) {
-        self.0 += &format!("{label:<42} {value}\n");
+/// The labelled figures in the order of the labels, then the others by their names. Lists are for other programs, and
+/// what is unknown is left out.
+pub fn table(result: &impl Serialize) -> String {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(result) else { return String::new() };
+    let mut text = String::new();
+    for (name, label) in LABELS.lines().filter_map(|line| line.split_once(' ')) {
+        text += &lines(label, name, &fields.remove(name).unwrap_or_default());
     }
+    text + &fields.iter().map(|(name, value)| lines(&words(name), name, value)).collect::<String>()
+}
 
-    /// A line that only some results have.
-    fn line_if(&mut self, shown: bool, label: &str, value: impl std::fmt::Display) {
-        if shown {
-            self.line(label, value);
+/// A figure with its label, or a line for each part that has parts of its own.
+fn lines(label: &str, name: &str, value: &Value) -> String {
+    let shown = match value {
+        Value::Object(parts) if parts.values().any(Value::is_object) => {
+            return parts.iter().map(|(name, value)| lines(name, name, value)).collect();
         }
-    }
+        Value::Object(parts) => {
+            let parts = parts.iter().filter(|(_, value)| !value.is_null());
+            parts.map(|(name, value)| format!("{} {}", words(name), plain(name, value))).collect::<Vec<_>>().join(", ")
+        }
+        value => plain(name, value),
+    };
+    if shown.is_empty() { shown } else { format!("{label:<42} {shown}\n") }
 }
 
-/// A line for each figure; each label is a phrase that needs no explanation.
-pub fn table(result: &CellResult) -> String {
-    let mut lines = Lines::default();
-    setting(&mut lines, result);
-    figures(&mut lines, result);
-    resources(&mut lines, result);
-    for (name, value) in result.extra.iter().filter(|(_, value)| value.is_number() || value.is_string()) {
-        let text = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), number);
-        lines.line(&name.replace('_', " "), value.as_str().map_or(text, str::to_owned));
-    }
-    origin(&mut lines, result);
-    let mut text = lines.0;
-    if let Some(transactions) = tpcc::run::table(result) {
-        text += &format!("\n{transactions}");
-    }
-    text
+/// A name without its unit.
+fn words(name: &str) -> String {
+    let bare = UNITS.iter().find_map(|unit| name.strip_suffix(unit));
+    bare.unwrap_or(name).replace('_', " ")
 }
 
-/// What was run.
-fn setting(lines: &mut Lines, result: &CellResult) {
-    let cell = &result.cell;
-    let (workload, store, version) = (&cell.workload, &cell.store, &result.origin.version);
-    let threads = if cell.threads == 1 { "1 thread".into() } else { format!("{} threads", cell.threads) };
-    let durability = format!("{:?}", cell.durability).to_lowercase();
-    lines.line("Measured", format!("{workload} on {store} {version}, {threads}, durability {durability}"));
-    let data = format!("{} keys, values of {} bytes", count(cell.keys as f64), cell.value_size);
-    lines.line_if(cell.keys > 0, "Data", data);
-    lines.line("Memory for the store's cache", bytes(cell.pool_bytes));
-    if let Some(limit) = cell.memory_limit_bytes {
-        lines.line("Memory of the process, page cache included", format!("at most {}", bytes(limit)));
+/// A value, by the unit at the end of its name; empty for what is not for the terminal.
+fn plain(name: &str, value: &Value) -> String {
+    let unit = UNITS.into_iter().find(|unit| name.ends_with(unit));
+    match (value, value.as_f64(), unit) {
+        (Value::String(text), ..) => text.clone(),
+        (_, Some(us), Some("_us")) => latency(us * 1e3),
+        (_, Some(ms), Some("_ms")) => latency(ms * 1e6),
+        (_, Some(n), Some(_)) => bytes(n as u64),
+        (_, Some(n), None) if !value.is_f64() => count(n),
+        (_, Some(n), None) => number(n),
+        (_, None, _) => String::new(),
     }
-    let batch = format!("of up to {} threads", cell.client_batch);
-    lines.line_if(cell.client_batch > 1, "Puts written as one transaction", batch);
-    lines.line_if(cell.flush_delay_ms > 0.0, "Added to each flush", format!("{} ms", cell.flush_delay_ms));
-    if let Some(load) = &result.load {
-        let Load { rows_per_s, seconds, settle_seconds } = load;
-        let rate = count(rows_per_s.trunc());
-        lines.line("Loaded before", format!("{rate} rows/s, {seconds:.1} s, then {settle_seconds:.1} s to settle"));
-    }
-}
-
-/// How fast it was.
-fn figures(lines: &mut Lines, result: &CellResult) {
-    let m = &result.measured;
-    let (rate, done) = (rate(m.ops_per_s), count(m.ops as f64));
-    lines.line("Operations per second", format!("{rate} ({done} in {:.2} s)", m.duration_s));
-    let [p50, p95, p99, p999] = [m.p50_us, m.p95_us, m.p99_us, m.p999_us].map(us);
-    lines.line("Half of them took at most", format!("{p50}; 95%: {p95}; 99%: {p99}; 99.9%: {p999}"));
-    lines.line("The longest took", us(m.max_us));
-    lines.line("Longest time in which none completed", us(m.longest_gap_ms * 1e3));
-    lines.line_if(m.conflicts > 0, "Tried again because of another", count(m.conflicts as f64));
-    lines.line_if(m.errors > 0, "Threads that ended with an error", count(m.errors as f64));
-}
-
-/// What it used of the machine.
-fn resources(lines: &mut Lines, result: &CellResult) {
-    let m = &result.measured;
-    let known = |value: Option<f64>, show: &dyn Fn(f64) -> String| value.map_or_else(|| "unknown".into(), show);
-    let size = |value: Option<f64>| known(value, &|n| bytes(n.round() as u64));
-    let (read, wrote) = (size(m.device_read_bytes_per_op), size(m.device_written_bytes_per_op));
-    lines.line("The device read and wrote per operation", format!("{read} and {wrote}"));
-    let (reads, writes) = (known(m.device_reads_per_s, &rate), known(m.device_writes_per_s, &rate));
-    lines.line("The device read and wrote per second", format!("{reads} and {writes} times"));
-    lines.line("Flushes of the device per operation", known(m.flushes_per_op, &|n| format!("{n:.3}")));
-    let Usage { cpu_cores, foreign_cpu_cores, rss_bytes, rss_peak_bytes, page_cache_bytes } = result.used;
-    let [end, peak, cached] = [rss_bytes, rss_peak_bytes, page_cache_bytes].map(|n| size(n.map(|n| n as f64)));
-    lines.line("Resident memory at the end, at most", format!("{end}, {peak}"));
-    lines.line("Page cache of the store's files", cached);
-    lines.line("Processors used, in cores", format!("{cpu_cores:.2}"));
-    let again = format!("{foreign_cpu_cores:.2}; more than {FOREIGN_CORES}: measure again on a quiet machine");
-    lines.line_if(foreign_cpu_cores > FOREIGN_CORES, "DISTURBED: others used, in cores", again);
-}
-
-/// Where the figures come from: machine, disk, seed, commit.
-fn origin(lines: &mut Lines, result: &CellResult) {
-    let Machine { cpu_model, cpus, memory_bytes, kernel, .. } = &result.origin.machine;
-    let memory = bytes(*memory_bytes);
-    lines.line("Machine", format!("{cpu_model}, {cpus} cores, {memory}, Linux {kernel}"));
-    lines.line("Disk", &result.origin.disk);
-    lines.line("Seed, commit", format!("{}, {}", result.cell.seed, result.origin.commit));
 }
 
 /// A figure with its significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
+        0.0 => "0".into(),
         a if a >= 1000.0 => count(value.round()),
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
-    }
-}
-
-fn rate(n: f64) -> String {
-    if n < 100.0 { format!("{n:.1}") } else { count(n.round()) }
-}
-
-/// Microseconds as `840 ns`, `84.0 us`, `1.24 ms`, `2.50 s`.
-fn us(us: f64) -> String {
-    match us {
-        us if us < 1.0 => format!("{:.0} ns", us * 1e3),
-        us if us < 1e3 => format!("{us:.1} us"),
-        us if us < 1e6 => format!("{:.2} ms", us / 1e3),
-        us => format!("{:.2} s", us / 1e6),
     }
 }
 
@@ -142,13 +79,34 @@ pub fn bytes(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn figures_read_as_a_person_would_write_them() {
-        assert_eq!([us(0.84), us(84.0), us(1240.0), us(2.5e6)], ["840 ns", "84.0 us", "1.24 ms", "2.50 s"]);
         assert_eq!([bytes(12), bytes(1536), bytes(5 << 40)], ["12 B", "1.5 KiB", "5.0 TiB"]);
-        assert_eq!([rate(3.06), rate(12_345.6)], ["3.1", "12,346"]);
-        let numbers = [1_234_567.8, -1234.0, 345.6, 12.345, 0.0123].map(number);
-        assert_eq!(numbers, ["1,234,568", "-1,234", "346", "12.35", "0.0123"]);
+        let numbers = [1_234_567.8, -1234.0, 345.6, 12.345, 0.0123, 0.0].map(number);
+        assert_eq!(numbers, ["1,234,568", "-1,234", "346", "12.35", "0.0123", "0"]);
+    }
+
+    #[test]
+    fn every_known_figure_has_a_line() {
+        let result = json!({
+            "p50_us": 840.0, "keys": 1_000_000, "pool_bytes": 1 << 30, "ops_per_s": 12345.6, "load": null,
+            "timeline": [1, 2], "machine": { "cpus": 2, "memory_bytes": 1 << 20 }, "other_figure": "none",
+            "transactions": { "delivery": { "ops": 3, "max_us": 1.0 }, "payment": { "ops": 4, "max_us": null } },
+        });
+        let lines: Vec<String> =
+            table(&result).lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let expected = [
+            "Keys 1,000,000",
+            "Memory for the store's cache 1.0 GiB",
+            "Operations per second 12,346",
+            "Half of them took at most 840 µs",
+            "Machine cpus 2, memory 1.0 MiB",
+            "other figure none",
+            "delivery max 1.0 µs, ops 3",
+            "payment ops 4",
+        ];
+        assert_eq!(lines, expected);
     }
 }

@@ -22,7 +22,6 @@ use crate::run::{Cell, RunConfig};
 use crate::store::Store;
 use seawall_lab::run::Progress;
 use serde_json::json;
-use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
 
 /// The most warehouses: their number has two bytes.
@@ -156,19 +155,4 @@ fn read_all(store: &dyn Store, progress: &mut dyn Progress) -> crate::Result<()>
         })?;
     }
     Ok(())
-}
-
-/// The transactions of a result of TPC-C as lines for the terminal.
-pub(crate) fn table(result: &CellResult) -> Option<String> {
-    let transactions = result.extra.get("transactions")?.as_object()?;
-    let mut text = "transaction           done      p50 us      p95 us      p99 us      max us\n".to_owned();
-    for kind in Kind::ALL {
-        let Some(of_kind) = transactions.get(kind.word()) else { continue };
-        let figure = |name: &str| of_kind.get(name).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
-        let [p50, p95, p99, max] = ["p50_us", "p95_us", "p99_us", "max_us"].map(figure);
-        let ops = figure("ops");
-        // Writing to a string does not fail.
-        let _written = writeln!(text, "{:<14}{ops:>12.0}{p50:>12.0}{p95:>12.0}{p99:>12.0}{max:>12.0}", kind.word());
-    }
-    Some(text)
 }

@@ -12,7 +12,7 @@ mod restart;
 mod scan;
 mod tpcc;
 
-use crate::{Ended, Failed, Outcome, Stop, answer, interrupted, make_dir, note, pretty, print, units, write_files};
+use crate::{Ended, Failed, Outcome, Stop, interrupted, make_dir, note, pretty, print, units, write_files};
 use clap::{Args, Subcommand};
 use seawall_bench::cgroup::MemoryGroup;
 use seawall_bench::observe::FOREIGN_CORES;
@@ -21,7 +21,7 @@ use seawall_bench::results::CellResult;
 use seawall_bench::run::{Cell, Limit, Ran, RunConfig};
 use seawall_bench::store::{Durability, Error, Settings, Store};
 use seawall_bench::stores;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
@@ -209,7 +209,7 @@ impl CommonArgs {
         }
         print(if self.json { json } else { table(result) })?;
         let foreign = result.used.foreign_cpu_cores;
-        if self.json && foreign > FOREIGN_CORES {
+        if foreign > FOREIGN_CORES {
             note(format_args!("disturbed: others used {foreign:.2} cores meanwhile; measure again on a quiet machine"));
         }
         Ok(())
@@ -269,24 +269,4 @@ pub(super) fn ended(error: Option<Error>) -> Outcome {
         Some(Error::Interrupted) => interrupted("interrupted"),
         Some(error) => Err(format!("the run ended early: {error}").into()),
     }
-}
-
-/// Measures in a new directory below `dir`, which is removed afterwards, and prints the result.
-pub(super) fn measured_in<T: serde::Serialize>(
-    dir: &Path,
-    json: bool,
-    table: impl Fn(&T) -> String,
-    measure: impl FnOnce(&Path) -> Result<T, Error>,
-) -> Outcome {
-    let database = dir.join("database");
-    if database.exists() {
-        return Err(format!("{} exists: remove it, or give another --dir", database.display()).into());
-    }
-    make_dir(dir, "--dir")?;
-    let measured = measure(&database);
-    if let Err(e) = std::fs::remove_dir_all(&database) {
-        note(format_args!("cannot remove {}: {e}", database.display()));
-    }
-    let measured = measured?;
-    answer(if json { pretty(&measured)? } else { table(&measured) })
 }

@@ -1,8 +1,8 @@
 //! `seawall bench restart`: how long opening takes after `kill -9`, and its lower bound.
 
-use super::measured_in;
-use crate::{Ended, Outcome, Stop, print, units};
-use seawall_bench::restart::{Restart, Restarted};
+use crate::{Ended, Outcome, Stop, answer, make_dir, note, pretty, print, units};
+use seawall_bench::report::table;
+use seawall_bench::restart::Restart;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -45,26 +45,19 @@ pub(crate) fn run(args: &RestartArgs, stop: &Stop) -> Outcome {
         return Ok(Ended::Interrupted);
     }
     let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-    measured_in(&args.dir, args.json, table, |dir| {
-        restart.dir = dir.to_owned();
-        let mut writer = Command::new(exe);
-        // A later argument overrides an earlier one.
-        writer.args(std::env::args_os().skip(1)).arg("--write").arg("--dir").arg(dir);
-        restart.run(writer, stop)
-    })
-}
-
-fn table(r: &Restarted) -> String {
-    let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    let [log, log_per_s, log_read] = [r.log_bytes as f64, r.log_read_bytes_per_s, r.log_read_bytes as f64].map(mib);
-    let Restarted { open_s, bound_s, read_log_s, read_pages_s, pages_read, random_reads_per_s, .. } = r;
-    let Restarted { apply_s, cpu_s, foreign_cpu_cores, .. } = r;
-    format!(
-        "opened in {open_s:.2} s, from the call to the first row; it has to take {bound_s:.2} s, the greatest of:\n\
-         \x20 {read_log_s:>7.2} s  reading {log:.0} MiB of log in sequence, {log_per_s:.0} MiB/s (the opening read \
-         {log_read:.0} MiB)\n\
-         \x20 {read_pages_s:>7.2} s  reading {pages_read} pages at random, {random_reads_per_s:.0} a second\n\
-         \x20 {apply_s:>7.2} s  opening a copy whose files are in the page cache\n\
-         the opening used {cpu_s:.2} s of processor time; others used {foreign_cpu_cores:.2} cores meanwhile\n"
-    )
+    let database = args.dir.join("database");
+    if database.exists() {
+        return Err(format!("{} exists: remove it, or give another --dir", database.display()).into());
+    }
+    make_dir(&args.dir, "--dir")?;
+    let mut writer = Command::new(exe);
+    // A later argument overrides an earlier one.
+    writer.args(std::env::args_os().skip(1)).arg("--write").arg("--dir").arg(&database);
+    restart.dir.clone_from(&database);
+    let measured = restart.run(writer, stop);
+    if let Err(e) = std::fs::remove_dir_all(&database) {
+        note(format_args!("cannot remove {}: {e}", database.display()));
+    }
+    let measured = measured?;
+    answer(if args.json { pretty(&measured)? } else { table(&measured) })
 }
