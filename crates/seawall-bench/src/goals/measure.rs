@@ -23,7 +23,7 @@ pub const INSTRUCTIONS: &str = "examples/instructions";
 const QUIET_WITHIN: Duration = Duration::from_secs(15);
 /// The longest such wait in a whole run: on a machine that is never quiet, an hour must not become a day. The results
 /// mark disturbed goals.
-pub const QUIET_WITHIN_RUN: Duration = Duration::from_secs(300);
+const QUIET_WITHIN_RUN: Duration = Duration::from_secs(300);
 const QUIET_FOR: Duration = Duration::from_millis(250);
 /// The most that a cell may take; callgrind is fifty times slower than the processor.
 const CELL_TIME: Duration = Duration::from_secs(1800);
@@ -31,17 +31,22 @@ const CELL_TIME: Duration = Duration::from_secs(1800);
 /// Measures cells.
 #[derive(Debug)]
 pub struct Bench<'r> {
-    /// The `seawall` command.
-    pub exe: PathBuf,
-    /// The disks.
-    pub disks: Disks<'r>,
-    /// Set by Ctrl-C.
-    pub stop: &'r AtomicBool,
-    /// How much longer to wait for a quiet machine; initially [`QUIET_WITHIN_RUN`].
-    pub quiet_left: Duration,
+    exe: PathBuf,
+    pub(super) disks: Disks<'r>,
+    stop: &'r AtomicBool,
+    /// How much longer to wait for a quiet machine.
+    quiet_left: Duration,
 }
 
-impl Bench<'_> {
+impl<'r> Bench<'r> {
+    /// Measures with the `seawall` command at `exe`, with all rows below `base`, until Ctrl-C sets `stop`.
+    ///
+    /// # Errors
+    /// When `base` cannot be used.
+    pub fn new(base: &Path, exe: PathBuf, stop: &'r AtomicBool) -> Result<Self> {
+        Ok(Self { exe, disks: Disks::new(base, stop)?, stop, quiet_left: QUIET_WITHIN_RUN })
+    }
+
     fn seawall(&self, arguments: &[String], dir: &Path) -> Command {
         let mut command = Command::new(&self.exe);
         command.args(arguments).arg("--dir").arg(dir);

@@ -24,4 +24,3 @@ mod tests;
 pub use evaluate::{Outcome, Verdict};
 pub use plan::{Extent, GOALS, Overrides, Plan};
 pub use records::Records;
-pub use run::Runner;

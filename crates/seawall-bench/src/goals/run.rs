@@ -3,9 +3,8 @@
 //! 1. Rows that no later group needs are removed. At the end of a run in its own directory, all are removed.
 //! 2. Ctrl-C ends the child, the mounts and the run; measurements made so far stay recorded.
 
-use super::disks::Disks;
 use super::evaluate::{Outcome, evaluate};
-use super::measure::{Bench, QUIET_WITHIN_RUN};
+use super::measure::Bench;
 use super::plan::{Cell, DiskKind, Group, Plan};
 use super::records::{Record, Records};
 use crate::run::data_dir::remove;
@@ -14,8 +13,6 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// At most one in this many cells of the whole run is measured again because other processes disturbed it: on
@@ -34,68 +31,53 @@ pub trait Listener {
     fn note(&mut self, text: &str);
 }
 
-/// A run.
-#[derive(Debug)]
-pub struct Runner<'r> {
-    /// The measurements to make.
-    pub plan: &'r Plan,
-    /// Seed of the order.
-    pub seed: u64,
-    /// Directory for rows during the run.
-    pub base: PathBuf,
-    /// The `seawall` command.
-    pub exe: PathBuf,
-}
-
-impl Runner<'_> {
-    /// Measures every cell that `records` lacks. Returns an outcome for each goal, and whether Ctrl-C ended the run.
-    ///
-    /// # Errors
-    /// When records cannot be written. The failure of a cell is in its record.
-    pub fn run(
-        &self,
-        records: &mut Records,
-        listener: &mut dyn Listener,
-        stop: &AtomicBool,
-    ) -> Result<(Vec<Outcome>, bool), String> {
-        let disks = Disks::new(&self.base, stop)?;
-        let bench = Bench { exe: self.exe.clone(), disks, stop, quiet_left: QUIET_WITHIN_RUN };
-        let total = self.plan.groups.iter().map(|group| self.turns(group).len()).sum::<usize>();
-        let (failed, repeats_left) = (BTreeSet::new(), total.div_ceil(ONE_REPEAT_IN));
-        let mut work = Work { runner: self, bench, records, listener, done: 0, total, failed, repeats_left };
-        let mut outcomes = Vec::new();
-        match work.all(&mut outcomes) {
-            Ok(()) => Ok((outcomes, false)),
-            Err(Error::Interrupted) => Ok((outcomes, true)),
-            Err(why) => Err(why.to_string()),
-        }
-    }
-
-    /// The cells of a group in the order in which they are measured, each with the name of its turn.
-    pub(super) fn turns(&self, group: &Group) -> Vec<(String, Cell)> {
-        let (outer, mut inner): (Vec<Cell>, Vec<Cell>) =
-            group.cells().into_iter().partition(|cell| group.is_around(cell));
-        let mut turns = Vec::new();
-        for round in 0..group.rounds {
-            if round % 2 == 0 {
-                inner.shuffle(&mut Pcg64Mcg::seed_from_u64(self.seed.wrapping_add(u64::from(round))));
-            } else {
-                // Reverses the order of the previous round.
-                inner.reverse();
-            }
-            turns.extend(outer.iter().map(|cell| (format!("{round} before"), cell.clone())));
-            turns.extend(inner.iter().map(|cell| (round.to_string(), cell.clone())));
-            turns.extend(outer.iter().map(|cell| (format!("{round} after"), cell.clone())));
-        }
-        turns
+/// Measures every cell of `plan` that `records` lacks; `seed` decides their order. Returns an outcome for each goal, and
+/// whether Ctrl-C ended the run.
+///
+/// # Errors
+/// When records cannot be written. The failure of a cell is in its record.
+pub fn run(
+    plan: &Plan,
+    seed: u64,
+    bench: Bench<'_>,
+    records: &mut Records,
+    listener: &mut dyn Listener,
+) -> Result<(Vec<Outcome>, bool)> {
+    let total = plan.groups.iter().map(|group| turns(seed, group).len()).sum::<usize>();
+    let (failed, repeats_left) = (BTreeSet::new(), total.div_ceil(ONE_REPEAT_IN));
+    let mut run = Run { plan, seed, bench, records, listener, done: 0, total, failed, repeats_left };
+    let mut outcomes = Vec::new();
+    match run.all(&mut outcomes) {
+        Ok(()) => Ok((outcomes, false)),
+        Err(Error::Interrupted) => Ok((outcomes, true)),
+        Err(why) => Err(why),
     }
 }
 
-struct Work<'w> {
-    runner: &'w Runner<'w>,
-    bench: Bench<'w>,
-    records: &'w mut Records,
-    listener: &'w mut dyn Listener,
+/// The cells of a group in the order in which they are measured, each with the name of its turn.
+pub(super) fn turns(seed: u64, group: &Group) -> Vec<(String, Cell)> {
+    let (outer, mut inner): (Vec<Cell>, Vec<Cell>) = group.cells().into_iter().partition(|cell| group.is_around(cell));
+    let mut turns = Vec::new();
+    for round in 0..group.rounds {
+        if round % 2 == 0 {
+            inner.shuffle(&mut Pcg64Mcg::seed_from_u64(seed.wrapping_add(u64::from(round))));
+        } else {
+            // Reverses the order of the previous round.
+            inner.reverse();
+        }
+        turns.extend(outer.iter().map(|cell| (format!("{round} before"), cell.clone())));
+        turns.extend(inner.iter().map(|cell| (round.to_string(), cell.clone())));
+        turns.extend(outer.iter().map(|cell| (format!("{round} after"), cell.clone())));
+    }
+    turns
+}
+
+struct Run<'r> {
+    plan: &'r Plan,
+    seed: u64,
+    bench: Bench<'r>,
+    records: &'r mut Records,
+    listener: &'r mut dyn Listener,
     done: usize,
     total: usize,
     /// Rows that could not be created.
@@ -109,9 +91,9 @@ fn rows_of(cell: &Cell) -> (bool, String) {
     (cell.disk == DiskKind::FewIops, cell.rows.clone())
 }
 
-impl Work<'_> {
+impl Run<'_> {
     fn all(&mut self, outcomes: &mut Vec<Outcome>) -> Result<()> {
-        let plan = self.runner.plan;
+        let plan = self.plan;
         for (at, group) in plan.groups.iter().enumerate() {
             let ended = self.group(group);
             if ended.is_ok() {
@@ -137,7 +119,7 @@ impl Work<'_> {
     }
 
     fn group(&mut self, group: &Group) -> Result<()> {
-        for (turn, cell) in self.runner.turns(group) {
+        for (turn, cell) in turns(self.seed, group) {
             if !self.records.has(&group.id, &turn, &cell) {
                 self.listener.at(&cell.name(), self.done, self.total);
                 let record = self.turn(group, turn, &cell)?;

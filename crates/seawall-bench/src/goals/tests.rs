@@ -4,10 +4,9 @@ use super::evaluate::{Figures, Outcome, Verdict, all_well, evaluate, tally};
 use super::plan::{Cell, DiskKind, Extent, GOALS, Goal, Overrides, Plan, Source, Threshold, Tool};
 use super::records::{Record, Records};
 use super::report::{Report, curve};
-use super::run::Runner;
+use super::run::turns;
 use seawall_lab::stats::median;
 use serde_json::json;
-use std::path::Path;
 
 fn plan(extent: Extent) -> Plan {
     Plan::read(GOALS, extent, &Overrides::default()).unwrap()
@@ -193,8 +192,7 @@ fn goals_are_there_on_every_disk_and_share_the_cells_they_can() {
         assert_eq!(goal.ours.cell, goal.theirs.unwrap().cell, "both figures are of one run");
     }
     let stall = plan.groups.iter().find(|group| group.id == "stall").unwrap();
-    let runner = Runner { plan: &plan, seed: 1, base: Path::new("/").into(), exe: Path::new("/").into() };
-    let turns: Vec<_> = runner.turns(stall).into_iter().map(|(turn, cell)| (turn, cell.store)).collect();
+    let turns: Vec<_> = turns(1, stall).into_iter().map(|(turn, cell)| (turn, cell.store)).collect();
     assert_eq!((turns[0].0.as_str(), turns[0].1.as_str()), ("0 before", "raw"));
     assert_eq!(turns.last().map(|(turn, store)| (turn.as_str(), store.as_str())), Some(("0 after", "raw")));
     let mut few = plan.clone();

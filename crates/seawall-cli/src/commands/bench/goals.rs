@@ -9,10 +9,11 @@ use crate::progress::bar;
 use crate::{Ended, Outcome, Stop, answer, cannot, interrupted, make_dir, note, pretty, print, write_files};
 use indicatif::ProgressBar;
 use regex::Regex;
+use seawall_bench::goals::measure::Bench;
 use seawall_bench::goals::plan::{Cell, DiskKind, Group, Tool};
 use seawall_bench::goals::report::Report;
-use seawall_bench::goals::run::Listener;
-use seawall_bench::goals::{Extent, GOALS, Overrides, Plan, Records, Runner, evaluate, measure};
+use seawall_bench::goals::run::{Listener, run as measure_all};
+use seawall_bench::goals::{Extent, GOALS, Overrides, Plan, Records, evaluate, measure};
 use seawall_bench::process;
 use seawall_bench::run::data_dir::given_or_temporary;
 use std::path::{Path, PathBuf};
@@ -96,10 +97,10 @@ pub(crate) fn run(args: &GoalsArgs, stop: &Stop) -> Outcome {
     }
     let (base, _temporary) = given_or_temporary(args.dir.as_deref())?;
     check_space(&base, args.quick)?;
-    let runner = Runner { plan: &plan, seed: args.seed, base, exe };
+    let bench = Bench::new(&base, exe, stop)?;
     let mut lines = Lines(bar("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}"));
     print(format!("{}\n", evaluate::Outcome::HEADING))?;
-    let (outcomes, is_interrupted) = runner.run(&mut records, &mut lines, stop)?;
+    let (outcomes, is_interrupted) = measure_all(&plan, args.seed, bench, &mut records, &mut lines)?;
     lines.0.finish_and_clear();
 
     let report = Report::new(args.command(), &plan, &outcomes, &records);
