@@ -1,7 +1,7 @@
 //! The data file of the goals, and its parsed form: groups of goals, each with its cells.
 //!
-//! 1. Anything unknown (a name of data or of a window, a field, a combination) is an error with its location.
-//!    The arguments of a command are checked by the command.
+//! 1. Anything unknown (a name of data or of a window, a field, a combination) is a mistake in this program, which a test
+//!    finds: it panics and names it. The arguments of a command are checked by the command.
 //! 2. Two goals that need the same figure share one [`Cell`]: equal cells are one cell, in whichever goals
 //!    they occur.
 
@@ -310,26 +310,24 @@ pub struct Overrides {
 impl Plan {
     /// Parses goals in the form of [`GOALS`].
     ///
-    /// # Errors
-    /// What is wrong and where.
-    pub fn read(text: &str, extent: Extent, overrides: &Overrides) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|e| format!("goals.toml: {e}"))?;
+    /// # Panics
+    /// When something is wrong in them: says what.
+    pub fn read(text: &str, extent: Extent, overrides: &Overrides) -> Self {
+        let file: File = toml::from_str(text).unwrap_or_else(|e| panic!("goals.toml: {e}"));
         let maker = Maker { file: &file, extent, overrides };
         let mut groups = Vec::new();
         for disk in DiskKind::ALL {
             for group in &file.group {
                 if disk == DiskKind::Plain || group.also_on.contains(&disk) {
-                    groups.push(maker.group(group, disk)?);
+                    groups.push(maker.group(group, disk));
                 }
             }
         }
         groups.retain(|group| !group.goals.is_empty());
         let mut ids: Vec<&str> = groups.iter().flat_map(|group| &group.goals).map(|goal| goal.id.as_str()).collect();
         ids.sort_unstable();
-        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("goals.toml: two goals are called {:?}", pair[0]));
-        }
-        Ok(Self { groups })
+        ids.windows(2).for_each(|pair| assert!(pair[0] != pair[1], "two goals are called {:?}", pair[0]));
+        Self { groups }
     }
 
     /// Keeps the goals for which `wanted` returns true.
@@ -348,32 +346,26 @@ struct Maker<'w> {
 }
 
 impl Maker<'_> {
-    fn group(&self, group: &GroupEntry, disk: DiskKind) -> Result<Group, String> {
+    fn group(&self, group: &GroupEntry, disk: DiskKind) -> Group {
         let rounds = group.rounds.as_ref().unwrap_or(&self.file.rounds).at(self.extent);
-        let rounds = self.overrides.rounds.unwrap_or(rounds);
-        if rounds == 0 {
-            return Err(format!("group {}: no rounds: nothing would be measured; give at least 1", group.id));
-        }
+        let rounds = self.overrides.rounds.unwrap_or(rounds).max(1);
         let mut goals = Vec::new();
         for goal in group.goal.iter().filter(|goal| disk == DiskKind::Plain || !goal.plain) {
             let threads = if goal.threads.is_empty() { &[1][..] } else { &goal.threads };
             for &threads in threads {
-                self.goals(goal, threads, disk, &mut goals)?;
+                self.goals(goal, threads, disk, &mut goals);
             }
         }
-        Ok(Group { id: format!("{}{}", disk.prefix(), group.id), rounds, goals })
+        Group { id: format!("{}{}", disk.prefix(), group.id), rounds, goals }
     }
 
-    fn goals(&self, goal: &GoalEntry, threads: u32, disk: DiskKind, out: &mut Vec<Goal>) -> Result<(), String> {
+    fn goals(&self, goal: &GoalEntry, threads: u32, disk: DiskKind, out: &mut Vec<Goal>) {
         let same = self.file.group.iter().flat_map(|group| &group.goal).filter(|other| other.id == goal.id);
         let numbered = same.map(|goal| goal.threads.len()).sum::<usize>() > 1;
         let name = if numbered { format!("{}-{threads}", goal.id) } else { goal.id.clone() };
         let name = format!("{}{name}", disk.prefix());
-        let told = |why: String| format!("goals.toml, {name}: {why}");
-        let ours = Source { cell: self.cell(goal, None, threads, disk).map_err(told)?, figure: goal.figure.clone() };
-        if goal.limits.is_none() && goal.against.is_empty() {
-            return Err(told("nothing to compare it with: give `against` or `limits`".into()));
-        }
+        let ours = Source { cell: self.cell(goal, None, threads, disk), figure: goal.figure.clone() };
+        assert!(goal.limits.is_some() || !goal.against.is_empty(), "{name}: give `against` or `limits`");
         let base = |id: String, theirs, threshold| {
             let (text, ours, take, around) = (goal.text.clone(), ours.clone(), goal.take, goal.around);
             Goal { id, text, ours, theirs, take, threshold, or_at_most: None, or: None, growth: false, around }
@@ -382,7 +374,7 @@ impl Maker<'_> {
         for against in
             goal.against.iter().filter(|against| self.extent == Extent::Full || against.must != Threshold::Reported)
         {
-            let cell = self.cell(goal, Some(against), threads, disk).map_err(told)?;
+            let cell = self.cell(goal, Some(against), threads, disk);
             let beside = against.name.as_ref().or(against.store.as_ref()).map_or("fio", String::as_str);
             let id = if beside.is_empty() { name.clone() } else { format!("{name}/{beside}") };
             let theirs = Source { cell, figure: against.figure.clone().unwrap_or_else(|| goal.figure.clone()) };
@@ -390,32 +382,31 @@ impl Maker<'_> {
             let or = against.or.clone();
             out.push(Goal { or_at_most, or, growth, ..base(id, Some(theirs), must) });
         }
-        Ok(())
     }
 
     /// The cell of a goal, or of what it is compared with.
-    fn cell(&self, goal: &GoalEntry, against: Option<&Against>, n: u32, disk: DiskKind) -> Result<Cell, String> {
+    fn cell(&self, goal: &GoalEntry, against: Option<&Against>, n: u32, disk: DiskKind) -> Cell {
         let (store, fio) = match against.map(|against| (against.store.as_deref(), against.fio.as_deref())) {
             None => (SUBJECT, None),
             Some((Some(store), None)) => (store, None),
             Some((None, fio @ Some(_))) => ("fio", fio),
-            Some(_) => return Err("against: give one of store and fio".into()),
+            Some(_) => panic!("{}: `against` has one of store and fio", goal.id),
         };
         let tool = if fio.is_some() { Tool::Fio } else { goal.tool };
         let numbered = |text: &str| text.replace("{n}", &n.to_string());
         let text = numbered(&against.and_then(|against| against.cell.as_ref()).unwrap_or(&goal.cell).at(self.extent));
         if tool == Tool::Instructions {
             let (store, rows) = (store.into(), format!("instructions-{text}"));
-            return Ok(Cell { tool, store, rows, command: vec!["count".into(), text], ..Cell::default() });
+            return Cell { tool, store, rows, command: vec!["count".into(), text], ..Cell::default() };
         }
-        let name = goal.data.as_deref().ok_or("it has no `data`")?;
-        let data = known("data", name, &self.file.data)?;
+        let name = goal.data.as_deref().unwrap_or_default();
+        let data = known("data", name, &self.file.data);
         let window = against.and_then(|against| against.window.as_deref()).or(goal.window.as_deref());
         // On these disks every write is slow, and there are many rows.
         let slow = |name| disk != DiskKind::Plain && matches!(name, "write" | "brief");
         let window =
             window.map(|name| known("window", if slow(name) { "slow-write" } else { name }, &self.file.window));
-        let window = window.transpose()?.map(|window| window.at(self.extent)).unwrap_or_default();
+        let window = window.map(|window| window.at(self.extent)).unwrap_or_default();
         // fio reads what Seawall reads.
         let with_rows = if tool == Tool::Fio { SUBJECT } else { store };
         let kind = text.split_whitespace().next().unwrap_or_default();
@@ -446,7 +437,7 @@ impl Maker<'_> {
         };
         let words = |text: String| text.split_whitespace().map(String::from).collect();
         let rows = format!("{kind}-{with_rows}-{name}");
-        Ok(Cell { tool, disk, store: store.into(), rows, prepare: words(prepare), command: words(command) })
+        Cell { tool, disk, store: store.into(), rows, prepare: words(prepare), command: words(command) }
     }
 }
 
@@ -458,9 +449,6 @@ fn fio_window(window: &str) -> String {
 }
 
 /// Finds the entry called `name` in `all`.
-fn known<'a, T>(what: &str, name: &str, all: &'a BTreeMap<String, T>) -> Result<&'a T, String> {
-    all.get(name).ok_or_else(|| {
-        let names: Vec<_> = all.keys().map(String::as_str).collect();
-        format!("no {what} is called {name:?}; there are {}", names.join(", "))
-    })
+fn known<'a, T>(what: &str, name: &str, all: &'a BTreeMap<String, T>) -> &'a T {
+    all.get(name).unwrap_or_else(|| panic!("no {what} is called {name:?}; there are {:?}", all.keys()))
 }
