@@ -4,17 +4,12 @@
 use super::evaluate::{Outcome, tally};
 use super::plan::{Plan, SUBJECT};
 use super::records::{Record, Records};
-use crate::report::number;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Format of `goals.json`.
 const VERSION: u32 = 2;
-/// Heights of a curve over time.
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Bars of a curve.
-const BARS_MAX: usize = 30;
 
 /// The whole result.
 #[derive(Debug, Clone, Serialize)]
@@ -31,9 +26,6 @@ pub struct Report<'r> {
     pub goals: &'r [Outcome],
     /// Version and settings by store; where cells differ, all values.
     pub stores: BTreeMap<String, Store>,
-    /// One line for each measurement that wrote.
-    #[serde(skip)]
-    writes: Vec<String>,
 }
 
 /// The configuration of a store.
@@ -59,7 +51,6 @@ impl<'r> Report<'r> {
             machine: first.map(machine).unwrap_or_default(),
             goals,
             stores: stores(&records),
-            writes: records.iter().filter_map(|record| write_line(record)).collect(),
         }
     }
 
@@ -80,17 +71,6 @@ impl<'r> Report<'r> {
             let verdict = format!("{bold}{verdict}{bold}{marked}");
             lines.push(format!("| {id} | {text} | {figure} | {peer} | {ratio} | {threshold} | {verdict} |"));
         }
-        if !self.writes.is_empty() {
-            lines.push(
-                "\nWorkloads that write: the rate of the window, and with the work left after it; when the store was \
-                 steady; bytes at the device per operation; the rate over the window.\n\n\
-                 | command | store | a second | sustained | steady after, s | settled in, s | batch | written, B | \
-                 read, B | p99.9, us | over time |\n\
-                 |---|---|---|---|---|---|---|---|---|---|---|"
-                    .into(),
-            );
-            lines.extend(self.writes.iter().cloned());
-        }
         lines.push("\n| store | version | settings |\n|---|---|---|".into());
         for (name, store) in &self.stores {
             let settings = store.settings.iter().map(|(name, values)| format!("{name} {}", values.join(" or ")));
@@ -109,45 +89,6 @@ fn machine(result: &Value) -> Value {
 
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A measurement that wrote, as a line of its table.
-fn write_line(record: &Record) -> Option<String> {
-    record.figure("sustained_per_s")?;
-    let show = |name: &str| record.figure(name).map_or("-".into(), number);
-    let figures = [
-        "ops_per_s",
-        "sustained_per_s",
-        "steady_after_s",
-        "settle_seconds",
-        "client_batch_mean",
-        "device_written_bytes_per_op",
-        "device_read_bytes_per_op",
-        "p999_us",
-    ]
-    .map(show);
-    let steps = record.result.as_ref()?.get("timeline").and_then(Value::as_array);
-    let steps: Vec<u64> = steps.into_iter().flatten().filter_map(Value::as_u64).collect();
-    let named = |word: &&String| !matches!(word.as_str(), "bench" | "--json" | "--reuse");
-    let command: Vec<&str> = record.cell.command.iter().filter(named).map(String::as_str).collect();
-    Some(format!(
-        "| {}{}, turn {} | {} | {} | {} |",
-        record.cell.disk.prefix(),
-        command.join(" "),
-        record.turn,
-        record.cell.store,
-        figures.join(" | "),
-        curve(&steps)
-    ))
-}
-
-/// Rates over time as bars, each a share of the highest.
-pub(super) fn curve(steps: &[u64]) -> String {
-    let width = steps.len().div_ceil(BARS_MAX).max(1);
-    // A last step that the window cut short would look like a collapse.
-    let sums: Vec<u64> = steps.chunks_exact(width).map(|chunk| chunk.iter().sum()).collect();
-    let most = sums.iter().copied().max().unwrap_or(0).max(1);
-    sums.iter().map(|sum| BARS[(sum * (BARS.len() as u64 - 1)).div_ceil(most) as usize]).collect()
 }
 
 fn stores(records: &[&Record]) -> BTreeMap<String, Store> {
