@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use seawall_io::probe::block_device_of;
 use seawall_io::{Disk as _, OpenHow, OsDisk};
 use seawall_lab::results::DeviceDelta;
-use seawall_lab::run::{ForeignReading, device_counters, device_delta};
+use seawall_lab::run::{ForeignReading, cached_bytes, device_counters, device_delta, files_below};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,32 +127,6 @@ pub(crate) fn cpu_time(of: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Every file at or below `dir`; what cannot be listed is skipped.
-pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut dirs = vec![dir.to_path_buf()];
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
-                Ok(kind) if kind.is_file() => files.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    files
-}
-
-/// Bytes in the page cache of the files below `dir`; `None` when the kernel cannot report it for one of them.
-fn cached_bytes(dir: &Path) -> Option<u64> {
-    let disk = OsDisk::synchronous();
-    let mut sum = 0;
-    for path in files_below(dir) {
-        // Stores remove files at any time: a removed file takes no memory.
-        let Ok(file) = disk.open(&path, OpenHow::default()) else { continue };
-        sum += disk.cached(&file, disk.len(&file).ok()?).ok()?.resident;
-    }
-    Some(sum)
 }
 
 /// Drops the cached pages of the files below `dir`, so that a store's next reads reach the device.

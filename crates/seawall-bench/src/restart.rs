@@ -13,7 +13,7 @@
 //!    files are all in the page cache.
 //! 2. Pages read are counted as in a pool that holds all rows, so that no page counts twice.
 
-use crate::observe::{Observer, drop_page_cache, files_below};
+use crate::observe::{Observer, drop_page_cache};
 use crate::process::{self, failed};
 use crate::results::{Origin, named};
 use crate::run::load::Loader;
@@ -25,6 +25,7 @@ use rand_pcg::Pcg64Mcg;
 use rustix::process::{Signal, getpid, kill_process};
 use seawall::{DATA_FILE, Database, Durability, Options};
 use seawall_io::{FileClass, Op};
+use seawall_lab::run::files_below;
 use serde::Serialize;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;

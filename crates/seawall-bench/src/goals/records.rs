@@ -75,7 +75,7 @@ impl Records {
         let binary = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes));
         let mut records = Self { dir, binary, all: Vec::new() };
         fs::create_dir_all(&records.dir).map_err(told(&records.dir))?;
-        for path in crate::observe::files_below(&records.dir) {
+        for path in seawall_lab::run::files_below(&records.dir) {
             if !resume {
                 fs::remove_file(&path).map_err(told(&path))?;
                 continue;

@@ -1,10 +1,10 @@
 //! Small real runs of the lab's engine experiments; and the engine accepts the settings that the lab writes.
 
 use super::EngineCells;
-use crate::observe::files_below;
 use seawall::{Database, Options};
 use seawall_lab::cell::{Access, Ahead, Experiment, KeyOrder, Level, Origin, Pattern};
 use seawall_lab::results::Results;
+use seawall_lab::run::files_below;
 use seawall_lab::run::{Engine, EngineSizes, EngineWork, FILE_BYTES_MIN, Lab, LabError, LabOptions, Silent};
 use seawall_lab::{plan, report, sample, settings, table};
 use std::path::Path;

@@ -3,9 +3,9 @@
 //! 1. fio only reads, with direct I/O and one job: its queue depth is what a single query could have reached.
 //! 2. A file that holds less than half of the data is no reference for scans: a store of many files has none.
 
-use crate::observe::files_below;
 use crate::process;
 use crate::store::Result;
+use seawall_lab::run::files_below;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fmt;

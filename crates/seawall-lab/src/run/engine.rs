@@ -20,6 +20,7 @@ use seawall_io::{Disk as _, OpenHow, OsDisk};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use walkdir::{DirEntry, WalkDir};
 
 /// Approximate bytes of a row of a tree of E6, with its key and the engine's own bytes.
 pub const ROW_BYTES: u64 = 200;
@@ -186,12 +187,26 @@ pub(super) fn round(spec: &CellSpec, ready: &dyn Ready, limits: &Limits, stop: &
     Ok(round)
 }
 
-/// Bytes of the files in `dir` that are in the page cache; `None` when the kernel cannot report it.
-pub(super) fn cached_bytes(disk: &OsDisk, dir: &Path) -> Option<u64> {
-    let mut sum = 0;
-    for path in disk.list(dir).ok()?.iter().filter(|path| path.is_file()) {
-        // The engine recycles files at any time: a removed file takes no memory.
-        let Ok(file) = disk.open(path, OpenHow::default()) else { continue };
+/// Every file at or below `dir`; what cannot be listed is skipped.
+///
+/// ```
+/// assert!(seawall_lab::run::files_below("src".as_ref()).iter().any(|file| file.ends_with("run/engine.rs")));
+/// ```
+pub fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = WalkDir::new(dir).into_iter().flatten();
+    entries.filter(|entry| entry.file_type().is_file()).map(DirEntry::into_path).collect()
+}
+
+/// Bytes of the files below `dir` that are in the page cache; `None` when the kernel cannot report it for one of them.
+///
+/// ```
+/// assert_eq!(seawall_lab::run::cached_bytes("no-such-directory".as_ref()), Some(0));
+/// ```
+pub fn cached_bytes(dir: &Path) -> Option<u64> {
+    let (disk, mut sum) = (OsDisk::synchronous(), 0);
+    for path in files_below(dir) {
+        // Files can be removed at any time: a removed file takes no memory.
+        let Ok(file) = disk.open(&path, OpenHow::default()) else { continue };
         sum += disk.cached(&file, disk.len(&file).ok()?).ok()?.resident;
     }
     Some(sum)

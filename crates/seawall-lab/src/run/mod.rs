@@ -31,7 +31,9 @@ mod work;
 
 use crate::cell::{CellSpec, Preparation};
 use crate::results::{CellResult, EngineRun, FORMAT, Results, Round, RunSettings};
-pub use engine::{Engine, EngineSizes, EngineWork, Issued, ROW_BYTES, Ready, TREE_TO_POOL, Worker};
+pub use engine::{
+    Engine, EngineSizes, EngineWork, Issued, ROW_BYTES, Ready, TREE_TO_POOL, Worker, cached_bytes, files_below,
+};
 pub use error::LabError;
 use error::{check_space, directory_error, not_a_directory};
 pub use machine::{ForeignReading, device_counters, device_delta, this_machine};

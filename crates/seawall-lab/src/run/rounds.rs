@@ -131,7 +131,7 @@ impl Run<'_> {
         let operations_min = if queries { QUERIES_MIN * u64::from(spec.threads) } else { OPERATIONS_MIN };
         let limits = Limits { round: options.round / ENGINE_ROUND_PART, operations_min, rate: options.rate };
         let round = self.observed(|| engine::round(spec, &*ready, &limits, self.preparer.stop))?;
-        let cached_bytes = engine::cached_bytes(&self.preparer.disk, &ready.dir());
+        let cached_bytes = engine::cached_bytes(&ready.dir());
         ready.finish()?;
         Ok(Round { cached_bytes, ..round })
     }
