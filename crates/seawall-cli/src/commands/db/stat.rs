@@ -14,6 +14,7 @@ pub(super) use seawall::stats::percentile_ns as percentile;
 use seawall::stats::total_ns;
 use seawall::{Published, Stats};
 use seawall_io::{CellSnapshot, Op};
+use seawall_lab::report::latency;
 use seawall_lab::run::pause;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -161,11 +162,7 @@ fn io_json(cell: &CellSnapshot) -> Value {
 
 /// Formats a time for people.
 pub(super) fn time(ns: u64) -> String {
-    match ns {
-        0..10_000_000 => format!("{} us", ns / 1_000),
-        10_000_000..10_000_000_000 => format!("{:.0} ms", ns as f64 / 1e6),
-        _ => format!("{:.1} s", ns as f64 / 1e9),
-    }
+    latency(ns as f64)
 }
 
 /// Draws the distribution of latencies, with a column for each factor of about three from 10 us to 1 s.
