@@ -87,16 +87,13 @@ pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
         },
     };
     let to = args.to.display();
-    let Some(BackupReport { begin, end, pages, log_bytes, read_again, incremental }) = done else {
+    let Some(report) = done else {
         return interrupted(format_args!("broken off: {to} holds an unfinished backup, remove it"));
     };
     if args.json {
-        let json = serde_json::json!({
-            "begin": begin, "end": end, "pages": pages, "log_bytes": log_bytes, "read_again": read_again,
-            "incremental": incremental,
-        });
-        return answer(format!("{json}\n"));
+        return answer(serde_json::to_string(&report)? + "\n");
     }
+    let BackupReport { end, pages, log_bytes, incremental, .. } = report;
     let (kind, log) = (if incremental { "increment" } else { "full backup" }, units::bytes(log_bytes));
     answer(format!("{to}: {kind} at position {end}: {pages} pages, {log} of log\n"))
 }

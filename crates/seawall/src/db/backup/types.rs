@@ -51,6 +51,7 @@ pub struct BackupProgress {
 
 /// The report of a finished backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BackupReport {
     /// Where recovery of the restored database begins, a position in the log.
     pub begin: u64,
