@@ -78,7 +78,7 @@ impl Store for Seawall {
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let (tx, cursor) = (self.db.begin()?, OwnedCursor::new());
-        Ok(Box::new(Work { store: self, tx, cursor, key: Vec::new() }))
+        Ok(Box::new(Work { store: self, tx, cursor }))
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -125,7 +125,6 @@ struct Work<'s> {
     /// Reused from one scan to the next: each commits in place, so that none sees the snapshot of another.
     tx: Transaction,
     cursor: OwnedCursor,
-    key: Vec<u8>,
 }
 
 impl Work<'_> {
@@ -192,7 +191,7 @@ impl Session for Work<'_> {
             Some(to) => cursor.within(from..to),
             None => cursor,
         };
-        go_through(cursor, &mut self.key, Seek::AtLeast(from), |key| to.is_none_or(|to| key < to), visit)
+        go_through(cursor, Seek::AtLeast(from), |key| to.is_none_or(|to| key < to), visit)
     }
 
     fn multi_get(&mut self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<u64> {
@@ -210,20 +209,18 @@ impl Session for Work<'_> {
 }
 
 /// Visits entries from `first` on, backward from [`Seek::Before`], as long as they are `inside`. Key and value are
-/// borrowed from the cursor; `key` keeps a copy of the key.
+/// borrowed from the cursor.
 fn go_through(
     mut cursor: Cursor<'_>,
-    key: &mut Vec<u8>,
     first: Seek<'_>,
     inside: impl Fn(&[u8]) -> bool,
     visit: &mut While<'_>,
 ) -> Result<()> {
     let backward = matches!(first, Seek::Before(_));
     let mut there = cursor.seek(first)?;
-    while there && inside(cursor.key()) {
-        key.clear();
-        key.extend_from_slice(cursor.key());
-        there = visit(key, cursor.value()?) && if backward { cursor.prev()? } else { cursor.next()? };
+    while there {
+        let (key, value) = cursor.entry()?;
+        there = inside(key) && visit(key, value) && if backward { cursor.prev()? } else { cursor.next()? };
     }
     Ok(())
 }
@@ -256,7 +253,7 @@ impl Tx for Open<'_> {
         let cursor = self.tx.cursor(&self.trees[table], CursorOptions::default());
         let first = if backward { Seek::Before(to) } else { Seek::AtLeast(from) };
         let inside = |key: &[u8]| if backward { key >= from } else { key < to };
-        go_through(cursor, &mut Vec::new(), first, inside, visit)
+        go_through(cursor, first, inside, visit)
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
