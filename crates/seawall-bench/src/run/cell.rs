@@ -170,10 +170,9 @@ impl Origin {
 /// # Errors
 /// Those of opening; or the page cache cannot be dropped.
 pub fn cold<S>(settings: &Settings, open: impl FnOnce(&Settings) -> Result<S>) -> Result<S> {
-    let drop_all = || drop_page_cache(&settings.dir).map_err(|why| Error::failed("bench", why));
-    drop_all()?;
+    drop_page_cache(&settings.dir)?;
     let store = open(settings)?;
-    drop_all()?;
+    drop_page_cache(&settings.dir)?;
     Ok(store)
 }
 

@@ -204,16 +204,15 @@ impl KvRun {
 fn beside_backups(store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -> (Driven, [u64; 2]) {
     let ended = AtomicBool::new(false);
     let back_up = || {
-        let removed = || remove(to).map_err(|why| Error::failed(BENCH, why));
         let (mut backups, mut bytes) = (0, 0);
-        removed()?;
+        remove(to)?;
         while !ended.load(Ordering::SeqCst) {
             store.back_up(to, &mut |more| {
                 bytes += more;
                 !ended.load(Ordering::SeqCst)
             })?;
             backups += u64::from(!ended.load(Ordering::SeqCst));
-            removed()?;
+            remove(to)?;
         }
         let none = || Error::failed(BENCH, "no backup was taken meanwhile: give it more time");
         if bytes > 0 { Ok([backups, bytes]) } else { Err(none()) }
@@ -250,7 +249,7 @@ impl Client {
         // A range must find all its rows.
         let behind = if workload == Workload::ShortRange { SHORT_RANGE - 1 } else { 0 };
         let drawn = run.cell.keys.saturating_sub(behind);
-        let keys = Keys::new(workload, drawn, seed).map_err(|why| Error::failed(BENCH, why))?;
+        let keys = Keys::new(workload, drawn, seed)?;
         let values = Values::new(run.cell.value_size as usize, seed);
         let rng = thread_rng(seed, thread);
         Ok(Self { workload, keys, values, rng, number: 0, value: Vec::new(), writes: false, again: false })
