@@ -46,7 +46,7 @@ pub(crate) fn go_on(stop: &AtomicBool) -> Result<()> {
 /// line of its output.
 ///
 /// # Errors
-/// [`Error`], also after Ctrl-C.
+/// Why there is no result; Ctrl-C is a reason.
 pub fn run(command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said> {
     let (status, said) = ended(command, limit, stop)?;
     if status.success() { Ok(said) } else { Err(format!("{status}: {}", last_words(&said.err)).into()) }
@@ -56,7 +56,7 @@ pub fn run(command: Command, limit: Duration, stop: &AtomicBool) -> Result<Said>
 /// those that it has started, and SIGKILL if it does not end in time.
 ///
 /// # Errors
-/// [`Error`], also after Ctrl-C.
+/// Why there is no result; Ctrl-C is a reason.
 pub(crate) fn ended(mut command: Command, limit: Duration, stop: &AtomicBool) -> Result<(ExitStatus, Said)> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);

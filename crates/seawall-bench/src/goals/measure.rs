@@ -56,7 +56,7 @@ impl<'r> Bench<'r> {
     /// Creates a cell's rows, unless they exist.
     ///
     /// # Errors
-    /// [`Error`], also after Ctrl-C.
+    /// Why there is no result; Ctrl-C is a reason.
     pub fn prepare(&mut self, cell: &Cell) -> Result<()> {
         if cell.prepare.is_empty() {
             return Ok(());
@@ -73,7 +73,7 @@ impl<'r> Bench<'r> {
     /// Measures a cell once; returns its result.
     ///
     /// # Errors
-    /// [`Error`], also after Ctrl-C.
+    /// Why there is no result; Ctrl-C is a reason.
     pub fn measure(&mut self, cell: &Cell) -> Result<Value> {
         let dir = self.disks.dir(cell)?;
         let fresh = cell.prepare.is_empty();

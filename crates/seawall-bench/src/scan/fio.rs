@@ -100,7 +100,7 @@ pub fn data_file(dir: &Path, data_bytes: u64) -> Option<PathBuf> {
 /// Measures a pattern for `time`, after a warm-up of a quarter of it.
 ///
 /// # Errors
-/// [`Error`], also after Ctrl-C.
+/// Why there is no result; Ctrl-C is a reason.
 pub fn measure(pattern: Pattern, file: &Path, time: Duration, stop: &AtomicBool) -> Result<Reads> {
     let warm_up = time / 4;
     Ok(run(file, &pattern.arguments(warm_up, time), warm_up + time + BESIDE, stop)?.0)
@@ -109,7 +109,7 @@ pub fn measure(pattern: Pattern, file: &Path, time: Duration, stop: &AtomicBool)
 /// Runs fio on `file` for at most `limit`; returns its reads and its version.
 ///
 /// # Errors
-/// [`Error`], also after Ctrl-C.
+/// Why there is no result; Ctrl-C is a reason.
 pub fn run(
     file: &Path,
     arguments: &[impl AsRef<OsStr>],

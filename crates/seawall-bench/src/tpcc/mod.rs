@@ -2,7 +2,7 @@
 //! five transactions in the specified mix without think and keying time, and the specification's consistency
 //! conditions at the end. The result is not a TPC-C result: those are audited.
 //!
-//! 1. Transactions follow clauses 2.4 to 2.8; where the specification leaves a choice, the type of that
+//! 1. Transactions follow clauses 2.4 to 2.8; where the specification leaves a choice, the type or function of that
 //!    transaction documents it.
 //! 2. The conditions hold after every commit, so that data can be reused, and a run that ends early leaves
 //!    valid data.
