@@ -1,7 +1,7 @@
 //! The data file of the goals, and its parsed form: groups of goals, each with its cells.
 //!
-//! 1. Anything unknown (a name of data or of a window, a field, a combination) is a mistake in this program, which a test
-//!    finds: it panics and names it. The arguments of a command are checked by the command.
+//! 1. Anything unknown (a name of data or of a window, a field, a combination) is a mistake in this program: it panics
+//!    and names it, which a test finds. The arguments of a command are checked by the command.
 //! 2. Two goals that need the same figure share one [`Cell`]: equal cells are one cell, in whichever goals
 //!    they occur.
 

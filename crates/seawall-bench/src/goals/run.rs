@@ -31,8 +31,8 @@ pub trait Listener {
     fn note(&mut self, text: &str);
 }
 
-/// Measures every cell of `plan` that `records` lacks; `seed` decides their order. Returns an outcome for each goal, and
-/// whether Ctrl-C ended the run.
+/// Measures every cell of `plan` that `records` lacks; `seed` decides their order. Returns an outcome for each goal,
+/// and whether Ctrl-C ended the run.
 ///
 /// # Errors
 /// When records cannot be written. The failure of a cell is in its record.
