@@ -127,8 +127,6 @@ pub(crate) fn cpu_time(of: ClockId) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-}
-
 /// Drops the cached pages of the files below `dir`, so that a store's next reads reach the device.
 ///
 /// # Errors
