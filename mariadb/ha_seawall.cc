@@ -181,8 +181,19 @@ int ha_seawall::close() {
   return 0;
 }
 
-/* Refuses foreign keys, or leaves them out with a warning: never silently. */
+/* Refuses foreign keys, or leaves them out with a warning: never silently. The list of keys is that of the statement only if
+   the statement defines a table: others create tables too (a partition for history in an UPDATE), and find the list of an
+   earlier statement, whose memory is freed. */
 static int refuse_foreign_keys(THD *thd) {
+  switch (thd->lex->sql_command) {
+    case SQLCOM_CREATE_TABLE:
+    case SQLCOM_ALTER_TABLE:
+    case SQLCOM_CREATE_INDEX:
+    case SQLCOM_DROP_INDEX:
+      break;
+    default:
+      return 0;
+  }
   List_iterator<Key> keys(thd->lex->alter_info.key_list);
   while (const Key *key = keys++) {
     if (key->type != Key::FOREIGN_KEY) continue;
@@ -237,6 +248,9 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
     push_warning(form->in_use, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION, "Seawall does not compress: PAGE_COMPRESSED has no effect");
   if (info->row_type == ROW_TYPE_COMPRESSED || info->key_block_size)
     push_warning(form->in_use, Sql_condition::WARN_LEVEL_WARN, ER_ILLEGAL_HA_CREATE_OPTION, "Seawall does not compress: ROW_FORMAT=COMPRESSED and KEY_BLOCK_SIZE have no effect");
+  /* Without symbolic links the server warns, and leaves them out. */
+  for (auto [given, what] : {std::pair(info->data_file_name, "DATA DIRECTORY"), std::pair(info->index_file_name, "INDEX DIRECTORY")})
+    if (given) push_warning_printf(form->in_use, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(form->in_use, WARN_OPTION_IGNORED), what);
   uint32_t columns = 0;
   bool has_long_columns = false;
   for (Field **field = form->field; *field; field++) {
@@ -419,8 +433,9 @@ int ha_seawall::info(uint flags) {
   if (flags & HA_STATUS_ERRKEY) errkey = m_connection ? m_connection->duplicate() : MAX_KEY;
   if (flags & HA_STATUS_VARIABLE) {
     Share::Size size = size_of_table();
-    /* The optimizer treats a table with 0 rows as empty. */
-    stats.records = (ha_rows)(size.rows == 0 && !(flags & HA_STATUS_TIME) ? 1 : size.rows);
+    /* The optimizer treats a table with 0 rows as empty. Partitions of history that are full are told by exact counts
+       (`ha_partition::part_records`, which says HA_STATUS_OPEN). */
+    stats.records = (ha_rows)(size.rows == 0 && !(flags & (HA_STATUS_TIME | HA_STATUS_OPEN)) ? 1 : size.rows);
     stats.data_file_length = size.bytes;
     stats.index_file_length = size.index_bytes;
     stats.mean_rec_length = (ulong)(size.rows ? size.bytes / size.rows : 0);

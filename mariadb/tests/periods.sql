@@ -39,3 +39,29 @@ alter table l add unique (id, p without overlaps);
 insert into l values (1, '2020-01-15', '2020-01-20');
 insert into l values (2, '2020-01-15', '2020-01-20'), (2, '2020-01-20', '2020-01-25');
 select * from l order by id, s;
+-- Partitions of history: filled in turn, and made by statements that define no table.
+create table h (id int primary key, x int) with system versioning partition by system_time limit 100 partitions 4;
+insert into h select seq, 0 from seq_1_to_10;
+delimiter //
+for i in 1..25 do update h set x = x + 1; end for//
+delimiter ;
+select count(*) from h partition (p0);
+select count(*) from h partition (p1);
+select count(*) from h partition (p2);
+select count(*) from h;
+create table ha (id int primary key, x int) with system versioning partition by system_time limit 100 auto;
+insert into ha select seq, 0 from seq_1_to_10;
+delimiter //
+for i in 1..25 do update ha set x = x + 1; end for//
+delimiter ;
+select count(*) from ha partition (p0);
+select count(*) from ha partition (p1);
+select count(*) from ha for system_time all;
+set timestamp = unix_timestamp('2020-01-01 00:00:00');
+create table hi (id int primary key, x int, key (x)) with system versioning partition by system_time interval 1 hour auto;
+insert into hi values (1, 1), (2, 2);
+set timestamp = unix_timestamp('2020-01-01 02:30:00');
+create table zz (a int primary key, b int, key k (b));
+update hi set x = 2;
+select count(*) from hi for system_time all;
+set timestamp = default;

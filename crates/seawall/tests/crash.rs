@@ -333,7 +333,6 @@ fn symptom(why: &str) -> String {
 #[test]
 fn some_mutants_are_found() {
     for mutant in [
-        Mutant::DoublewriteUnflushed,
         Mutant::LosersStay,
         Mutant::EarlyAcknowledgement,
         Mutant::PurgeEarly,
