@@ -185,15 +185,7 @@ int ha_seawall::close() {
    the statement defines a table: others create tables too (a partition for history in an UPDATE), and find the list of an
    earlier statement, whose memory is freed. */
 static int refuse_foreign_keys(THD *thd) {
-  switch (thd->lex->sql_command) {
-    case SQLCOM_CREATE_TABLE:
-    case SQLCOM_ALTER_TABLE:
-    case SQLCOM_CREATE_INDEX:
-    case SQLCOM_DROP_INDEX:
-      break;
-    default:
-      return 0;
-  }
+  if (thd->lex->sql_command != SQLCOM_CREATE_TABLE && thd->lex->sql_command != SQLCOM_ALTER_TABLE) return 0;
   List_iterator<Key> keys(thd->lex->alter_info.key_list);
   while (const Key *key = keys++) {
     if (key->type != Key::FOREIGN_KEY) continue;

@@ -454,6 +454,18 @@ fn a_page_that_recovery_cannot_read_is_abandoned_when_that_is_asked_for() {
         drop(try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap());
     }
     assert!(abandoned > 2, "{abandoned}");
+    // One read that fails once is no reason to abandon a page.
+    let mut opened = 0;
+    for nth in 1..30 {
+        let sim = sim.fork(nth);
+        sim.inject(Fault::eio().on(Op::Read).path("/db/data").nth(nth).once());
+        let Ok(db) = try_open(&sim, Arc::new(Process::new(&sim)), abandons()) else { continue };
+        sim.clear_faults();
+        while db.step_task(Task::Rollback).unwrap() {}
+        assert_rows(&db, 60, "a read failed once");
+        opened += 1;
+    }
+    assert!(opened > 10, "{opened}");
 }
 
 #[test]

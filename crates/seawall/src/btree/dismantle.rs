@@ -21,7 +21,7 @@
 //! 6. In a damaged tree, all pages except the root are freed according to the space maps.
 
 use super::node::Node;
-use super::overflow::{free_overflow_head, free_overflow_some};
+use super::overflow::{VALUE_MTRS_A_STEP, free_overflow_head, free_overflow_some};
 use super::redo::Shed;
 use super::{OverflowRef, Tree};
 use crate::buffer::{Mtr, MtrSize};
@@ -35,9 +35,8 @@ const COUNTED_A_STEP: usize = 64;
 const FREED_AT_ONCE_MAX: usize = 512;
 /// The most space maps that one mini-transaction latches.
 const MAPS_AT_ONCE_MAX: usize = 8;
-/// Mini-transactions of one step that free leaves and branches, and those that free long values.
+/// Mini-transactions of one step that free leaves and branches.
 const MTRS_A_STEP: usize = 32;
-const VALUE_MTRS_A_STEP: usize = 64;
 /// Leaves with long values that one mini-transaction frees.
 const READ_AT_ONCE_MAX: usize = 8;
 

@@ -53,7 +53,8 @@ pub use fragmentation::Fragmentation;
 pub use hint::LeafHints;
 pub use node::{Node, Opened, common_prefix, key_bytes_max};
 pub use overflow::{
-    OverflowWriter, free_overflow_some, one_page_value_max, read_overflow_into, read_overflow_many, write_one_page,
+    OverflowWriter, VALUE_MTRS_A_STEP, free_overflow_some, one_page_value_max, read_overflow_into, read_overflow_many,
+    write_one_page,
 };
 pub use reach::Reach;
 pub use read_ahead::ReadAhead;

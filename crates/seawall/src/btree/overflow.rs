@@ -29,7 +29,7 @@ use crate::format::{Malformed, PageId, Reader, TreeId, put_varint};
 use crate::log::MTR_BYTES_MAX;
 use crate::space::TAKEN_AT_ONCE_MAX;
 
-pub use free::{free_overflow_head, free_overflow_some};
+pub use free::{VALUE_MTRS_A_STEP, free_overflow_head, free_overflow_some};
 pub(super) use read::{one_page_len, read_list};
 pub use read::{read_overflow, read_overflow_into, read_overflow_many};
 pub use write::{OverflowWriter, write_one_page};

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Approximate bytes of a batch. Two exist at a time, and the sort needs up to half of another.
 const BATCH_BYTES: usize = 12 << 20;
+/// How often a page is read again before it is abandoned.
+const READS_AGAIN: u32 = 2;
 /// Pages prefetched ahead of the one that is redone.
 const READ_AHEAD: usize = 64;
 
@@ -90,14 +92,12 @@ impl Batch {
                 if at % (READ_AHEAD / 2) == 0 {
                     pool.prefetch(&read_ahead(&pages[at..]));
                 }
-                match self.redo_page(pool, records) {
-                    Ok((new, known)) => {
-                        applied.fetch_add(new, Ordering::Relaxed);
-                        skipped.fetch_add(known, Ordering::Relaxed);
-                    }
-                    Err(error) if error.is_damage() => abandon(pool, records, error, abandons)?,
-                    Err(error) => return Err(error),
-                }
+                let (new, known) = match self.redo_page(pool, records) {
+                    Err(error) if error.is_damage() => self.abandon(pool, records, error, abandons)?,
+                    redone => redone?,
+                };
+                applied.fetch_add(new, Ordering::Relaxed);
+                skipped.fetch_add(known, Ordering::Relaxed);
             }
         };
         let threads = threads.min(pages.len());
@@ -154,37 +154,51 @@ impl Batch {
         }
         Ok((applied, skipped))
     }
+
+    /// Abandons a page that could not be read, or passes records of one that was abandoned before. Returns as
+    /// [`Batch::redo_page`].
+    ///
+    /// # Errors
+    /// `error`, if that is not allowed; an error of the disk.
+    fn abandon(&self, pool: &Pool, records: &[Redo], error: Error, abandons: bool) -> Result<(u64, u64)> {
+        let (page, passed) = (records[0].page, (0, records.len() as u64));
+        if !records.iter().all(|record| tag::layer(record.tag) == Some(Layer::Btree)) {
+            return Err(error);
+        }
+        if is_abandoned(&error) {
+            return Ok(passed);
+        }
+        let lost =
+            |why: &Corruption| matches!(why, Corruption::ChecksumMismatch { .. } | Corruption::Misdirected { .. });
+        if matches!(&error, Error::Corrupt(why) if !lost(why)) {
+            return Err(error);
+        }
+        if !abandons {
+            ::log::error!(
+                "the log has changes of page {page}, which cannot be read: restore a backup. If there is none, copy the \
+                 files, and open once with damaged_pages = abandon: what the page holds is then lost, and the rest can \
+                 be dumped"
+            );
+            return Err(error);
+        }
+        for _ in 0..READS_AGAIN {
+            match self.redo_page(pool, records) {
+                Err(error) if error.is_damage() => {}
+                redone => return redone,
+            }
+        }
+        pool.abandon(page)?;
+        ::log::warn!("page {page} is abandoned, as damaged_pages = abandon says: what it holds is lost. {error}");
+        // A prefetch by another thread may have read it at last: then it is written home as any other page.
+        match self.redo_page(pool, records) {
+            Err(error) if is_abandoned(&error) => Ok(passed),
+            redone => redone,
+        }
+    }
 }
 
-/// Abandons a page that could not be read, or passes records of one that was abandoned before.
-///
-/// # Errors
-/// `error`, if that is not allowed; an error of the disk.
-fn abandon(pool: &Pool, records: &[Redo], error: Error, abandons: bool) -> Result<()> {
-    let page = records[0].page;
-    let of_tree = records.iter().all(|record| tag::layer(record.tag) == Some(Layer::Btree));
-    let lost = match &error {
-        Error::Corrupt(why) => match **why {
-            Corruption::Abandoned { .. } if of_tree => return Ok(()),
-            Corruption::ChecksumMismatch { .. } | Corruption::Misdirected { .. } => true,
-            _ => false,
-        },
-        _ => true,
-    };
-    if !(lost && of_tree) {
-        return Err(error);
-    }
-    if !abandons {
-        ::log::error!(
-            "the log has changes of page {page}, which cannot be read: restore a backup. If there is none, copy the \
-             files, and open once with damaged_pages = abandon: what the page holds is then lost, and the rest can be \
-             dumped"
-        );
-        return Err(error);
-    }
-    pool.abandon(page)?;
-    ::log::warn!("page {page} is abandoned, as damaged_pages = abandon says: what it holds is lost. {error}");
-    Ok(())
+fn is_abandoned(error: &Error) -> bool {
+    matches!(error, Error::Corrupt(why) if matches!(**why, Corruption::Abandoned { .. }))
 }
 
 /// Applies a record to its page, by its tag.

@@ -7,10 +7,10 @@
 //!    the code that made the change, and is idempotent: a crash during recovery is just another crash.
 //! 4. The log that is redone is made durable before a page that it changed can be written: `Log::open` makes durable
 //!    what it found.
-//! 5. A page that cannot be read ends the opening, unless the log initialises it, or option `damaged_pages` says that
-//!    a page of a tree is abandoned: then a page takes its place that every reader refuses
-//!    ([`crate::Corruption::Abandoned`]), and the log's other records of it are passed. It is never loaded into the
-//!    pool.
+//! 5. A page that is needed and cannot be read ends the opening. With option `damaged_pages = abandon`, a page of a
+//!    tree is abandoned instead: recovery writes a page over it that every reader refuses
+//!    ([`crate::Corruption::Abandoned`]) and that is never loaded into the pool, and skips its records. A page whose
+//!    old contents the log replaces as a whole is not needed.
 //! 6. Open transactions stay open: prepared ones wait for their coordinator, and losers are rolled back in the
 //!    background. Until they end, they are active: their changes are invisible and their rows are locked.
 //!

@@ -17,7 +17,9 @@
 
 use super::engine::{Engine, Purge};
 use super::undo::{OldValue, UndoRecord, Unpurged};
-use crate::btree::{DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, free_overflow_some};
+use crate::btree::{
+    DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, VALUE_MTRS_A_STEP, free_overflow_some,
+};
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId, TxnId, UndoPtr, page};
@@ -74,8 +76,6 @@ const HISTORY_LONG: u64 = 20_000;
 pub(super) const HELP_EVERY: u64 = 16;
 /// How often purge reads a page again that could not be read.
 const READS_AGAIN: u32 = 2;
-/// Mini-transactions of one step that free long values.
-const VALUE_MTRS_A_STEP: usize = 64;
 /// Records that a helper purges: usually more than [`HELP_EVERY`] transactions write.
 const HELP_RECORDS: usize = 256;
 
@@ -122,10 +122,8 @@ impl Engine {
                 UndoRecord::DropTree { tree, root } => {
                     self.move_past(&rest[..done], None)?;
                     (rest, done) = (&rest[done..], 0);
-                    self.purge_drop(Tree { id: tree, root }, next, drops).map(|done| match done {
-                        true => Purged::Passed,
-                        false => Purged::InPart,
-                    })
+                    let gone = self.purge_drop(Tree { id: tree, root }, next, drops);
+                    gone.map(|gone| if gone { Purged::Passed } else { Purged::InPart })
                 }
                 _ => self.purge_last(&rest[..=done], &mut budget),
             };

@@ -20,7 +20,8 @@ use super::transaction::{State, Txn};
 use super::undo::{OldValue, Previous, UndoLog, UndoRecord};
 use super::writing::{Undoing, Writing};
 use crate::btree::{
-    DELETED, Dismantling, Entry, HEADER, Node, Patch, Remove, Replace, Rewrite, Tree, free_overflow_some,
+    DELETED, Dismantling, Entry, HEADER, Node, Patch, Remove, Replace, Rewrite, Tree, VALUE_MTRS_A_STEP,
+    free_overflow_some,
 };
 use crate::buffer::{Mtr, MtrSize, Redo};
 use crate::error::{Corruption, Error, Result, Stop};
@@ -170,8 +171,6 @@ struct Range<'r> {
 
 /// The most rows that one step of undoing a range of insertions removes.
 const STEP_ROWS: usize = 64;
-/// Mini-transactions of one step that frees a long value.
-const VALUE_MTRS_A_STEP: usize = 64;
 
 impl Engine {
     /// Locks a row whose insertion or change is about to be undone. Called while the row still bears the transaction's
@@ -243,7 +242,8 @@ impl Engine {
                 self.undo_entry(Tree { id: tree, root }, key, (me, at), undo_log, undo)
             }
             UndoRecord::OverflowWritten { tree, head } => {
-                if !free_overflow_some(&self.space, tree, head, &mut VALUE_MTRS_A_STEP.clone())? {
+                let mut budget = VALUE_MTRS_A_STEP;
+                if !free_overflow_some(&self.space, tree, head, &mut budget)? {
                     return Ok(());
                 }
                 self.pool().retry(|| {

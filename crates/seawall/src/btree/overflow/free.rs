@@ -6,6 +6,9 @@ use crate::error::{Error, Result, Stop};
 use crate::format::{PageId, TreeId};
 use crate::space::Space;
 
+/// Mini-transactions that free long values in one step of purge, rollback or dismantling.
+pub const VALUE_MTRS_A_STEP: usize = 64;
+
 /// Frees the pages of a long value of `tree` except its head, in at most `budget` mini-transactions of its own, which
 /// it subtracts from `budget`. Returns whether only the head is left. May be called again, also after a crash: it frees
 /// what is left. No latch may be held.

@@ -38,9 +38,11 @@ pub(super) fn write_long(rig: &Rig, value: &[u8]) -> OverflowRef {
 }
 
 pub(super) fn free_long(rig: &Rig, reference: OverflowRef) {
-    assert!(free_overflow_some(&rig.space, rig.tree.id, reference.head, &mut usize::MAX.clone()).unwrap());
+    let mut budget = usize::MAX;
+    assert!(free_overflow_some(&rig.space, rig.tree.id, reference.head, &mut budget).unwrap());
     // A second call does nothing.
-    assert!(free_overflow_some(&rig.space, rig.tree.id, reference.head, &mut usize::MAX.clone()).unwrap());
+    let left = budget;
+    assert!(free_overflow_some(&rig.space, rig.tree.id, reference.head, &mut budget).unwrap() && budget == left);
     rig.pool
         .retry(|| {
             let mut mtr = Mtr::begin(&rig.pool, MtrSize::Small)?;
