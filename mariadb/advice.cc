@@ -128,7 +128,7 @@ void note_failure(THD *thd, seawall_status status) {
     if (thd) remember_deadlock(thd);
     break;
   case SEAWALL_STATUS_NO_SPACE:
-    log_failure(&full, "Free space on that file system; statements that change rows fail until then, what is committed stays");
+    log_failure(&full, "Until then statements that change rows fail; what is committed stays");
     break;
   case SEAWALL_STATUS_IO:
   case SEAWALL_STATUS_CORRUPT:

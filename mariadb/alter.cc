@@ -281,6 +281,8 @@ bool ha_seawall::report(TABLE *altered, const Index_build &build, seawall_status
     print_keydup_error(altered, altered->key_info + build.duplicate(), MYF(0));
   } else if (status == SEAWALL_STATUS_CORRUPT) {
     print_error(HA_ERR_CRASHED, MYF(0));
+  } else if (status == SEAWALL_STATUS_NO_SPACE) {
+    print_error(HA_ERR_RECORD_FILE_FULL, MYF(0));
   } else if (status == SEAWALL_STATUS_INTERRUPTED) {
     ha_thd()->send_kill_message();
   } else {

@@ -294,6 +294,13 @@ int Connection::commit(bool all) {
   return error;
 }
 
+/* If that stops halfway, the whole transaction must be rolled back. */
+seawall_status Connection::roll_back_to(const seawall_savepoint_t *savepoint) {
+  seawall_status status = seawall_rollback_to(m_tx.get(), savepoint);
+  if (status != SEAWALL_STATUS_OK) m_thd->mark_transaction_to_rollback(true);
+  return status;
+}
+
 int Connection::rollback(bool all) {
   m_incomplete = 0;
   if (!m_active) return 0;
@@ -301,7 +308,7 @@ int Connection::rollback(bool all) {
   clear_interrupt();
   seawall_status status;
   if (!ends(m_thd, all)) {
-    status = m_statement && m_before ? seawall_rollback_to(m_tx.get(), m_before.get()) : SEAWALL_STATUS_OK;
+    status = m_statement && m_before ? roll_back_to(m_before.get()) : SEAWALL_STATUS_OK;
     end_statement();
   } else {
     status = m_xid.empty() ? seawall_rollback(m_tx.get()) : seawall_rollback_prepared(db.get(), slice(m_xid));
@@ -376,7 +383,7 @@ int Connection::rollback_to(uint64_t number) {
   /* If there is none, the transaction had not begun when the savepoint was set. */
   auto found = m_savepoints.find(number);
   if (found == m_savepoints.end()) return 0;
-  seawall_status status = seawall_rollback_to(m_tx.get(), found->second.get());
+  seawall_status status = roll_back_to(found->second.get());
   m_savepoints.erase(std::next(found), m_savepoints.end());
   return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
 }

@@ -133,6 +133,7 @@ private:
   void detach();
   int failed_end(const char *what, seawall_status status);
   int check_complete(bool all);
+  seawall_status roll_back_to(const seawall_savepoint_t *savepoint);
   Open describe() const;
 
   THD *m_thd = nullptr;

@@ -645,15 +645,20 @@ seawall_status open_dictionary() {
       if (opened == SEAWALL_STATUS_OK) opened = keys_with(tx, std::string(1, kind), &gone);
     return opened;
   });
-  /* What a prepared transaction has locked stays until the next start. */
-  for (const std::string &key : gone)
-    if (status == SEAWALL_STATUS_OK && in_transaction("sweep", [&](seawall_tx *tx) {
-          seawall_set_wait(tx, SEAWALL_WAIT_MODE_NO, 0);
-          if (key[0] != HALF_MADE) return drop_one(tx, key, nullptr);
-          const uint8_t *numbers = (const uint8_t *)key.data() + 1;
-          return abandon_index(tx, number_at(numbers), (uint32_t)number_at(numbers + 8));
-        }) != SEAWALL_STATUS_OK)
-      sql_print_warning("Seawall: a table that was being dropped is still there: %s", seawall_error());
+  if (status != SEAWALL_STATUS_OK) return status;
+  for (const std::string &key : gone) {
+    seawall_status swept = in_transaction("sweep", [&](seawall_tx *tx) {
+      seawall_set_wait(tx, SEAWALL_WAIT_MODE_NO, 0);
+      if (key[0] != HALF_MADE) return drop_one(tx, key, nullptr);
+      const uint8_t *numbers = (const uint8_t *)key.data() + 1;
+      return abandon_index(tx, number_at(numbers), (uint32_t)number_at(numbers + 8));
+    });
+    if (swept == SEAWALL_STATUS_LOCK_TIMEOUT)
+      sql_print_warning("Seawall: a table that was being dropped is locked by a transaction that is prepared or being rolled "
+                        "back; the next start drops it");
+    else if (swept != SEAWALL_STATUS_OK)
+      sql_print_warning("Seawall: a table that was being dropped is still there, and the next start drops it: %s", seawall_error());
+  }
   return status;
 }
 

@@ -13,7 +13,7 @@ handler::Table_flags ha_seawall::table_flags() const {
                       HA_REC_NOT_IN_SEQ | HA_CAN_SQL_HANDLER | HA_BINLOG_ROW_CAPABLE |
                       HA_CAN_VIRTUAL_COLUMNS | HA_CONCURRENT_OPTIMIZE | HA_CRASH_SAFE | HA_CAN_SKIP_LOCKED |
                       HA_ONLINE_ANALYZE | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_CAN_GEOMETRY |
-                      HA_CAN_TABLES_WITHOUT_ROLLBACK;
+                      HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS;
   /* Without range locks, the same statements could have other results on a replica. */
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
@@ -121,7 +121,6 @@ int ha_seawall::open(const char *name, int, uint) {
       return HA_ERR_CRASHED;
     }
   }
-  thr_lock_data_init(&m_share->lock, &m_lock_data, nullptr);
   key_used_on_scan = table->s->primary_key;
   size_t longest = init_keys();
   ref_length = (uint)std::min(longest, seawall_key_bytes_max(db.get())) + 2;
@@ -556,19 +555,12 @@ void ha_seawall::set_lock(THD *thd, thr_lock_type type) {
   m_wait = asks && list->skip_locked ? SEAWALL_WAIT_MODE_SKIP_LOCKED : SEAWALL_WAIT_MODE_DEFAULT;
 }
 
+/* The server's locks of tables are not used, as in InnoDB: metadata locks, and the engine's locks of rows, are enough. */
 THR_LOCK_DATA **ha_seawall::store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) {
   if (type != TL_IGNORE) {
     set_lock(thd, type);
     m_stored_lock = m_lock;
   }
-  if (type != TL_IGNORE && m_lock_data.type == TL_UNLOCK) {
-    /* The engine locks rows, so writers of a table do not wait for each other, unless LOCK TABLES asks for it. */
-    if (type >= TL_WRITE_CONCURRENT_INSERT && type <= TL_WRITE && !thd_in_lock_tables(thd) && !thd_tablespace_op(thd))
-      type = TL_WRITE_ALLOW_WRITE;
-    if (type == TL_READ_NO_INSERT && !thd_in_lock_tables(thd)) type = TL_READ;
-    m_lock_data.type = type;
-  }
-  *to++ = &m_lock_data;
   return to;
 }
 

@@ -18,9 +18,6 @@ class Index_build;
 /* State that all handlers of one table share. */
 class Share : public Handler_share {
 public:
-  Share() { thr_lock_init(&lock); }
-  ~Share() override { thr_lock_delete(&lock); }
-  THR_LOCK lock;
   std::mutex mutex;                   /* held while the table is opened */
   bool open = false;
   std::vector<Tree> trees;            /* the rows, then one for each secondary index */
@@ -244,6 +241,7 @@ public:
   int external_lock(THD *thd, int type) override;
   int start_stmt(THD *thd, thr_lock_type type) override;
   THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, thr_lock_type type) override;
+  uint lock_count() const override { return 0; } /* LOCK TABLES ... READ takes a metadata lock that excludes writers */
   void unlock_row() override;
   void try_semi_consistent_read(bool yes) override;
   bool was_semi_consistent_read() override { return m_waits_for_row; }
@@ -349,7 +347,6 @@ private:
 
   Bytes m_name; /* the table's path; a partition's has its suffix */
   seawall::Share *m_share = nullptr;
-  THR_LOCK_DATA m_lock_data;
   seawall_lock m_lock = SEAWALL_LOCK_NONE;
   seawall_lock m_stored_lock = SEAWALL_LOCK_NONE; /* that of the statement which a function or trigger is a part of */
   seawall_wait_mode m_wait = SEAWALL_WAIT_MODE_DEFAULT;

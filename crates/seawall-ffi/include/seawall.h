@@ -1052,11 +1052,13 @@ seawall_status seawall_transaction_id(seawall_tx *tx, uint64_t *id);
 // `tx` is a handle of a transaction; `savepoint` is writable.
 seawall_status seawall_savepoint(seawall_tx *tx, seawall_savepoint_t **savepoint);
 
-// Undoes all changes since the savepoint, which stays valid.
+// Undoes all changes since the savepoint, which stays valid. If that stops halfway, for example because a page cannot
+// be read, the transaction can only be rolled back, to that savepoint, an earlier one, or as a whole.
 //
 // # Safety
 // `tx` and `savepoint` are handles.
-seawall_status seawall_rollback_to(seawall_tx *tx, const seawall_savepoint_t *savepoint);
+seawall_status seawall_rollback_to(seawall_tx *tx,
+                                   const seawall_savepoint_t *savepoint);
 
 // Frees a savepoint; does not change the transaction.
 //

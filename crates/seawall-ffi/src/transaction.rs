@@ -298,7 +298,8 @@ pub unsafe extern "C" fn seawall_savepoint(tx: *mut Transaction, savepoint: *mut
     unsafe { with(tx, make) }
 }
 
-/// Undoes all changes since the savepoint, which stays valid.
+/// Undoes all changes since the savepoint, which stays valid. If that stops halfway, for example because a page cannot
+/// be read, the transaction can only be rolled back, to that savepoint, an earlier one, or as a whole.
 ///
 /// # Safety
 /// `tx` and `savepoint` are handles.

@@ -547,6 +547,11 @@ impl Error {
         }
     }
 
+    /// Returns whether recovery has abandoned the page that was to be read ([`Corruption::Abandoned`]).
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Corrupt(why) if matches!(**why, Corruption::Abandoned { .. }))
+    }
+
     /// Returns the error for a page whose checksum holds but whose contents are invalid.
     pub fn bad_page(page: PageId, why: impl Into<String>) -> Self {
         Corruption::Page { page, why: why.into() }.into()

@@ -24,6 +24,7 @@ mod mutants;
 pub mod mutants;
 mod recovery;
 mod space;
+mod spare;
 mod txn;
 
 pub use btree::Fragmentation;

@@ -4,8 +4,8 @@
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use seawall::{Background, BuildOptions, Database, Env, Error, Options, Part, Task};
-use seawall_io::SystemClock;
-use seawall_sim::{SimDisk, SimOptions};
+use seawall_io::{Op, SystemClock};
+use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -276,6 +276,36 @@ fn purge_passes_what_cannot_be_read() {
     assert_eq!(db.get(&tree, &[1]).unwrap(), None);
     db.transact(|tx| tx.put(&tree, &[1], b"again")).unwrap();
     db.close().unwrap();
+}
+
+/// A read that fails once does not cost the space of a dropped tree.
+#[test]
+fn a_dropped_tree_is_freed_although_a_read_failed() {
+    let first = SimDisk::new(SimOptions { seed: 8, ..SimOptions::default() });
+    let db = open(&first);
+    let (tree, other) = (db.create_tree("t").unwrap(), db.create_tree("other").unwrap());
+    db.transact(|tx| tx.put_rows(&tree, (0..4000u32).map(|i| (i.to_be_bytes(), [1; 1000])))).unwrap();
+    db.transact(|tx| tx.put_rows(&other, (0..4000u32).map(|i| (i.to_be_bytes(), [1; 1000])))).unwrap();
+    drop((tree, other));
+    db.close().unwrap();
+    for nth in 1..16 {
+        let sim = first.fork(nth);
+        let db = open(&sim);
+        db.drop_tree("t").unwrap();
+        // The maps leave the pool.
+        db.checkpoint().unwrap();
+        assert_eq!(db.begin().unwrap().iter(&db.open_tree("other").unwrap()).count(), 4000);
+        sim.inject(Fault::eio().on(Op::Read).path("/db/data").nth(nth).once());
+        for _ in 0..10_000 {
+            if matches!(db.step_task(Task::Purge), Ok(false)) {
+                break;
+            }
+        }
+        sim.clear_faults();
+        assert_eq!(db.check().unwrap(), [], "read {nth}");
+        let free = db.stats().space.free_bytes;
+        assert!(free > 4_000_000, "read {nth}: {free} bytes are free");
+    }
 }
 
 /// A rollback needs the leaves of its rows, and not the neighbours that they could be merged with.

@@ -594,6 +594,24 @@ fn a_long_value_of_a_snapshot_that_was_given_up_is_looked_for_again() {
     }
 }
 
+/// A cursor follows the level of its transaction without a seek.
+#[test]
+fn a_cursor_locks_from_the_step_on_at_which_its_transaction_is_serializable() {
+    let db = open(1);
+    let tree = db.create_tree("t").unwrap();
+    db.transact(|tx| tx.put_rows(&tree, (0..9u8).map(|i| ([i], [i])))).unwrap();
+    let mut tx = db.begin_with(options(Isolation::RepeatableRead)).unwrap();
+    let mut cursor = OwnedCursor::new();
+    cursor.reset(&tree, CursorOptions::default(), ..);
+    assert!(cursor.seek(&tx, Seek::First).unwrap());
+    tx.set_isolation(Isolation::Serializable);
+    assert!(cursor.next(&tx).unwrap());
+    assert_eq!(cursor.key(), [1]);
+    let no_wait = || TxOptions { wait: LockWait::NoWait, ..TxOptions::default() };
+    let refused = db.transact_with(no_wait(), |tx| tx.put(&tree, &[1], b"rival"));
+    assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+}
+
 /// Its transaction is over, but the cursor is kept: purge continues.
 #[test]
 fn an_idle_cursor_holds_back_nothing() {

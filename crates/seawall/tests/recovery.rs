@@ -4,20 +4,18 @@
 
 mod support {
     pub(crate) mod dying_process;
+    pub(crate) mod unreadable;
 }
 
 use seawall::{Background, Corruption, DamagedPages, Database, Durability, Env, Error, Options, Task, TxOptions, Xid};
-use seawall_io::{
-    Allocate, BackendInfo, Cached, Clock, Disk, Handle, IoError, Op, OpenHow, Request, RequestKind, Result, SyncHow,
-    SystemClock, Ticket, WriteHow,
-};
+use seawall_io::{Clock, Disk, Handle, Op, OpenHow, SystemClock};
 use seawall_sim::{Fault, Process, SimDisk, SimOptions};
-use std::io::IoSlice;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::dying_process::{DyingProcess, End};
+use support::unreadable::Unreadable;
 
 const DIR: &str = "/db";
 const SLOT_STRIDE: u64 = 16 << 10;
@@ -42,121 +40,6 @@ fn try_open(sim: &Arc<SimDisk>, disk: Arc<dyn Disk>, options: Options) -> seawal
 
 fn sim(seed: u64) -> Arc<SimDisk> {
     SimDisk::new(SimOptions { seed, trace_entries_max: 100, ..SimOptions::default() })
-}
-
-/// A disk that cannot read some bytes of some files until they are written again.
-#[derive(Debug)]
-struct Unreadable {
-    inner: Arc<dyn Disk>,
-    bad: Mutex<Vec<(PathBuf, Range<u64>)>>,
-}
-
-impl Unreadable {
-    fn new(inner: Arc<dyn Disk>, bad: Vec<(PathBuf, Range<u64>)>) -> Arc<Self> {
-        Arc::new(Self { inner, bad: Mutex::new(bad) })
-    }
-
-    fn refuses(&self, path: &Path, offset: u64, len: usize) -> bool {
-        let meets =
-            |(of, bad): &(PathBuf, Range<u64>)| of == path && bad.start < offset + len as u64 && offset < bad.end;
-        self.bad.lock().unwrap().iter().any(meets)
-    }
-
-    fn written(&self, path: &Path, offset: u64, len: usize) {
-        let end = offset + len as u64;
-        let mut left = Vec::new();
-        for (of, bad) in self.bad.lock().unwrap().drain(..) {
-            if of != path || bad.start >= end || bad.end <= offset {
-                left.push((of, bad));
-                continue;
-            }
-            for part in [bad.start..offset.max(bad.start), end.min(bad.end)..bad.end] {
-                if !part.is_empty() {
-                    left.push((of.clone(), part));
-                }
-            }
-        }
-        *self.bad.lock().unwrap() = left;
-    }
-}
-
-impl Disk for Unreadable {
-    fn backend(&self) -> &BackendInfo {
-        self.inner.backend()
-    }
-    fn open(&self, path: &Path, how: OpenHow) -> Result<Handle> {
-        self.inner.open(path, how)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.inner.remove(path)
-    }
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.inner.sync_dir(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<PathBuf>> {
-        self.inner.list(path)
-    }
-    fn free_bytes(&self, path: &Path) -> Result<u64> {
-        self.inner.free_bytes(path)
-    }
-    fn lock(&self, file: &Handle) -> Result<()> {
-        self.inner.lock(file)
-    }
-    fn len(&self, file: &Handle) -> Result<u64> {
-        self.inner.len(file)
-    }
-    fn set_len(&self, file: &Handle, len: u64) -> Result<()> {
-        self.inner.set_len(file, len)
-    }
-    fn allocate(&self, file: &Handle, how: Allocate, offset: u64, len: u64) -> Result<()> {
-        self.inner.allocate(file, how, offset, len)
-    }
-    fn read_at(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if self.refuses(file.path(), offset, buf.len()) {
-            return Err(IoError::os(Op::Read, file.path(), 5));
-        }
-        self.inner.read_at(file, offset, buf)
-    }
-    fn write_at(&self, file: &Handle, offset: u64, bufs: &[IoSlice<'_>], how: WriteHow) -> Result<usize> {
-        let written = self.inner.write_at(file, offset, bufs, how)?;
-        self.written(file.path(), offset, written);
-        Ok(written)
-    }
-    fn sync(&self, file: &Handle, how: SyncHow) -> Result<()> {
-        self.inner.sync(file, how)
-    }
-    fn cached(&self, file: &Handle, len: u64) -> Result<Cached> {
-        self.inner.cached(file, len)
-    }
-    fn drop_cache(&self, file: &Handle, offset: u64, len: u64) -> Result<()> {
-        self.inner.drop_cache(file, offset, len)
-    }
-    fn submit(&self, batch: Vec<Request>) -> Vec<Ticket> {
-        let tickets = batch.into_iter().map(|request| {
-            let (path, offset, len) = (request.file.path().to_owned(), request.offset, request.len());
-            match request.kind {
-                RequestKind::Read if self.refuses(&path, offset, len) => {
-                    let (ticket, completer) = Ticket::new();
-                    let result = Err(IoError::os(Op::Read, &path, 5).at(offset, len as u64));
-                    completer.complete(seawall_io::Completion { result, bufs: request.bufs });
-                    ticket
-                }
-                kind => {
-                    if matches!(kind, RequestKind::Write(_)) {
-                        self.written(&path, offset, len);
-                    }
-                    self.inner.submit(vec![request]).pop().expect("one for each")
-                }
-            }
-        });
-        tickets.collect()
-    }
-    fn drive(&self, block: bool) -> usize {
-        self.inner.drive(block)
-    }
 }
 
 /// Row `i` and its value.
@@ -400,7 +283,8 @@ fn a_page_that_recovery_cannot_read_is_abandoned_when_that_is_asked_for() {
     for leaf in leaves {
         let sim = sim.fork(leaf);
         let bad = vec![(PathBuf::from("/db/data"), leaf * 4096..leaf * 4096 + 512)];
-        let disk = Unreadable::new(Arc::new(Process::new(&sim)), bad);
+        let process = Arc::new(Process::new(&sim));
+        let disk = Unreadable::new(process.clone(), bad);
         if try_open(&sim, disk.clone(), small()).is_ok() {
             // The log initialises it.
             continue;
@@ -436,9 +320,9 @@ fn a_page_that_recovery_cannot_read_is_abandoned_when_that_is_asked_for() {
         check(&db);
         let other = db.create_tree("other").unwrap();
         db.transact(|tx| tx.put(&other, b"a", b"b")).unwrap();
-        drop((other, db));
         // The log is applied again, without the option.
-        sim.power_cut();
+        process.crash_by(SimDisk::power_cut);
+        drop((other, db));
         let db = try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap();
         check(&db);
         // Rows of the page need no rollback any more. The page is freed with its tree.
@@ -466,6 +350,216 @@ fn a_page_that_recovery_cannot_read_is_abandoned_when_that_is_asked_for() {
         opened += 1;
     }
     assert!(opened > 10, "{opened}");
+}
+
+/// Rollback of a range of insertions, which have one undo record, passes a leaf that recovery abandoned.
+#[test]
+fn rollback_of_a_range_of_insertions_passes_an_abandoned_page() {
+    let sim = sim(33);
+    let process = Arc::new(Process::new(&sim));
+    let db = try_open(&sim, process.clone(), small()).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let key = |i: u8, n: u8| [9, 9, i, n];
+    let mut loser = db.begin().unwrap();
+    for i in 0..100 {
+        loser.put(&tree, &key(i, 0), &[7; 200]).unwrap();
+    }
+    db.checkpoint().unwrap();
+    let mut leaves = Vec::new();
+    db.sample_leaves(&tree, usize::MAX, |leaf| leaves.push(u64::from(leaf.page().0))).unwrap();
+    let others = || (0..100).step_by(9);
+    db.transact(|tx| others().try_for_each(|i| tx.put(&tree, &key(i, 1), b"committed"))).unwrap();
+    process.crash_by(SimDisk::power_cut);
+    sim.remove(Path::new("/db/doublewrite")).unwrap();
+    let mut abandoned = 0;
+    for leaf in leaves {
+        let sim = sim.fork(leaf);
+        let bad = vec![(PathBuf::from("/db/data"), leaf * 4096..leaf * 4096 + 512)];
+        let disk = Unreadable::new(Arc::new(Process::new(&sim)), bad);
+        if try_open(&sim, disk.clone(), small()).is_ok() {
+            // The log initialises it.
+            continue;
+        }
+        abandoned += 1;
+        let db = try_open(&sim, disk, small().with_damaged_pages(DamagedPages::Abandon)).unwrap();
+        while db.step_task(Task::Rollback).unwrap() {}
+        let tree = db.open_tree("t").unwrap();
+        let gone = (0..100).filter(|&i| matches!(db.get(&tree, &key(i, 0)), Ok(None))).count();
+        let lost = (0..100).filter(|&i| db.get(&tree, &key(i, 0)).is_err()).count();
+        assert!(gone + lost == 100 && gone > 50 && lost > 0, "leaf {leaf}: {gone} are undone, {lost} lost");
+        for i in others() {
+            assert!(db.get(&tree, &key(i, 1)).map_or(true, |found| found.is_some()), "leaf {leaf}, row {i}");
+        }
+        drop(tree);
+        db.drop_tree("t").unwrap();
+        while db.step().unwrap() {}
+        assert_eq!(db.check().unwrap(), []);
+    }
+    assert!(abandoned > 3, "{abandoned}");
+}
+
+/// As before, of a transaction that has created the tree: its pages are freed, and its name is free.
+#[test]
+fn rollback_of_a_new_tree_passes_abandoned_pages() {
+    let sim = sim(34);
+    let process = Arc::new(Process::new(&sim));
+    let db = try_open(&sim, process.clone(), small()).unwrap();
+    let other = db.create_tree("other").unwrap();
+    let key = |i: u8, n: u8| [9, 9, i, n];
+    let mut loser = db.begin().unwrap();
+    let tree = loser.create_tree("t").unwrap();
+    for i in 0..100 {
+        loser.put(&tree, &key(i, 0), &[7; 200]).unwrap();
+    }
+    db.checkpoint().unwrap();
+    for i in 0..100 {
+        loser.put(&tree, &key(i, 1), &[7; 200]).unwrap();
+    }
+    db.transact(|tx| tx.put(&other, b"a", b"b")).unwrap();
+    process.crash_by(SimDisk::power_cut);
+    sim.remove(Path::new("/db/doublewrite")).unwrap();
+    let mut abandoned = 0;
+    for page in 0..sim.seen("/db/data").unwrap().len() as u64 / 4096 {
+        let sim = sim.fork(page);
+        let bad = vec![(PathBuf::from("/db/data"), page * 4096..page * 4096 + 512)];
+        let disk = Unreadable::new(Arc::new(Process::new(&sim)), bad);
+        if try_open(&sim, disk.clone(), small()).is_ok() {
+            // It is not needed.
+            continue;
+        }
+        let Ok(db) = try_open(&sim, disk, small().with_damaged_pages(DamagedPages::Abandon)) else { continue };
+        // Neither the catalog nor the other tree is lost.
+        let found = db.open_tree("other").and_then(|other| db.get(&other, b"a"));
+        if found.is_err() {
+            continue;
+        }
+        abandoned += 1;
+        while db.step_task(Task::Rollback).unwrap_or_else(|e| panic!("page {page}: {e}")) {}
+        drop(db.create_tree("t").unwrap());
+        while db.step().unwrap() {}
+        assert_eq!(db.check().unwrap(), [], "page {page}");
+    }
+    assert!(abandoned > 3, "{abandoned}");
+}
+
+/// One read of the doublewrite file that fails once is no reason to lose a page whose copy is there.
+#[test]
+fn a_copy_is_read_again_before_its_page_is_lost() {
+    let crashed = crashed_with(60, &[Task::Clean]);
+    for page in copies(&crashed) {
+        for nth in 1..4 {
+            let sim = crashed.fork(page);
+            let bad = vec![(PathBuf::from("/db/data"), page * 4096..page * 4096 + 512)];
+            let disk = Unreadable::new(Arc::new(Process::new(&sim)), bad);
+            sim.inject(Fault::eio().on(Op::Read).path("/db/doublewrite").nth(nth).once());
+            let db = try_open(&sim, disk, small()).unwrap_or_else(|e| panic!("page {page}, read {nth}: {e}"));
+            assert_rows(&db, 60, "restored");
+        }
+    }
+}
+
+/// A page was abandoned, and a rollback has passed its changes of the page. Then the page's copy is found.
+#[test]
+fn an_abandoned_page_stays_abandoned() {
+    let sim = sim(41);
+    let process = Arc::new(Process::new(&sim));
+    let db = try_open(&sim, process.clone(), small().with_max_dirty_percent(10)).unwrap();
+    for i in 0..60 {
+        put(&db, i, Durability::Flushed);
+    }
+    db.checkpoint().unwrap();
+    let tree = db.open_tree("t").unwrap();
+    let mut loser = db.begin().unwrap();
+    for i in (0..60).step_by(3) {
+        loser.put(&tree, &row(i).0, b"not committed").unwrap();
+    }
+    put(&db, 1, Durability::Flushed);
+    while db.step_task(Task::Clean).unwrap() {}
+    process.crash_by(SimDisk::power_cut);
+    drop((loser, tree, db));
+    let mut lost = 0;
+    for page in copies(&sim) {
+        let sim = sim.fork(page);
+        let bad = vec![
+            (PathBuf::from("/db/data"), page * 4096..page * 4096 + 512),
+            (PathBuf::from("/db/doublewrite"), 0..u64::MAX),
+        ];
+        let process = Arc::new(Process::new(&sim));
+        let disk = Unreadable::new(process.clone(), bad);
+        let Ok(db) = try_open(&sim, disk, small().with_damaged_pages(DamagedPages::Abandon)) else { continue };
+        while let Ok(true) = db.step_task(Task::Rollback) {}
+        // Flushes the log of the rollback.
+        let flushed = db.create_tree("other").is_ok();
+        process.crash_by(SimDisk::power_cut);
+        drop(db);
+        if !flushed {
+            continue;
+        }
+        let db = try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap();
+        while let Ok(true) = db.step_task(Task::Rollback) {}
+        let tree = db.open_tree("t").unwrap();
+        for i in 0..60 {
+            match db.get(&tree, &row(i).0) {
+                Ok(found) => assert!(found.is_some_and(|found| *found == *row(i).1), "page {page}, row {i}"),
+                Err(_) => lost += 1,
+            }
+        }
+    }
+    assert!(lost > 20, "{lost}");
+}
+
+/// The file was made shorter after a checkpoint. The other slot has the checkpoint before, with log of pages that were
+/// cut off.
+#[test]
+fn either_control_slot_leads_to_a_file_that_was_made_shorter() {
+    let sim = sim(11);
+    let process = Arc::new(Process::new(&sim));
+    let db = try_open(&sim, process.clone(), small()).unwrap();
+    for i in 0..60 {
+        put(&db, i, Durability::Flushed);
+    }
+    let (tree, first) = (db.open_tree("t").unwrap(), db.create_tree("first").unwrap());
+    db.transact(|tx| tx.put_rows(&first, (0..3000u16).map(|i| (i.to_be_bytes(), [1; 1000])))).unwrap();
+    let more = |i: u16, n: u8| [5, i.to_be_bytes()[0], i.to_be_bytes()[1], n];
+    db.transact(|tx| tx.put_rows(&tree, (0..1500).map(|i| (more(i, 0), [1; 1000])))).unwrap();
+    drop(first);
+    db.drop_tree("first").unwrap();
+    while db.step().unwrap() {}
+    db.checkpoint().unwrap();
+    db.transact(|tx| (0..1500).try_for_each(|i| tx.put(&tree, &more(i, 0), &[2; 1000]))).unwrap();
+    let mut leaves = Vec::new();
+    db.sample_leaves(&tree, usize::MAX, |leaf| leaves.push(leaf.page().0 as usize)).unwrap();
+    db.shrink().unwrap();
+    let after = sim.seen("/db/data").unwrap().len() / 4096;
+    assert!(leaves.iter().filter(|&&leaf| leaf >= after).count() > 10, "{after} pages; the leaves were {leaves:?}");
+    process.crash_by(SimDisk::power_cut);
+    for n in 0..2 {
+        let sim = sim.fork(n);
+        let slot = (PathBuf::from("/db/control"), n * SLOT_STRIDE..n * SLOT_STRIDE + 4096);
+        let disk = Unreadable::new(Arc::new(Process::new(&sim)), vec![slot]);
+        let db = try_open(&sim, disk, small()).unwrap_or_else(|e| panic!("slot {n}: {e}"));
+        assert_rows(&db, 60, "with one slot");
+    }
+}
+
+/// The last block of the log is read twice: for its entries, and because the log continues in it.
+#[test]
+fn a_block_of_the_log_that_is_not_read_again_is_not_written_over() {
+    let crashed = crashed_with(60, &[Task::Log]);
+    let mut refused = 0;
+    for nth in 1..40 {
+        let sim = crashed.fork(nth);
+        // A chunk, and then its first piece. The second fault does not count the read that the first one hits.
+        for _ in 0..2 {
+            sim.inject(Fault::eio().on(Op::Read).named("redo.????????????????").nth(nth).once());
+        }
+        refused += u32::from(try_open(&sim, Arc::new(Process::new(&sim)), small()).is_err());
+        sim.clear_faults();
+        sim.power_cut();
+        let db = try_open(&sim, Arc::new(Process::new(&sim)), small()).unwrap_or_else(|e| panic!("read {nth}: {e}"));
+        assert_rows(&db, 60, "the log can be read");
+    }
+    assert!(refused > 0);
 }
 
 #[test]

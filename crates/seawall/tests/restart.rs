@@ -162,6 +162,20 @@ fn rows_that_were_locked_at_one_level_stay_locked_when_another_takes_changes_bac
     }
 }
 
+/// The answer of a change at serializable has to stay true, although the change is undone at read committed.
+#[test]
+fn a_change_that_told_something_leaves_its_lock_when_it_is_undone_at_a_weaker_level() {
+    let (db, tree) = with_row();
+    let mut tx = db.begin_with(TxOptions { isolation: Isolation::Serializable, ..NO_WAIT }).unwrap();
+    let savepoint = tx.savepoint();
+    assert!(tx.delete(&tree, b"k").unwrap());
+    tx.set_isolation(Isolation::ReadCommitted);
+    tx.rollback_to(&savepoint).unwrap();
+    let mut rival = db.begin_with(NO_WAIT).unwrap();
+    let refused = rival.put(&tree, b"k", b"4");
+    assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
+}
+
 fn open(disk: &Arc<SimDisk>) -> (Arc<Process>, Database) {
     let process = Arc::new(Process::new(disk));
     let clock = Arc::new(seawall_io::SystemClock::default());

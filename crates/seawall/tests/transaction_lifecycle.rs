@@ -4,8 +4,12 @@ use seawall::{
     Background, CursorOptions, Database, Env, Error, Isolation, LockMode, LockWait, OnConflict, Options, Seek, Task,
     Transaction, Tree, TxOptions, Xid,
 };
-use seawall_sim::{Process, SimDisk, SimOptions};
+use seawall_io::Op;
+use seawall_sim::{Fault, Process, SimDisk, SimOptions};
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 #[path = "support/dying_process.rs"]
 #[allow(dead_code)] // shared with tests that need more of it
@@ -478,4 +482,111 @@ fn two_phases_over_trees_survive_a_power_cut_anywhere() {
         assert!(after > 30, "{after}");
         println!("{after} operations");
     }
+}
+
+/// A rollback to a savepoint stopped halfway: what is left of the statement must not be committed.
+#[test]
+fn a_rollback_to_a_savepoint_that_stopped_halfway_is_ended_first() {
+    let disk = disk();
+    let (_process, db) = open(&disk);
+    let (tree, other) = (db.create_tree("t").unwrap(), db.create_tree("other").unwrap());
+    let row = |key: u32, byte: u8| (key.to_be_bytes(), vec![byte; 900]);
+    db.transact(|tx| tx.put_rows(&tree, (0..200).map(|key| row(key, 1)))).unwrap();
+    db.transact(|tx| tx.put_rows(&other, (0..2_000).map(|key| row(key, 1)))).unwrap();
+    let rows =
+        |value: &[u8]| db.begin().unwrap().iter(&tree).filter(|entry| entry.as_ref().unwrap().1[..] == *value).count();
+    for again in [false, true] {
+        let mut tx = db.begin().unwrap();
+        tx.put(&tree, b"first", b"f").unwrap();
+        let savepoint = tx.savepoint();
+        for key in 0..200u32 {
+            tx.put(&tree, &key.to_be_bytes(), &[2; 900]).unwrap();
+        }
+        // The leaves leave the pool.
+        db.checkpoint().unwrap();
+        assert_eq!(db.begin().unwrap().iter(&other).count(), 2_000);
+        disk.inject(Fault::eio().on(Op::Read).path("/db/data").nth(6).once());
+        let error = tx.rollback_to(&savepoint).unwrap_err();
+        assert!(error.is_damage(), "{error}");
+        disk.clear_faults();
+        // A later savepoint does not help.
+        let late = tx.savepoint();
+        tx.rollback_to(&late).unwrap();
+        let refused = tx.put(&tree, b"second", b"s");
+        assert!(matches!(refused, Err(Error::TransactionEnded { .. })), "{refused:?}");
+        if again {
+            tx.rollback_to(&savepoint).unwrap();
+            tx.put(&tree, b"third", b"t").unwrap();
+            tx.commit().unwrap();
+        } else {
+            let refused = tx.commit();
+            assert!(matches!(refused, Err(Error::TransactionEnded { .. })), "{refused:?}");
+        }
+        settle(&db);
+        let kept = usize::from(again);
+        assert_eq!((rows(&[1; 900]), rows(&[2; 900]), rows(b"f"), rows(b"t")), (200, 0, kept, kept));
+    }
+}
+
+thread_local! {
+    static LEFT: RefCell<Option<Transaction>> = const { RefCell::new(None) };
+}
+
+/// The thread's memory for transactions is gone when a destructor drops its last one.
+#[test]
+fn a_transaction_may_outlive_the_memory_of_its_thread() {
+    let db = Database::in_memory().unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let no_wait = || TxOptions { wait: LockWait::NoWait, ..TxOptions::default() };
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| {
+            // Destructors run in the opposite order of the first uses.
+            LEFT.with(|left| assert!(left.borrow().is_none()));
+            let mut tx = db.begin().unwrap();
+            tx.put(&tree, b"k", b"v").unwrap();
+            tx.get_for_update(&tree, b"l").unwrap();
+            is_blocked(db.transact_with(no_wait(), |tx| tx.put(&tree, b"k", b"w")));
+            LEFT.set(Some(tx));
+        });
+        ended.join().unwrap();
+    });
+    db.transact_with(no_wait(), |tx| tx.put(&tree, b"k", b"w").and_then(|()| tx.put(&tree, b"l", b"w"))).unwrap();
+}
+
+/// A refused insertion tells that the other entry is there; a read of the same transaction agrees.
+#[test]
+fn an_entry_with_the_same_prefix_is_in_the_snapshot_that_its_refusal_takes() {
+    let db = Database::in_memory().unwrap();
+    let tree = db.create_tree("t").unwrap();
+    db.transact(|tx| tx.put(&tree, b"p0", b"")).unwrap();
+    let done = AtomicBool::new(false);
+    let (mut refused, mut inserted, mut wrong) = (0, 0, Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let deleted = db.transact(|tx| tx.delete(&tree, b"p0"));
+                let there = db.transact(|tx| tx.put(&tree, b"p0", b""));
+                assert!(deleted.is_ok() && there.is_ok(), "{deleted:?} {there:?}");
+            }
+        });
+        let begun = Instant::now();
+        while (refused < 2_000 || inserted < 100) && begun.elapsed() < Duration::from_secs(60) {
+            let Ok(mut tx) = db.begin() else { break };
+            match tx.insert_unique_prefix(&tree, 1, b"p1", b"") {
+                Ok(()) => inserted += 1,
+                Err(Error::KeyExists { .. }) => {
+                    refused += 1;
+                    let found = tx.get(&tree, b"p0");
+                    if !matches!(found, Ok(Some(_))) {
+                        wrong.push(found);
+                    }
+                }
+                Err(error) if error.is_retryable() => {}
+                Err(error) => wrong.push(Err(error)),
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(wrong.is_empty(), "{} of {refused} are wrong: {:?}", wrong.len(), wrong[0]);
+    assert!(refused >= 2_000 && inserted >= 100, "{refused} refused, {inserted} inserted");
 }

@@ -23,6 +23,7 @@ use crate::buffer::Pool;
 use crate::error::{Result, Stop};
 use crate::format::page;
 use crate::format::{Lsn, PageId};
+use crate::spare;
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -70,8 +71,7 @@ pub struct Cursor {
 impl Drop for Cursor {
     fn drop(&mut self) {
         if !self.copy.is_empty() {
-            // A thread that is ending does not need it.
-            let _kept = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.copy)));
+            spare::keep(&SPARE, std::mem::take(&mut self.copy));
         }
     }
 }
@@ -247,7 +247,7 @@ impl Cursor {
     /// as far as that is known.
     fn fill(&mut self, pool: &Pool, to: Seek<'_>, rows: Option<usize>) -> Result<usize> {
         if self.copy.is_empty() {
-            self.copy = SPARE.take();
+            self.copy = spare::take(&SPARE);
         }
         let (tree, forward) = (self.tree, to.is_forward());
         pool.retry(|| {

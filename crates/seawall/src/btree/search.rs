@@ -10,7 +10,7 @@ use super::node::{Node, Opened};
 use super::redo::{Build, Retire};
 use super::{Damaged, Tree};
 use crate::buffer::{LatchedPage, Mtr, PageRead, Pool};
-use crate::error::{Error, Stop};
+use crate::error::{Error, Result, Stop};
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
 use crate::space::Reserved;
@@ -136,6 +136,32 @@ impl Tree {
     /// [`Stop::Load`]; [`Error::TreeDropped`]; [`Error::Corrupt`].
     pub fn leaf_shared<'p>(&self, pool: &'p Pool, key: &[u8]) -> Result<PageRead<'p>, Stop> {
         self.leaf(pool, Toward::Key(key))
+    }
+
+    /// Returns the upper end of the keys that were lost with the abandoned page on the path to `key`; `None` if that
+    /// is the end of the tree. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading the branches above that page.
+    pub fn end_of_abandoned(&self, pool: &Pool, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        for level in 1..=u8::MAX {
+            let end = pool.retry(|| {
+                let Some((page, opened)) = self.descend(pool, Toward::Key(key), level, |_, _| ())? else {
+                    return Ok(None);
+                };
+                let node = Node::again(&page, opened);
+                let next = node.child_slot_inside(key)? + 1;
+                if next < node.count() {
+                    return Ok(Some(node.key(next)?));
+                }
+                Ok(node.upper_above(key)?.map(<[u8]>::to_vec))
+            });
+            match end {
+                Err(error) if error.is_abandoned() => {}
+                end => return end,
+            }
+        }
+        Ok(None)
     }
 
     /// Latches exclusively, in `mtr`, the leaf whose range contains `key`. `mtr` must not have latched a page

@@ -21,6 +21,7 @@ use super::pool::Pool;
 use crate::error::{Error, Result, Stop};
 use crate::format::{Lsn, PageId, page, tag};
 use crate::log::{Credit, KeptRoom, MTR_BYTES_MAX, NoRoom, push_record};
+use crate::spare;
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -125,7 +126,7 @@ impl<'p> Mtr<'p> {
 
     #[inline]
     fn with(pool: &'p Pool, size: MtrSize, credit: Credit<'p>) -> Self {
-        let body = BODY.take();
+        let body = spare::take(&BODY);
         debug_assert!(body.is_empty(), "put back empty");
         Self { pool, credit: Some(credit), size, pages: SmallVec::new(), body }
     }
@@ -269,6 +270,6 @@ impl Drop for Mtr<'_> {
         self.pages.clear();
         let mut body = std::mem::take(&mut self.body);
         body.clear();
-        BODY.set(body);
+        spare::keep(&BODY, body);
     }
 }

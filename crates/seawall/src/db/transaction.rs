@@ -329,7 +329,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Usage`] if the savepoint belongs to another transaction, or is invalid because the transaction
-    /// was rolled back to an earlier one; read errors; [`Error::Poisoned`].
+    /// was rolled back to an earlier one; read errors; [`Error::Poisoned`]. After an error that stops the rollback, the
+    /// transaction can only be rolled back, to that savepoint, an earlier one, or as a whole.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         self.txn.here()?;
         if savepoint.of != self.number {

@@ -29,7 +29,7 @@ use crate::format::Lsn;
 use crate::mutants::{Mutant, Planted};
 use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, Disk, File, IoError};
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 const ENOENT: i32 = 2;
@@ -276,6 +276,7 @@ impl LogReader {
         } else {
             self.window.seek(floor);
             self.load(self.at)?;
+            self.check_readable(self.from.max(floor)..self.at)?;
             self.window.get(floor, prefix_bytes).to_vec()
         };
         let ghosts_end = self.tail.map_or(self.at, |tail| tail.ghosts_end);
@@ -289,6 +290,15 @@ impl LogReader {
             shelf: self.shelf,
             numbers: self.numbers,
         })
+    }
+
+    /// Returns the disk's error if a part of `needed` could not be read.
+    fn check_readable(&self, needed: Range<u64>) -> Result<()> {
+        let overlaps = |piece: u64| piece.max(needed.start) < needed.end.min(piece + BUFFER_ALIGN as u64);
+        match self.unreadable.iter().find(|(piece, _)| overlaps(*piece)) {
+            Some((_, error)) => Err(error.clone().into()),
+            None => Ok(()),
+        }
     }
 
     /// Writes the ring's entries that lie after the end of the segments to the segments, and flushes them. Returns
@@ -327,11 +337,7 @@ impl LogReader {
             self.load(at + block as u64)?;
             bytes[(at - floor) as usize..][..block].copy_from_slice(self.window.get(at, block));
         }
-        let needed = self.from.max(floor)..start;
-        let overlaps = |piece: u64| piece.max(needed.start) < needed.end.min(piece + BUFFER_ALIGN as u64);
-        if let Some((_, error)) = self.unreadable.iter().find(|(piece, _)| overlaps(*piece)) {
-            return Err(error.clone().into());
-        }
+        self.check_readable(self.from.max(floor)..start)?;
         bytes[(start - floor) as usize..][..taken.len()].copy_from_slice(&taken);
         let mut at = floor;
         while at < blocks_end {

@@ -200,6 +200,14 @@ thread_local! {
     static WAITER: Arc<Waiter> = Waiter::new();
 }
 
+/// Calls `f` with the thread's waiter; with a new one if the thread is ending.
+fn with_waiter<T>(f: impl FnOnce(&Arc<Waiter>) -> T) -> T {
+    let mut f = Some(f);
+    let mut call = |waiter: &Arc<Waiter>| f.take().map(|f| f(waiter));
+    let done = WAITER.try_with(&mut call).ok().flatten();
+    done.or_else(|| call(&Waiter::new())).expect("it is called once")
+}
+
 impl Log {
     fn is_poisoned(&self) -> bool {
         self.health.check().is_err()
@@ -256,7 +264,7 @@ impl Log {
         }
         loop {
             let over = || self.is_done(wanted) || self.is_poisoned();
-            match WAITER.with(|waiter| self.waiters.enter(wanted, waiter, over)) {
+            match with_waiter(|waiter| self.waiters.enter(wanted, waiter, over)) {
                 Entered::Recheck => {}
                 Entered::Lead(state) => {
                     let mut leading = Leading::new(self, state);
@@ -331,7 +339,7 @@ impl Log {
         // This position is never reached: the wait ends only when the thread is called or finds the state.
         let never = Wanted { lsn: u64::MAX, need: Need::Level(Durability::Flushed) };
         loop {
-            if let Entered::Lead(state) = WAITER.with(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned()))
+            if let Entered::Lead(state) = with_waiter(|waiter| self.waiters.enter(never, waiter, || self.is_poisoned()))
             {
                 let _leading = Leading::new(self, state);
                 return work();

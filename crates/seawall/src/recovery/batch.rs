@@ -105,7 +105,8 @@ impl Batch {
             work()?;
         } else {
             std::thread::scope(|scope| {
-                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+                let others: Vec<_> =
+                    (1..threads).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
                 let mine = work();
                 let theirs = others.into_iter().map(|thread| match thread.join() {
                     Ok(result) => result,
@@ -165,12 +166,16 @@ impl Batch {
         if !records.iter().all(|record| tag::layer(record.tag) == Some(Layer::Btree)) {
             return Err(error);
         }
-        if is_abandoned(&error) {
+        if error.is_abandoned() {
             return Ok(passed);
         }
-        let lost =
-            |why: &Corruption| matches!(why, Corruption::ChecksumMismatch { .. } | Corruption::Misdirected { .. });
-        if matches!(&error, Error::Corrupt(why) if !lost(why)) {
+        let is_lost = |error: &Error| match error {
+            Error::Corrupt(why) => {
+                matches!(**why, Corruption::ChecksumMismatch { .. } | Corruption::Misdirected { .. })
+            }
+            error => error.is_damage(),
+        };
+        if !is_lost(&error) {
             return Err(error);
         }
         if !abandons {
@@ -183,7 +188,7 @@ impl Batch {
         }
         for _ in 0..READS_AGAIN {
             match self.redo_page(pool, records) {
-                Err(error) if error.is_damage() => {}
+                Err(again) if is_lost(&again) => {}
                 redone => return redone,
             }
         }
@@ -191,14 +196,10 @@ impl Batch {
         ::log::warn!("page {page} is abandoned, as damaged_pages = abandon says: what it holds is lost. {error}");
         // A prefetch by another thread may have read it at last: then it is written home as any other page.
         match self.redo_page(pool, records) {
-            Err(error) if is_abandoned(&error) => Ok(passed),
+            Err(error) if error.is_abandoned() => Ok(passed),
             redone => redone,
         }
     }
-}
-
-fn is_abandoned(error: &Error) -> bool {
-    matches!(error, Error::Corrupt(why) if matches!(**why, Corruption::Abandoned { .. }))
 }
 
 /// Applies a record to its page, by its tag.

@@ -52,20 +52,32 @@ pub struct Redone {
 /// Read errors; [`crate::Corruption`] of the log or of pages.
 pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize, abandons: bool) -> Result<Redone> {
     let mut done = Redone::default();
-    if threads <= 1 {
+    if threads <= 1 || !redo_ahead(pool, reader, end, threads, abandons, &mut done)? {
         let mut batch = Batch::new();
         while batch.fill(reader, end)? {
             batch.apply(pool, threads, abandons, &mut done)?;
         }
-        return Ok(done);
     }
+    Ok(done)
+}
+
+/// Redoes with another thread that reads the log. Returns `false`, with nothing done, if the system has no thread for
+/// that.
+fn redo_ahead(
+    pool: &Pool,
+    reader: &mut LogReader,
+    end: Lsn,
+    threads: usize,
+    abandons: bool,
+    done: &mut Redone,
+) -> Result<bool> {
     std::thread::scope(|scope| {
         let (filled, next) = mpsc::sync_channel::<Batch>(0);
         let (applied, spare) = mpsc::channel();
         for _ in 0..2 {
             applied.send(Batch::new()).expect("its other end is below");
         }
-        let read = scope.spawn(move || -> Result<()> {
+        let read = move || -> Result<()> {
             // Ends with the log, or when the applying thread fails.
             while let Ok(mut batch) = spare.recv() {
                 if !batch.fill(reader, end)? || filled.send(batch).is_err() {
@@ -73,17 +85,17 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize, aband
                 }
             }
             Ok(())
-        });
+        };
+        let Ok(read) = std::thread::Builder::new().spawn_scoped(scope, read) else { return Ok(false) };
         for mut batch in next {
-            batch.apply(pool, threads, abandons, &mut done)?;
+            batch.apply(pool, threads, abandons, done)?;
             if applied.send(batch).is_err() {
                 // The log has ended, and no thread waits for the batch.
             }
         }
         match read.join() {
-            Ok(result) => result,
+            Ok(result) => result.map(|()| true),
             Err(panic) => std::panic::resume_unwind(panic),
         }
-    })?;
-    Ok(done)
+    })
 }

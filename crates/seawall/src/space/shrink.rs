@@ -10,9 +10,9 @@
 //! 2. A tail that is cut is wholly free: no tree owns a page of it, and no page of it is set aside. It is removed from
 //!    the index before the header changes, under the role of growing, so no page of it can be allocated.
 //! 3. The file is shortened only when the checkpoint lies after the mini-transaction that changed the header
-//!    (trap 5). Then no page of the tail is dirty or being written, recovery meets no older record of one,
-//!    and copies in the doublewrite file are older than the checkpoint and not used. Until then the file is
-//!    longer than the header says, which is always allowed.
+//!    (trap 5), in both slots of the control file. Then no page of the tail is dirty or being written, recovery
+//!    meets no older record of one, and copies in the doublewrite file are older than the checkpoint and not used.
+//!    Until then the file is longer than the header says, which is always allowed.
 //! 4. If the file has grown in between, it is not shortened: the file is shortened under the role of growing, and only
 //!    if the header still has the value that the cut wrote. A later cut may have written the same value again, so the
 //!    checkpoint must lie after the last cut.
@@ -226,6 +226,8 @@ impl Space {
         if self.file_holds.load(Relaxed) > 0 || self.pages() != cut.pages || !passed {
             return Ok(false);
         }
+        // The other slot of the control block may have a checkpoint before the cut.
+        self.pool.control().update(|_| ()).map_err(|error| self.pool.health().poison(error))?;
         self.pool.cut_file(cut.pages)?;
         Ok(true)
     }

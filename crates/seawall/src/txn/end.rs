@@ -31,7 +31,6 @@ use crate::format::{Lsn, TreeId, TxnId};
 use crate::log::Durability;
 use crate::mutants::Mutant;
 use crate::space::Purpose;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -170,7 +169,7 @@ impl Txn {
         let Some(writing) = &mut self.writing else { return Ok(Lsn::ZERO) };
         let engine = &self.engine;
         engine.health().check()?;
-        if matches!(self.state, State::HalfDone | State::Prepared(_)) {
+        if matches!(self.state, State::HalfDone | State::HalfUndone(_) | State::Prepared(_)) {
             return self.log_prepared_commit();
         }
         if !writing.undo_log.has_begun() {
@@ -207,7 +206,7 @@ impl Txn {
 
     /// Makes a later drop leave the transaction unchanged: it stays prepared, or the next opening rolls it back.
     pub fn keep(&mut self) {
-        if matches!(self.state, State::Open | State::HalfDone) {
+        if matches!(self.state, State::Open | State::HalfDone | State::HalfUndone(_)) {
             self.state = State::Kept;
         }
     }
@@ -274,25 +273,7 @@ impl Engine {
     /// Makes decided transactions visible, whose commits are durable, and those that they follow. Their own threads do
     /// the rest of the end.
     fn reveal(&self, owners: &[Arc<LockOwner>]) {
-        let mut left: Vec<(Lsn, Arc<LockOwner>)> = Vec::new();
-        let (mut known, mut at) = (HashSet::new(), 0);
-        let mut add = |left: &mut Vec<_>, owners: &[Arc<LockOwner>]| {
-            for owner in owners {
-                // One that has ended did so after those that it followed.
-                let decided = owner.decided().filter(|_| known.insert(owner.serial()));
-                left.extend(decided.map(|decided| (decided.end, owner.clone())));
-            }
-        };
-        add(&mut left, owners);
-        while let Some((_, owner)) = left.get(at) {
-            let follows = owner.follows();
-            add(&mut left, &follows);
-            at += 1;
-        }
-        // An owner follows only those that were decided before it was. One that has changed nothing has the end of the
-        // last that it follows, and comes after it.
-        left.sort_by_key(|(end, owner)| (*end, owner.txn() == TxnId::NONE));
-        for (_, owner) in left {
+        for owner in LockOwner::with_followed(owners) {
             if owner.txn() != TxnId::NONE {
                 self.active.end(owner.txn());
             }
@@ -323,7 +304,7 @@ impl Drop for Txn {
         match self.state {
             State::Ended => return,
             State::Kept | State::Prepared(_) => return self.leave_prepared(),
-            State::Open | State::HalfDone => {}
+            State::Open | State::HalfDone | State::HalfUndone(_) => {}
         }
         if self.rollback_all().is_ok() {
             return;

@@ -170,13 +170,14 @@ impl OwnedScan {
         let (state, bounds) = (self.state.as_mut().ok_or_else(no_tree)?, &self.bounds);
         txn.admit(state.tree_state())?;
         let mut anew = anew;
-        if std::mem::replace(&mut self.life, txn.life()) != txn.life() {
+        let lock = self.lock.map_or(ScanLock::None, ScanLock::Rows).of(txn, self.wait);
+        // The level of isolation may have changed since the last call.
+        if std::mem::replace(&mut self.life, txn.life()) != txn.life() || (lock.0 != state.lock() && !anew) {
             state.is_outdated();
             anew = true;
         }
         if anew {
-            let lock = self.lock.map_or(ScanLock::None, ScanLock::Rows);
-            state.set_lock(lock.of(txn, self.wait));
+            state.set_lock(lock);
         }
         match (state.lock(), txn.options.isolation) {
             (ScanLock::None, Isolation::RepeatableRead) => {

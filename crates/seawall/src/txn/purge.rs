@@ -122,7 +122,7 @@ impl Engine {
                 UndoRecord::DropTree { tree, root } => {
                     self.move_past(&rest[..done], None)?;
                     (rest, done) = (&rest[done..], 0);
-                    let gone = self.purge_drop(Tree { id: tree, root }, next, drops);
+                    let gone = read_again(|| self.purge_drop(Tree { id: tree, root }, next, drops));
                     gone.map(|gone| if gone { Purged::Passed } else { Purged::InPart })
                 }
                 _ => self.purge_last(&rest[..=done], &mut budget),
@@ -146,22 +146,14 @@ impl Engine {
     }
 
     /// Does the work of the last of `records`; the others have no work left. If a page must be freed together with the
-    /// move, moves past all of them. Repeats a read that fails: the space of a record that is passed without its work
-    /// stays taken for ever.
+    /// move, moves past all of them.
     fn purge_last(&self, records: &[Unpurged], budget: &mut usize) -> Result<Purged> {
         let last = &records[records.len() - 1];
-        let mut purge = || match self.purge_record(last, budget)? {
+        read_again(|| match self.purge_record(last, budget)? {
             Left::Nothing => Ok(Purged::Done),
             Left::Body => Ok(Purged::InPart),
             Left::Head(head) => self.move_past(records, Some(head)).map(|()| Purged::Passed),
-        };
-        let mut left = READS_AGAIN;
-        loop {
-            match purge() {
-                Err(Error::Io(error)) if error.is_unreadable() && left > 0 => left -= 1,
-                purged => return purged,
-            }
-        }
+        })
     }
 
     /// Does the work of a record, as far as the budget lasts.
@@ -190,11 +182,7 @@ impl Engine {
     /// Does one step of a drop. Returns whether the drop is done, and purge has moved past it.
     fn purge_drop(&self, tree: Tree, record: &Unpurged, drops: &mut HashMap<TreeId, Dismantling>) -> Result<bool> {
         if let Entry::Vacant(place) = drops.entry(tree.id) {
-            match self.retire(tree) {
-                // A root that cannot be read does not let a stale handle into the tree either.
-                Err(error) if error.is_damage() => self.health().check()?,
-                retired => retired?,
-            }
+            self.retire(tree)?;
             self.trees.forget(tree.id);
             place.insert(Dismantling::new(tree));
         }
@@ -288,18 +276,36 @@ impl Engine {
         if removed { self.tidy(tree, key) } else { Ok(()) }
     }
 
-    /// Marks the root, so that a stale handle cannot enter the tree.
+    /// Marks the root, so that a stale handle cannot enter the tree. A root that cannot be read does not let it enter
+    /// either.
     pub(super) fn retire(&self, tree: Tree) -> Result<()> {
-        if !self.is_tree(tree)? {
-            return Ok(());
+        let retire = || {
+            if !self.is_tree(tree)? {
+                return Ok(());
+            }
+            self.pool().retry(|| {
+                let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
+                tree.retire(&mut mtr)?;
+                mtr.commit();
+                Ok(())
+            })
+        };
+        match read_again(retire) {
+            Err(error) if error.is_damage() => self.health().check(),
+            retired => retired,
         }
-        self.pool().retry(|| {
-            let mut mtr = Mtr::begin(self.pool(), MtrSize::Small)?;
-            tree.retire(&mut mtr)?;
-            mtr.commit();
-            Ok(())
-        })
     }
+}
+
+/// Repeats work that a failed read stops: the space of a record that is passed without its work stays taken for ever.
+fn read_again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..READS_AGAIN {
+        match work() {
+            Err(Error::Io(error)) if error.is_unreadable() => {}
+            done => return done,
+        }
+    }
+    work()
 }
 
 /// What was done with a record.

@@ -91,9 +91,13 @@ impl Txn {
             // For the rest of its life: the lowest and highest keys of its points are not recorded from now
             // on, so no range could cover the points.
             self.owner.keep_points();
+            // Locks that had to be kept so far must not be released with a change that is undone.
+            if self.writing.is_some() {
+                self.owner.note_gave_back();
+            }
         }
         self.give_up_snapshot();
-        // Locks that had to be kept so far must not be released at a weaker level.
+        // Nor by [`Txn::unlock_row`].
         self.owner.next_statement();
     }
 }

@@ -10,7 +10,7 @@
 //!    entries which point to it, and is cut by the last one. After a crash between two of them the walk begins again:
 //!    removed entries are not missed, and no other record can have this one's position yet.
 //! 5. A row in a page that recovery abandoned is lost, with this transaction's change of it: the record of that change
-//!    is cut. (Of a range of insertions, the leaves after such a page would not be found: that rollback cannot end.)
+//!    is cut. A range of insertions is undone after the keys of that page.
 
 use super::engine::Engine;
 use super::locks::{LockOwner, Mode};
@@ -24,7 +24,7 @@ use crate::btree::{
     free_overflow_some,
 };
 use crate::buffer::{Mtr, MtrSize, Redo};
-use crate::error::{Corruption, Error, Result, Stop};
+use crate::error::{Error, Result, Stop};
 use crate::format::{Malformed, TreeId, TxnId, UndoPtr};
 use crate::mutants::Mutant;
 use crate::space::Purpose;
@@ -38,7 +38,8 @@ impl Txn {
     ///
     /// # Errors
     /// [`Error::Usage`] if the transaction was rolled back to an earlier savepoint since: `savepoint` no
-    /// longer exists. The error that stopped the rollback; what was undone until then stays undone.
+    /// longer exists. The error that stopped the rollback: the transaction can then only be rolled back, to that
+    /// savepoint, an earlier one, or as a whole.
     pub fn roll_back_to(&mut self, savepoint: SavepointAt) -> Result<()> {
         self.check_not_prepared()?;
         if savepoint.changes > self.changes || self.gone.contains(savepoint.changes) {
@@ -66,6 +67,14 @@ impl Txn {
         if self.changes > before {
             self.gone.rolled_back(savepoint.changes, self.changes, undone.is_ok());
         }
+        // A part of what was to be undone must not be committed.
+        let to = savepoint.changes;
+        self.state = match std::mem::replace(&mut self.state, State::Open) {
+            State::Open if undone.is_err() => State::HalfUndone(to),
+            State::HalfUndone(before) if undone.is_err() => State::HalfUndone(before.min(to)),
+            State::HalfUndone(before) if to <= before => State::Open,
+            state => state,
+        };
         undone
     }
 
@@ -122,7 +131,10 @@ impl Txn {
             let from = if let Some(Undoing::Range(from)) = begun { from } else { low.to_vec() };
             let keeps = (rows == Rows::StayLocked).then_some(&self.owner);
             let range = Range { tree: Tree { id: tree, root }, from: &from, high };
-            let next = engine.undo_range(&range, (*id, at), undo_log, keeps)?;
+            let next = match engine.undo_range(&range, (*id, at), undo_log, keeps) {
+                Err(error) if error.is_abandoned() => engine.after_abandoned(&range, undo_log)?,
+                undone => undone?,
+            };
             *undoing = next.map(|next| (at, Undoing::Range(next)));
             return Ok(true);
         }
@@ -147,7 +159,7 @@ impl Txn {
             }
         }
         match engine.undo_record(*id, undo_log, at, record.get()) {
-            Err(Error::Corrupt(why)) if matches!(*why, Corruption::Abandoned { .. }) => engine.cut(undo_log)?,
+            Err(error) if error.is_abandoned() => engine.cut(undo_log)?,
             undone => undone?,
         }
         Ok(true)
@@ -224,6 +236,18 @@ impl Engine {
         })?;
         if removed {
             self.tidy(tree, from)?;
+        }
+        Ok(next)
+    }
+
+    /// The step of undoing a range of insertions when the page of its first keys is abandoned: passes the keys of that
+    /// page. Returns as [`Engine::undo_range`].
+    #[cold]
+    fn after_abandoned(&self, range: &Range<'_>, undo_log: &mut UndoLog) -> Result<Option<Vec<u8>>> {
+        let next = range.tree.end_of_abandoned(self.pool(), range.from)?;
+        let next = next.filter(|next| range.high.is_none_or(|high| **next < *high));
+        if next.is_none() {
+            self.cut(undo_log)?;
         }
         Ok(next)
     }

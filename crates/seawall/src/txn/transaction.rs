@@ -42,6 +42,9 @@ pub(super) enum State {
     Open,
     /// A change of several steps stopped halfway and could not be undone: it can only be rolled back.
     HalfDone,
+    /// A rollback to the savepoint with this label stopped halfway: it can only be rolled back, to that savepoint, an
+    /// earlier one, or as a whole.
+    HalfUndone(u64),
     /// It is prepared in place: it can only be committed or rolled back. If dropped, it stays prepared and is
     /// ended by its name.
     Prepared(Box<InPlace>),
@@ -473,7 +476,7 @@ impl Txn {
     pub(super) fn check_takes_changes(&self) -> Result<()> {
         match &self.state {
             State::Open | State::Kept | State::Ended => Ok(()),
-            State::HalfDone | State::Prepared(_) => Err(self.refusal()),
+            State::HalfDone | State::HalfUndone(_) | State::Prepared(_) => Err(self.refusal()),
         }
     }
 
@@ -487,6 +490,9 @@ impl Txn {
         let why = match &self.state {
             State::Prepared(place) => {
                 format!("it is prepared as \"{}\": it can only be committed or rolled back", place.xid.escape_ascii())
+            }
+            State::HalfUndone(_) => {
+                "a rollback to a savepoint failed: roll back to that savepoint again, or all of it".to_owned()
             }
             _ => "one of its changes failed and could not be taken back: it can only be rolled back".to_owned(),
         };

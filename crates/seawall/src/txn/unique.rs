@@ -81,6 +81,8 @@ impl Txn {
                 Attempt::Inserted => return Ok(()),
                 // The entry is not locked.
                 Attempt::Exists(_) if self.owner.is_follower() && gives_back => self.stop_following()?,
+                // Nor need it be there any more: the snapshot decides, and the answer has to match it.
+                Attempt::Exists(_) if self.needs_snapshot_to_tell() => self.tells(),
                 Attempt::Exists(key) => {
                     self.tells();
                     return Err(Error::KeyExists { on: LockedOn::row(tree.at.id, key) });

@@ -410,7 +410,7 @@ impl Txn {
         }
     }
 
-    fn needs_snapshot_to_tell(&self) -> bool {
+    pub(super) fn needs_snapshot_to_tell(&self) -> bool {
         let TxOptions { on_conflict, isolation, .. } = self.options;
         on_conflict == OnConflict::Fail && isolation == Isolation::RepeatableRead && self.view.borrow().is_none()
     }

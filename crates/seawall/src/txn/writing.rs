@@ -5,6 +5,7 @@ use super::locks::LockOwner;
 use super::undo::UndoLog;
 use crate::btree::Dismantling;
 use crate::format::{TxnId, UndoPtr};
+use crate::spare;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ thread_local! {
 
 impl Writing {
     pub(super) fn new(id: TxnId, undo_log: UndoLog, resumed: bool) -> Box<Self> {
-        let (mut payload, mut old) = SPARE.take();
+        let (mut payload, mut old) = spare::take(&SPARE);
         if payload.capacity() == 0 {
             payload.reserve_exact(SPARE_BYTES_MIN);
             old.reserve_exact(SPARE_BYTES_MIN);
@@ -70,7 +71,7 @@ impl Writing {
         if payload.capacity().max(old.capacity()) <= SPARE_BYTES_MAX {
             payload.clear();
             old.clear();
-            SPARE.set((payload, old));
+            spare::keep(&SPARE, (payload, old));
         }
         undo_log
     }

@@ -19,7 +19,9 @@ use crate::format::{Lsn, PageId, page};
 use crate::log::{Log, LogConfig, LogHold, LogReader};
 use crate::space::FileHold;
 use crate::txn::Engine;
-use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, Pace};
+use seawall_io::{
+    AlignedBuf, Allocate, BUFFER_ALIGN, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, Pace,
+};
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -633,7 +635,14 @@ pub(super) fn is_zero(bytes: &[u8]) -> bool {
 
 /// Reads the whole copy of the log: it must end exactly where `block` says.
 pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path, block: &ControlBlock) -> Result<()> {
-    let config = LogConfig { dir: dir.into(), method: FlushMethod::ODirect, stats: Arc::default(), ..config.clone() };
+    let config = LogConfig {
+        dir: dir.into(),
+        method: FlushMethod::ODirect,
+        // It is only read, also where direct I/O needs larger blocks than the database's own device.
+        block_bytes: config.block_bytes.max(BUFFER_ALIGN),
+        stats: Arc::default(),
+        ..config.clone()
+    };
     let mut reader = LogReader::open(disk.clone(), &config, block.checkpoint, block.incarnation)?;
     reader.written_by(block.log_incarnation, block.log_buffer);
     while reader.next()?.is_some() {}

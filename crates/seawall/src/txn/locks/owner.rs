@@ -85,7 +85,7 @@ pub struct LockOwner {
     listed: AtomicBool,
     /// Its points never become a range.
     points_only: AtomicBool,
-    /// It has given back the point of a row because it wrote the row.
+    /// See [`LockOwner::gave_back`].
     gave_back: AtomicBool,
     /// What its commit waits for ([`Decided`]), from when others may take over its locks; 0 before, and [`VISIBLE`]
     /// once it has left the active set.
@@ -271,14 +271,15 @@ impl LockOwner {
         !self.points_only.load(Ordering::Relaxed)
     }
 
-    /// Whether it has given back the lock of a row that it wrote: a row whose change is undone may have been
-    /// locked before.
+    /// Whether it has given back the lock of a row that it wrote, or was of a stronger isolation level: a row whose
+    /// change is undone may have been locked before, or may have to stay locked.
     #[must_use]
     pub fn gave_back(&self) -> bool {
         self.gave_back.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_gave_back(&self) {
+    /// Makes [`Self::gave_back`] true.
+    pub fn note_gave_back(&self) {
         self.gave_back.store(true, Ordering::Relaxed);
     }
 
@@ -398,6 +399,29 @@ impl LockOwner {
     #[must_use]
     pub fn follows(&self) -> Vec<Arc<Self>> {
         self.follows.lock().clone()
+    }
+
+    /// Returns those of `owners` that are decided, and all that they follow, in the order of the log. Each comes after
+    /// those that it follows, also if it has logged nothing and waits for the same position as the last of them.
+    #[must_use]
+    pub fn with_followed(owners: &[Arc<Self>]) -> Vec<Arc<Self>> {
+        // An owner is visited twice: between the two, those that it follows are put in the list.
+        let mut stack: Vec<(Arc<Self>, Option<Lsn>)> = owners.iter().map(|owner| (owner.clone(), None)).collect();
+        let (mut known, mut list) = (HashSet::new(), Vec::new());
+        while let Some((owner, end)) = stack.pop() {
+            if let Some(end) = end {
+                list.push((end, owner));
+                continue;
+            }
+            // One that has ended did so after those that it followed.
+            let Some(decided) = owner.decided().filter(|_| known.insert(owner.serial())) else { continue };
+            let follows = owner.follows();
+            stack.push((owner, Some(decided.end)));
+            stack.extend(follows.into_iter().map(|owner| (owner, None)));
+        }
+        // Stable: an owner waits for no earlier position than those that it follows.
+        list.sort_by_key(|(end, _)| *end);
+        list.into_iter().map(|(_, owner)| owner).collect()
     }
 
     /// Forgets the owners that it follows: they have ended. Only its own thread calls this, while it does not wait.

@@ -6,6 +6,7 @@
 //! 2. The spans of a set are sorted, not empty, and neither overlap nor touch: their `hi` are sorted too.
 //! 3. A set only grows: adding and joining never uncover a key.
 
+use crate::spare;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Bound;
@@ -50,10 +51,10 @@ impl KeySpan {
 
     /// Calls `f` with the span between two bounds, in memory that the thread keeps.
     pub fn with<T>(lo: Bound<&[u8]>, hi: Bound<&[u8]>, f: impl FnOnce(&Self) -> T) -> T {
-        let mut span = SPAN.take();
+        let mut span = spare::take(&SPAN);
         span.set(lo, hi);
         let answer = f(&span);
-        SPAN.set(span);
+        spare::keep(&SPAN, span);
         answer
     }
 

@@ -698,6 +698,32 @@ fn a_waiter_is_granted_when_the_holder_decides_just_then() {
     }
 }
 
+/// A reader that has a transaction id, because it was to change a row that was not there, is decided with the position
+/// of the commit that it has read. It must not be visible before that commit.
+#[test]
+fn a_reader_is_ended_after_those_that_it_follows() {
+    let table = table();
+    let (writer, reader, second) = (table.txn(1), table.txn(2), table.txn(3));
+    table.try_point(&writer, TREE, b"a", X).expect("free");
+    table.decide(&writer, FLUSHED);
+    table.try_point(&reader, TREE, b"a", S).expect("it gives way");
+    table.try_point(&reader, TREE, b"b", S).expect("free");
+    table.decide(&reader, FLUSHED);
+    table.try_point(&second, TREE, b"b", X).expect("it gives way");
+    table.decide(&second, Decided { end: Lsn(2), ..FLUSHED });
+    let [w, r, s] = [&writer, &reader, &second];
+    for from in [&[s][..], &[r, s], &[w, s, r], &[s, r, w], &[r, w, s]] {
+        let from: Vec<_> = from.iter().map(|&owner| owner.clone()).collect();
+        let order: Vec<u64> = LockOwner::with_followed(&from).iter().map(|owner| owner.txn().0).collect();
+        assert_eq!(order, [1, 2, 3]);
+    }
+    for owner in [&writer, &reader, &second] {
+        owner.set_visible();
+        table.release_all(owner);
+    }
+    table.assert_empty();
+}
+
 /// A long transaction forgets those that have ended.
 #[test]
 fn an_owner_follows_few_that_have_ended() {
