@@ -582,6 +582,23 @@ pub(crate) fn while_locked<T>(clock: &dyn Clock, mut attempt: impl FnMut() -> Re
     }
 }
 
+/// How often a read that failed is repeated where its failure would cost data or space for ever.
+pub(crate) const READS_AGAIN: u32 = 2;
+
+/// Repeats work that a failed read stops, up to [`READS_AGAIN`] times.
+///
+/// # Errors
+/// Those of `work`.
+pub(crate) fn read_again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..READS_AGAIN {
+        match work() {
+            Err(Error::Io(error)) if error.is_unreadable() => {}
+            done => return done,
+        }
+    }
+    work()
+}
+
 /// Returns whether a descriptor of this process refers to the file.
 fn is_open_here(path: &Path) -> bool {
     let file = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));

@@ -16,14 +16,12 @@
 use super::config::PoolConfig;
 use super::control::open_error;
 use crate::counted::Mutex;
-use crate::error::{Error, Health, Result, while_locked};
+use crate::error::{Error, Health, Result, read_again, while_locked};
 use crate::format::PageId;
 use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
 use crate::mutants::Mutant;
-use seawall_io::{
-    AlignedBuf, Allocate, Cause, Clock, Create, Disk, File, FileClass, FileOptions, IoError, IoErrorKind,
-};
+use seawall_io::{AlignedBuf, Allocate, Cause, Clock, Create, Disk, File, FileClass, FileOptions, IoErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +36,6 @@ const BATCH_QUICK: usize = 32;
 /// write takes as long as the flush before it.
 const BYTES_A_MICROSECOND: usize = 2048;
 const AREAS: usize = 2;
-/// How often a header or a copy is read again if the disk cannot read it: the home that it would repair may be lost
-/// without it.
-const READS_AGAIN: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"SWDOUBLE";
 const CRC: usize = 8;
@@ -212,23 +207,17 @@ impl Doublewrite {
 
 /// Fills `buf`. Returns `false` if the file ends before that, or if the disk cannot read it (6).
 pub(super) fn read_if_there(file: &File, at: u64, buf: &mut [u8]) -> Result<bool> {
-    let mut read = file.read_at(at, buf, Cause::Recovery);
-    for _ in 0..READS_AGAIN {
-        if !read.as_ref().is_err_and(IoError::is_unreadable) {
-            break;
-        }
-        read = file.read_at(at, buf, Cause::Recovery);
-    }
-    match read {
+    // The home that it would repair may be lost without it.
+    match read_again(|| Ok(file.read_at(at, buf, Cause::Recovery)?)) {
         Ok(()) => Ok(true),
-        Err(e) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(false),
-        Err(e) if e.is_unreadable() => {
+        Err(Error::Io(e)) if matches!(e.kind, IoErrorKind::UnexpectedEof { .. }) => Ok(false),
+        Err(Error::Io(e)) if e.is_unreadable() => {
             ::log::warn!(
                 "a copy of written pages cannot be read: {e}. If opening now reports a damaged page, open again \
                  before you restore a backup: the copy may repair it"
             );
             Ok(false)
         }
-        Err(e) => Err(e.into()),
+        Err(e) => Err(e),
     }
 }

@@ -3,7 +3,7 @@
 use super::Redone;
 use crate::btree;
 use crate::buffer::Pool;
-use crate::error::{Corruption, Error, Result};
+use crate::error::{Corruption, Error, READS_AGAIN, Result};
 use crate::format::tag::{self, Layer};
 use crate::format::{Lsn, Malformed, PageId, page};
 use crate::log::{LogEntry, LogReader, Records};
@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Approximate bytes of a batch. Two exist at a time, and the sort needs up to half of another.
 const BATCH_BYTES: usize = 12 << 20;
-/// How often a page is read again before it is abandoned.
-const READS_AGAIN: u32 = 2;
 /// Pages prefetched ahead of the one that is redone.
 const READ_AHEAD: usize = 64;
 

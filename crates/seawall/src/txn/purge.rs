@@ -21,7 +21,7 @@ use crate::btree::{
     DELETED, Dismantling, HEADER, Node, OVERFLOW, OverflowRef, Remove, Tree, VALUE_MTRS_A_STEP, free_overflow_some,
 };
 use crate::buffer::{Mtr, MtrSize};
-use crate::error::{Error, Result, Stop};
+use crate::error::{Error, Result, Stop, read_again};
 use crate::format::{PageId, TreeId, TxnId, UndoPtr, page};
 use crate::mutants::Mutant;
 use std::cell::Cell;
@@ -74,8 +74,6 @@ impl Purge {
 const HISTORY_LONG: u64 = 20_000;
 /// One transaction in this many helps.
 pub(super) const HELP_EVERY: u64 = 16;
-/// How often purge reads a page again that could not be read.
-const READS_AGAIN: u32 = 2;
 /// Records that a helper purges: usually more than [`HELP_EVERY`] transactions write.
 const HELP_RECORDS: usize = 256;
 
@@ -91,8 +89,8 @@ impl Engine {
         purge.step(self, HELP_RECORDS).map(drop)
     }
 
-    /// Purges records of one page of an undo log, in order. Skips records that need a page that cannot be read:
-    /// otherwise all later records would wait for them for ever.
+    /// Purges records of one page of an undo log, in order. Skips records that need a page that cannot be read, also
+    /// when it is read again: otherwise all later records would wait for them for ever. Their space stays taken.
     fn purge_records(&self, records: &[Unpurged], drops: &mut HashMap<TreeId, Dismantling>) -> Result<()> {
         let mut unreadable = None;
         let purged = self.purge_each(records, drops, &mut unreadable);
@@ -295,17 +293,6 @@ impl Engine {
             retired => retired,
         }
     }
-}
-
-/// Repeats work that a failed read stops: the space of a record that is passed without its work stays taken for ever.
-fn read_again<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
-    for _ in 0..READS_AGAIN {
-        match work() {
-            Err(Error::Io(error)) if error.is_unreadable() => {}
-            done => return done,
-        }
-    }
-    work()
 }
 
 /// What was done with a record.
