@@ -82,6 +82,11 @@ static size_t code_weights(CHARSET_INFO *cs, const uchar *from, size_t len, ucha
   return (size_t)(at - to);
 }
 
+/* cp1250_czech_cs, which leaves out the spaces at the end, and tis620_thai_nopad_ci: the server compares their weights as
+   strings of C, and what follows a zero does not count. */
+static bool is_czech(CHARSET_INFO *cs) { return strcmp(cs->coll_name.str, "cp1250_czech_cs") == 0; }
+static bool ends_at_zero(CHARSET_INFO *cs) { return is_czech(cs) || strcmp(cs->coll_name.str, "tis620_thai_nopad_ci") == 0; }
+
 /* Whether the collation compares several levels of UCA weights. */
 static bool has_levels(CHARSET_INFO *cs) { return cs->uca && cs->levels_for_order > 1; }
 
@@ -112,7 +117,9 @@ void Key_codec::init(TABLE *table, Field **fields, const KEY *info, bool levels)
         p.space = space_weight(cs, 0, &len);
         p.unit = (uint)len;
         p.codes = levels && is_sorted_by_strokes(cs);
-        if (levels && has_levels(cs)) {
+        if (ends_at_zero(cs)) {
+          p.text = Text::ToZero;
+        } else if (levels && has_levels(cs)) {
           p.text = Text::Levels;
           p.space = cs->state & MY_CS_NOPAD ? 0 : space_weight(cs, MY_STRXFRM_LEVEL1, &len);
           p.unit = UCA_WEIGHT;
@@ -144,6 +151,8 @@ size_t Key_codec::bytes(bool escapes) const {
       all += p.fixed;
     } else if (p.kind == Part::Binary) {
       all += (p.length / GROUP + 1) * (GROUP + 1);
+    } else if (p.text == Text::ToZero) {
+      all += p.field->charset()->strnxfrmlen(p.length) + 1;
     } else if (p.text == Text::NoPad) {
       CHARSET_INFO *cs = p.field->charset();
       size_t len = cs->uca && !escapes ? p.chars * UCA_WEIGHT : cs->strnxfrmlen(p.length);
@@ -285,6 +294,8 @@ void Key_codec::encode_part(const Part &p, const uchar *record, Bytes *to) const
     size_t most = p.length;
     if (cs->mbmaxlen > 1 && len > 0) most = cs->charpos((const char *)from, (const char *)from + len, p.chars);
     if (len > most) len = most;
+    if (p.text == Text::ToZero && is_czech(cs))
+      while (len > 0 && from[len - 1] == ' ') len--;
     if (p.kind == Part::Binary) {
       groups(from, len, to);
     } else {
@@ -315,7 +326,8 @@ void Key_codec::encode_part(const Part &p, const uchar *record, Bytes *to) const
         if (made < p.fixed) to->append(p.fixed - made, '\0');
       } else {
         size_t made = p.codes ? code_weights(cs, from, len, weights) : seawall_weights(cs, weights, room, (uint)room, from, len, 0);
-        if (p.text == Text::NoPad) groups(weights, made, to);
+        if (p.text == Text::ToZero) to->append((const char *)weights, strnlen((const char *)weights, made)).push_back('\0');
+        else if (p.text == Text::NoPad) groups(weights, made, to);
         else put_weights(p, weights, made, to);
       }
     }
@@ -349,6 +361,10 @@ bool Key_codec::part_length(const Part &p, const uchar *key, const uchar *end, s
       at += GROUP + 1;
       if (at > size) return false;
     } while (byte(at - 1) > GROUP);
+  } else if (p.text == Text::ToZero) {
+    do {
+      if (at == size) return false;
+    } while (byte(at++) != 0);
   } else {
     const uint32 top = top_of(p.unit), end_of_weights = p.space ? p.space + 1 : 0;
     for (;;) {
@@ -392,13 +408,11 @@ bool Key_codec::length_in(const uchar *key, size_t key_len, uint parts, size_t *
 }
 
 bool has_sort_keys(const Field *field, bool levels) {
-  if (!is_text(field)) return true;
-  std::string name = field->charset()->coll_name.str;
-  if (name == "cp1250_czech_cs" || name == "tis620_thai_nopad_ci") return false;
+  if (levels || !is_text(field)) return true;
   /* NO PAD, and levels are left out: the server's sort keys of all levels together cannot be compared. */
   CHARSET_INFO *cs = field->charset();
   bool gap = cs->levels_for_order & (cs->levels_for_order + 1);
-  return levels || !(cs->uca && cs->state & MY_CS_NOPAD && gap);
+  return !(cs->uca && cs->state & MY_CS_NOPAD && gap);
 }
 
 bool is_readable(const Field *field, uint length) {

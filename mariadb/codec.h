@@ -35,6 +35,8 @@ enum class Text {
      bytes. The end is s+1; a space is s if the next other weight is smaller than s, otherwise s+2; weights above s are
      increased by 2, with an escape at the top. So a text compares as if spaces followed it, without storing them. */
   Pad,
+  /* A collation that compares like C (codec.cc): the weights up to the first zero, and this zero. */
+  ToZero,
   /* NO PAD: the weights, encoded as a binary string. */
   NoPad,
   /* Several levels of UCA weights. The server compares level after level: the first with PAD SPACE or NO PAD, the others
@@ -103,8 +105,7 @@ private:
   std::vector<Part> m_parts;
 };
 
-/* Whether the sort keys of the column's collation agree with its comparison. For some collations they do not
-   (tests/collations.proc), and no key can be made. `levels`: Layouts::levels. */
+/* Whether the column can be in an index. In tables without `levels` (Layouts::levels), those of some collations cannot. */
 bool has_sort_keys(const Field *field, bool levels);
 /* Whether a key part of this column and length can be read from an index entry. */
 bool is_readable(const Field *field, uint length);

@@ -256,14 +256,6 @@ int ha_seawall::create(const char *name, TABLE *form, HA_CREATE_INFO *info) {
                       key->name.str);
       return HA_WRONG_CREATE_OPTION;
     }
-    for (uint part = 0; part < key->user_defined_key_parts; part++) {
-      const Field *field = form->field[key->key_part[part].fieldnr - 1];
-      if (has_sort_keys(field, Layouts().levels)) continue;
-      my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION,
-                      "Seawall has no indexes of columns with the collation %s, whose sort keys contradict its comparison (index `%s`)", MYF(0),
-                      field->charset()->coll_name.str, key->name.str);
-      return HA_WRONG_CREATE_OPTION;
-    }
     Lengths lengths = lengths_of(form, at, Layouts().levels);
     if (lengths.too_long) {
       my_printf_error(ER_TOO_LONG_KEY, "The keys of index `%s` may have %zu bytes; the limit is %zu, or more in a new database with a larger page_size", MYF(0),
