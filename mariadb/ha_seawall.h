@@ -227,6 +227,9 @@ public:
   int info(uint flags) override;
   int extra(enum ha_extra_function operation) override;
   int reset() override;
+#if MYSQL_VERSION_ID < 110000
+  double read_time(uint index, uint ranges, ha_rows rows) override; /* later versions know what a clustered index costs */
+#endif
   ha_rows records_in_range(uint index, const key_range *min, const key_range *max, page_range *pages) override;
   ha_rows multi_range_read_info(uint index, uint ranges, uint rows, uint parts, uint *buffer, uint *mode,
                                 Cost_estimate *cost) override;

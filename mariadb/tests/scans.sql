@@ -62,3 +62,12 @@ select count(*), sum(id), sum(k) from t;
 set session transaction isolation level repeatable read;
 begin; select sum(id) from t; savepoint s; delete from t where id % 2; select count(*), sum(id) from t; rollback to s; select count(*), sum(id) from t; commit;
 drop function noted; drop function tried; drop table t, log;
+-- A range of the primary key is read as a range, however much of the table it is.
+create table t (id int primary key, a char(100), key (a));
+insert into t select seq, seq from seq_1_to_5000;
+analyze table t;
+flush status; select sum(length(a)) from t where id between 1 and 3000; show status like 'Handler_read%';
+flush status; update t set a = concat(a, 'x') where id between 1 and 4500; show status like 'Handler_read%';
+flush status; delete from t where id > 200 and a like '%x'; show status like 'Handler_read%';
+flush status; select sum(length(a)) from t where id > 100 or a like '5%'; show status like 'Handler_read%';
+drop table t;
