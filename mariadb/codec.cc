@@ -423,12 +423,15 @@ void pack_field(Field *field, const uchar *record, my_ptrdiff_t offset, Bytes *t
   size_t at = to->size();
   size_t room = field->pack_length() + 8;
   if (field->flags & BLOB_FLAG) room += static_cast<Field_blob *>(field)->get_length(field->ptr_in_record(record));
-  to->resize(at + room);
+  uchar small[512]; /* `resize` fills with zeroes */
+  bool is_small = room <= sizeof small;
+  if (!is_small) to->resize(at + room);
+  uchar *begin = is_small ? small : (uchar *)&(*to)[at];
   field->move_field_offset(offset);
-  uchar *begin = (uchar *)&(*to)[at];
   uchar *end = field->pack(begin, field->ptr);
   field->move_field_offset(-offset);
-  to->resize(at + (end - begin));
+  if (is_small) to->append((const char *)small, end - begin);
+  else to->resize(at + (end - begin));
 }
 
 void Key_codec::encode_value(const uchar *record, Bytes *to) const {
@@ -638,6 +641,17 @@ bool Row_codec::init(TABLE *table, const Layouts &layouts) {
   return true;
 }
 
+/* Returns how many bytes the column at `from` has; SIZE_MAX if the row is too short. */
+static inline size_t bytes_of(const Layouts::Dropped &how, bool apart, const uchar *from, const uchar *end) {
+  size_t left = end - from, len = how.fixed;
+  if (len == 0) {
+    if (left < how.prefix) return SIZE_MAX;
+    for (uint32_t i = 0; i < how.prefix && !apart; i++) len |= (size_t)from[i] << (8 * i);
+    len += how.prefix;
+  }
+  return len <= left ? len : SIZE_MAX;
+}
+
 void Row_codec::encode(const uchar *record, Bytes *to) const {
   my_ptrdiff_t offset = record - m_table->record[0];
   const Layout &layout = m_layouts.back();
@@ -651,6 +665,9 @@ void Row_codec::encode(const uchar *record, Bytes *to) const {
     } else if (column.apart_bit >= 0 && is_apart(column.field, record)) {
       set(column.apart_bit);
       to->append((const char *)column.field->ptr_in_record(record), static_cast<Field_blob *>(column.field)->pack_length_no_ptr());
+    } else if (column.same) {
+      const uchar *from = record + column.at;
+      to->append((const char *)from, bytes_of(column.dropped, false, from, from + column.room));
     } else {
       pack_field(column.field, record, offset, to);
     }
@@ -679,17 +696,6 @@ static bool read_length(Field_blob *field, const uchar **from, const uchar *end,
   memcpy(to + prefix, &data, sizeof data);
   *from += prefix;
   return field->get_length(to) > APART_FROM;
-}
-
-/* Returns how many bytes the column at `from` has; SIZE_MAX if the row is too short. */
-static inline size_t bytes_of(const Layouts::Dropped &how, bool apart, const uchar *from, const uchar *end) {
-  size_t left = end - from, len = how.fixed;
-  if (len == 0) {
-    if (left < how.prefix) return SIZE_MAX;
-    for (uint32_t i = 0; i < how.prefix && !apart; i++) len |= (size_t)from[i] << (8 * i);
-    len += how.prefix;
-  }
-  return len <= left ? len : SIZE_MAX;
 }
 
 bool Row_codec::decode(const uchar *from, size_t len, uchar *record, const MY_BITMAP *wanted) const {

@@ -221,6 +221,19 @@ bool ha_seawall::changes_built(const uchar *old_record, const uchar *new_record)
   return false;
 }
 
+/* Whether one of the statement's columns differs; BLOBs and bits are not compared. */
+static bool has_short_change(const TABLE *table, const uchar *old_record, const uchar *new_record) {
+  for (Field **at = table->field; *at; at++) {
+    Field *field = *at;
+    if (field->flags & BLOB_FLAG || field->real_type() == MYSQL_TYPE_BIT || !field->stored_in_db()) continue;
+    if (!bitmap_is_set(table->write_set, field->field_index)) continue;
+    bool null = field->is_null_in_record(old_record);
+    if (null != field->is_null_in_record(new_record)) return true;
+    if (!null && field->cmp_binary(field->ptr_in_record(old_record), field->ptr_in_record(new_record))) return true;
+  }
+  return false;
+}
+
 int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
   seawall_tx *tx = this->tx();
   m_old_key.clear();
@@ -229,7 +242,7 @@ int ha_seawall::update_row(const uchar *old_record, const uchar *new_record) {
   primary_key_of(new_record, &m_key);
   m_value.clear();
   m_row.encode(new_record, &m_value);
-  if (m_old_key == m_key) {
+  if (m_old_key == m_key && !has_short_change(table, old_record, new_record)) {
     Bytes old_value;
     m_row.encode(old_record, &old_value);
     if (old_value == m_value && !long_columns_changed(old_record, new_record)) return HA_ERR_RECORD_IS_THE_SAME;

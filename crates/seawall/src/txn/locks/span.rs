@@ -136,7 +136,7 @@ impl Spans {
     /// Whether the set has every key of `keys`.
     pub(super) fn covers(&self, keys: Keys<'_>) -> bool {
         self.candidate(keys).is_some_and(|span| match keys {
-            Keys::One(_) => keys.meets(span),
+            Keys::One(key) => before(key, span.hi.as_ref()),
             Keys::Span(want) => {
                 span.lo <= want.lo
                     && match (&span.hi, &want.hi) {
@@ -150,6 +150,11 @@ impl Spans {
 
     /// Adds a span that is not empty, and merges it with the spans it overlaps or touches.
     pub(super) fn add(&mut self, span: &KeySpan) {
+        // A scan adds a span for each row, and each begins where the one before ends.
+        if let Some(last) = self.0.last_mut().filter(|last| last.hi.as_ref() == Some(&span.lo)) {
+            last.hi.clone_from(&span.hi);
+            return;
+        }
         let from = self.0.partition_point(|one| one.hi.as_ref().is_some_and(|hi| *hi < span.lo));
         let to = self.0.partition_point(|one| span.hi.as_ref().is_none_or(|hi| one.lo <= *hi));
         if from >= to {
@@ -158,7 +163,6 @@ impl Spans {
         }
         let last = self.0.drain(from + 1..to).next_back();
         let first = &mut self.0[from];
-        // Reuses the allocation: a scan adds a span for each row, and each touches the one before.
         if span.lo < first.lo {
             first.lo.clone_from(&span.lo);
         }
