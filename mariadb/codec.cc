@@ -367,14 +367,22 @@ bool Key_codec::part_length(const Part &p, const uchar *key, const uchar *end, s
     } while (byte(at++) != 0);
   } else {
     const uint32 top = top_of(p.unit), end_of_weights = p.space ? p.space + 1 : 0;
-    for (;;) {
-      if (at + p.unit > size) return false;
-      uint32 unit = 0;
-      for (uint i = 0; i < p.unit; i++) unit = unit << 8 | byte(at + i);
-      at += p.unit;
-      if (unit == end_of_weights) break;
-      if (unit == top && p.space) at += p.unit;
+    bool ended = false;
+    auto pass = [&](auto bytes) {
+      while (!ended && at + bytes <= size) {
+        uint32 unit = 0;
+        for (uint i = 0; i < bytes; i++) unit = unit << 8 | byte(at + i);
+        at += bytes;
+        ended = unit == end_of_weights;
+        if (unit == top && p.space) at += bytes;
+      }
+    };
+    switch (p.unit) { /* constants, for which the loop is fast */
+    case 1: pass(std::integral_constant<uint, 1>()); break;
+    case 2: pass(std::integral_constant<uint, 2>()); break;
+    default: pass(p.unit);
     }
+    if (!ended) return false;
     for (const Part::Level &level : p.levels) {
       for (uint32 weight = 0; weight != level.space + 1;) {
         if (at >= size) return false;
@@ -545,18 +553,14 @@ bool Entry_codec::row_of(const uchar *key, size_t key_len, const uchar *value, s
   return true;
 }
 
-bool Entry_codec::decode(const uchar *key, size_t key_len, const uchar *value, size_t value_len, uchar *record) const {
-  const uchar *value_end = value + value_len;
-  Bytes row;
-  if (m_may_be_cut && !row_of(key, key_len, value, value_len, &row)) return false;
-  const uchar *end = key + key_len;
+bool Entry_codec::decode(const uchar *key, size_t key_len, const uchar *value, size_t value_len, uchar *record, Bytes *row) const {
+  const uchar *value_end = value + value_len, *end = key + key_len;
+  if (m_may_be_cut && !row_of(key, key_len, value, value_len, row)) return false;
   if (!m_columns->decode(&key, end, &value, value_end, record)) return false;
+  if (!m_may_be_cut) row->assign((const char *)key, end - key);
   if (!m_primary) return true;
-  if (m_may_be_cut) {
-    key = (const uchar *)row.data();
-    end = key + row.size();
-  }
-  return m_primary->decode(&key, end, &value, value_end, record);
+  key = (const uchar *)row->data();
+  return m_primary->decode(&key, key + row->size(), &value, value_end, record);
 }
 
 // --- rows -----------------------------------------------------------------------------------------------
@@ -618,6 +622,8 @@ bool Row_codec::init(TABLE *table, const Layouts &layouts) {
         bool is_blob = is->flags & BLOB_FLAG;
         column.optional = how_to_pass_over(is, &column.dropped) && !is_blob && !is_indexed(table, is);
         column.same = !is_blob && (column.dropped.fixed || is->real_type() == MYSQL_TYPE_VARCHAR);
+        column.padded = is->real_type() == MYSQL_TYPE_STRING && is->charset()->mbminlen == 1;
+        column.pad = column.padded ? is->charset()->pad_char : 0;
         column.index = is->field_index;
         column.at = is->offset(table->record[0]);
         column.room = is->pack_length();
@@ -720,13 +726,17 @@ bool Row_codec::decode(const uchar *from, size_t len, uchar *record, const MY_BI
       continue;
     }
     bool apart = is_set(column.apart_bit);
-    if (passed || column.same) {
+    if (passed || column.same || column.padded) {
       size_t bytes = bytes_of(column.dropped, apart, from, end);
       if (bytes == SIZE_MAX) return false;
       if (!passed) {
-        if (bytes > column.room) return false;
+        size_t prefix = column.padded ? column.dropped.prefix : 0, len = bytes - prefix;
+        if (len > column.room) return false;
         if (column.null_bit >= 0) column.field->set_notnull(offset);
-        memcpy(record + column.at, from, bytes);
+        uchar *to = record + column.at;
+        if (len == 4) memcpy(to, from + prefix, 4); /* without a call, for INT */
+        else memcpy(to, from + prefix, len);
+        if (column.padded) memset(to + len, column.pad, column.room - len);
       }
       from += bytes;
     } else if (!(apart ? read_length(static_cast<Field_blob *>(column.field), &from, end, offset) : read_column(column.field, &from, end, offset))) {

@@ -127,8 +127,8 @@ public:
   /* Gets the key of the entry's row; false if the entry is damaged. Without the value, it is not found for an entry that
      is cut: `row` is empty then. */
   bool row_of(const uchar *key, size_t key_len, const uchar *value, size_t value_len, Bytes *row) const;
-  /* Sets the columns of the index and of the primary key; false if the entry is damaged. */
-  bool decode(const uchar *key, size_t key_len, const uchar *value, size_t value_len, uchar *record) const;
+  /* Sets the columns of the index and of the primary key, and gets the key of the row; false if the entry is damaged. */
+  bool decode(const uchar *key, size_t key_len, const uchar *value, size_t value_len, uchar *record, Bytes *row) const;
 
 private:
   const Key_codec *m_columns, *m_primary;
@@ -174,6 +174,8 @@ private:
     Layouts::Dropped dropped; /* how it is skipped */
     bool optional; /* it may be left as it is in the record if it is not wanted */
     bool same;     /* a row has the same bytes as the record, as many as the value has */
+    bool padded;   /* a CHAR: a row has the length and the bytes without what fills the column, which is `pad` */
+    uchar pad;
     uint index, at, room; /* its number, its offset in a record, and its bytes there */
   };
   struct Layout {

@@ -283,7 +283,7 @@ private:
   size_t init_keys();
   bool is_partition() const { return m_name.find("#P#") != Bytes::npos; }
   bool may_be_cut(uint index) const;
-  bool read_entry(uchar *record, seawall_slice key, seawall_slice value) const;
+  bool read_entry(uchar *record, seawall_slice key, seawall_slice value);
   seawall::Share::Size size_of_table();
   bool are_statistics_old();
   int read_statistics(bool again, std::shared_ptr<const seawall::Statistics> *known);

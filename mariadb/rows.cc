@@ -326,10 +326,10 @@ int ha_seawall::fetch(uchar *record) {
   return read_row(tx, record, value);
 }
 
-/* Sets the columns of an index entry. */
-bool ha_seawall::read_entry(uchar *record, seawall_slice key, seawall_slice value) const {
+/* Sets the columns of an index entry, and the key of its row. */
+bool ha_seawall::read_entry(uchar *record, seawall_slice key, seawall_slice value) {
   memcpy(record, table->s->default_values, table->s->null_bytes);
-  return m_entries[active_index].decode(key.data, key.len, value.data, value.len, record);
+  return m_entries[active_index].decode(key.data, key.len, value.data, value.len, record, &m_primary);
 }
 
 /* For UPDATE at READ COMMITTED: the committed version of a row that another transaction has locked shows whether the
@@ -432,9 +432,9 @@ int ha_seawall::move(uchar *record, seawall_seek to, const Bytes &key) {
       to = next_of(to);
       continue;
     }
-    if (!m_entries[active_index].row_of(found.data, found.len, cut ? value.data : nullptr, value.len, &m_primary) ||
-        ((covered || filter) && !read_entry(record, found, value)))
-      return damaged_entry();
+    bool known = covered || filter ? read_entry(record, found, value)
+                                   : m_entries[active_index].row_of(found.data, found.len, cut ? value.data : nullptr, value.len, &m_primary);
+    if (!known) return damaged_entry();
     Bytes entry = completed ? Bytes((const char *)value.data, value.len) : Bytes();
     int error = 0;
     if (filter) {
