@@ -136,7 +136,7 @@ int Connection::begin() {
   if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
   m_active = true;
   m_begun_us = m_thd->start_utime;
-  m_prepared = m_committed = false;
+  m_prepared = m_committed = m_changed_temporary = m_changed_lasting = false;
   m_incomplete = 0;
   return 0;
 }
@@ -286,7 +286,10 @@ int Connection::commit(bool all) {
   unlock_auto(m_tx.get());
   crash_point("commit", "begun");
   if (!m_xid.empty()) status = commit_by_name(db.get(), slice(m_xid));
-  else if (!m_committed) status = seawall_commit(m_tx.get());
+  else if (!m_committed) {
+    if (needs_no_flush()) status = seawall_set_level(m_tx.get(), SEAWALL_COMMIT_LEVEL_DEFERRED);
+    if (status == SEAWALL_STATUS_OK) status = seawall_commit(m_tx.get());
+  }
   crash_point("commit", "done");
   int error = status == SEAWALL_STATUS_OK ? 0 : failed_end("committed", status);
   if (error) detach();
@@ -356,7 +359,8 @@ int Connection::prepare(bool all) {
   end_statement();
   std::string name = name_of(known);
   crash_point("prepare", "begun");
-  seawall_status status = seawall_prepare(m_tx.get(), slice(name), durability_of(m_thd), nullptr);
+  seawall_commit_level level = needs_no_flush() && !by_user ? SEAWALL_COMMIT_LEVEL_DEFERRED : durability_of(m_thd);
+  seawall_status status = seawall_prepare(m_tx.get(), slice(name), level, nullptr);
   crash_point("prepare", "done");
   if (status != SEAWALL_STATUS_OK) return failed_end("prepared", status);
   m_prepared = true;

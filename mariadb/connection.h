@@ -71,6 +71,8 @@ public:
   /* Called before a change of a row. `*before`: the savepoint to which the statement is rolled back. `*first`: this is
      the statement's first change. */
   seawall_status before_change(const seawall_savepoint_t **before, bool *first);
+  /* Notes a change of a row. If only temporary tables are changed, the commit waits for no flush. */
+  void note_change(bool temporary) { (temporary ? m_changed_temporary : m_changed_lasting) = true; }
   /* Grows with each change and each rollback of this connection. */
   uint64_t changes() const { return m_changes; }
   /* Notes that a table lacks rows or index entries that the statement must still make (1), or has them (-1): until then
@@ -133,6 +135,7 @@ private:
   void detach();
   int failed_end(const char *what, seawall_status status);
   int check_complete(bool all);
+  bool needs_no_flush() const { return m_changed_temporary && !m_changed_lasting; }
   seawall_status roll_back_to(const seawall_savepoint_t *savepoint);
   Open describe() const;
 
@@ -148,6 +151,7 @@ private:
   bool m_active = false;     /* a transaction has begun */
   bool m_statement = false;
   uint64_t m_changes = 0;
+  bool m_changed_temporary = false, m_changed_lasting = false; /* tables, by the transaction */
   uint m_duplicate = MAX_KEY;
   int m_incomplete = 0;      /* note_incomplete */
   query_id_t m_copying = 0;  /* the statement that m_copied belongs to */

@@ -30,10 +30,11 @@ static seawall_status in_transaction(const char *name, F change, seawall_commit_
   return status;
 }
 
-/* Changes the definition of tables. If it is unknown whether the change is committed, the server must not go on: it would
+/* Changes the definition of the table `path`, or of those that are with it. It waits for a flush unless the table is
+   temporary: the next start drops those. If it is unknown whether the change is committed, the server must not go on: it would
    take it for failed, and the next start could find it committed. */
-static seawall_status define(const char *name, const std::function<seawall_status(seawall_tx *)> &change) {
-  seawall_status status = in_transaction(name, change);
+static seawall_status define(const char *name, const char *path, const std::function<seawall_status(seawall_tx *)> &change) {
+  seawall_status status = in_transaction(name, change, is_temporary(path) ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
   if (status != SEAWALL_STATUS_OUTCOME_UNKNOWN) return status;
   sql_print_error("Seawall: it is unknown whether a change of a table's definition is committed: %s. The server stops; its next start decides.",
                   seawall_error());
@@ -257,7 +258,7 @@ static seawall_status drop_trees(seawall_tx *tx, const Definition &definition, s
 
 seawall_status create_table(const char *path, uint32_t columns, bool has_long_columns, const std::vector<std::string> &indexes,
                             const std::string &version, uint64_t auto_from) {
-  return define("create", [&](seawall_tx *tx) {
+  return define("create", path, [&](seawall_tx *tx) {
     Definition definition;
     std::string key = key_of(path);
     seawall_status status = lock_table(tx, key, &definition);
@@ -287,7 +288,7 @@ seawall_status drop_table(const char *path, std::vector<uint64_t> *later) {
      killed. */
   bool asked = (command == SQLCOM_DROP_TABLE || command == SQLCOM_DROP_DB) && !is_temporary(path);
   Connection *connection = asked ? Connection::of(thd) : nullptr;
-  return define("drop", [&](seawall_tx *tx) {
+  return define("drop", path, [&](seawall_tx *tx) {
     /* The drop waits for prepared transactions that no connection has. */
     seawall_status status = connection ? connection->enter(tx) : SEAWALL_STATUS_OK;
     if (status == SEAWALL_STATUS_OK) status = drop_one(tx, key_of(path), later);
@@ -297,7 +298,8 @@ seawall_status drop_table(const char *path, std::vector<uint64_t> *later) {
 }
 
 seawall_status drop_trees_of(uint64_t table) {
-  return in_transaction("drop-trees", [&](seawall_tx *tx) { return drop_one(tx, key_of(DROPPED, table), nullptr); });
+  return in_transaction("drop-trees", [&](seawall_tx *tx) { return drop_one(tx, key_of(DROPPED, table), nullptr); },
+                        SEAWALL_COMMIT_LEVEL_DEFERRED);
 }
 
 /* All keys with a prefix. */
@@ -358,7 +360,7 @@ seawall_status find_partition_of(const char *path, Definition *definition) {
 seawall_status drop_database(const char *path) {
   std::string prefix = key_of(path);
   if (prefix.back() != '/') prefix += '/';
-  return define("drop-database", [&](seawall_tx *tx) {
+  return define("drop-database", path, [&](seawall_tx *tx) {
     std::vector<std::string> keys;
     seawall_status status = keys_with(tx, prefix, &keys);
     for (const std::string &key : keys)
@@ -368,7 +370,7 @@ seawall_status drop_database(const char *path) {
 }
 
 seawall_status rename_table(const char *from, const char *to) {
-  return define("rename", [&](seawall_tx *tx) {
+  return define("rename", to, [&](seawall_tx *tx) {
     Definition definition, other;
     std::string old_key = key_of(from), new_key = key_of(to);
     seawall_status status = lock_table(tx, old_key, &definition);
@@ -384,7 +386,7 @@ seawall_status rename_table(const char *from, const char *to) {
 }
 
 seawall_status truncate_table(const char *path, std::vector<uint64_t> *later) {
-  return define("truncate", [&](seawall_tx *tx) {
+  return define("truncate", path, [&](seawall_tx *tx) {
     Definition definition;
     std::string key = key_of(path);
     seawall_status status = lock_table(tx, key, &definition);
@@ -462,7 +464,7 @@ static seawall_status alter_table(seawall_tx *tx, const Changes &changes) {
 }
 
 seawall_status alter_tables(const std::vector<const Changes *> &tables) {
-  return define("alter", [&](seawall_tx *tx) {
+  return define("alter", tables.front()->path.c_str(), [&](seawall_tx *tx) {
     seawall_status status = SEAWALL_STATUS_OK;
     for (const Changes *changes : tables)
       if (status == SEAWALL_STATUS_OK) status = alter_table(tx, *changes);

@@ -70,8 +70,8 @@ seawall_status find_partition_of(const char *path, Definition *definition);
 /* Calls `told` with each table that is not temporary, as one snapshot has them, until it returns false. A name is
    "db/table" in the server's encoding of file names. */
 seawall_status for_each_table(const std::function<bool(seawall_tx *tx, const std::string &name, const Definition &)> &told);
-/* Each of these functions is one transaction, which is durable when it returns. `auto_from`: the first automatic
-   number. */
+/* Each of these functions is one transaction, which is durable when it returns unless the table is temporary.
+   `auto_from`: the first automatic number. */
 seawall_status create_table(const char *path, uint32_t columns, bool has_long_columns, const std::vector<std::string> &indexes,
                             const std::string &version, uint64_t auto_from);
 seawall_status rename_table(const char *from, const char *to);

@@ -104,6 +104,7 @@ int ha_seawall::open_trees(const char *name) {
 
 int ha_seawall::open(const char *name, int, uint) {
   m_name = name;
+  m_is_temporary = is_temporary(name);
   lock_shared_ha_data();
   m_share = static_cast<Share *>(get_ha_share_ptr());
   if (!m_share) {
@@ -586,7 +587,7 @@ int ha_seawall::external_lock(THD *thd, int type) {
   if (table->s->sequence) {
     /* The server lets one connection at a time write it. */
     m_lock = SEAWALL_LOCK_NONE;
-    return begin_own(SEAWALL_COMMIT_LEVEL_FLUSHED);
+    return begin_own(m_is_temporary ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
   }
   if (type == F_WRLCK) m_lock = SEAWALL_LOCK_EXCLUSIVE;
   return m_connection->use(thd);

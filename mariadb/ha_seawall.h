@@ -349,6 +349,7 @@ private:
   seawall_status entries_after(size_t count, std::vector<Bytes> *keys);
 
   Bytes m_name; /* the table's path; a partition's has its suffix */
+  bool m_is_temporary = false;
   seawall::Share *m_share = nullptr;
   seawall_lock m_lock = SEAWALL_LOCK_NONE;
   seawall_lock m_stored_lock = SEAWALL_LOCK_NONE; /* that of the statement which a function or trigger is a part of */

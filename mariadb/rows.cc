@@ -143,6 +143,7 @@ private:
 
 /* `rows`: how many are inserted or deleted. */
 void ha_seawall::note_changes(uint64_t rows) {
+  m_connection->note_change(m_is_temporary);
   if (rows) m_share->changes.fetch_add(rows, std::memory_order_relaxed);
   time_t now = m_connection->thd()->query_start();
   if (m_share->updated.load(std::memory_order_relaxed) != now) m_share->updated.store(now, std::memory_order_relaxed);
