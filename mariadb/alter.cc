@@ -31,6 +31,8 @@ const alter_table_operations ADD = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_A
 const alter_table_operations COLUMNS = ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER |
                                        ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
 
+const char *const BY_VERSIONING = "The times of system versioning are added or removed";
+
 /* Adds the layout of `altered`, if it is new. If existing rows cannot be read by it, returns why, else null. */
 const char *add_layout(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info, Layouts *layouts) {
   std::map<const Field *, uint32_t> numbers;
@@ -50,6 +52,7 @@ const char *add_layout(const TABLE *table, const TABLE *altered, const Alter_inp
       continue;
     }
     /* All existing rows get the same value. */
+    if ((*field)->vers_sys_field()) return BY_VERSIONING;
     if ((*field)->flags & AUTO_INCREMENT_FLAG) return "Each row gets another value of an added AUTO_INCREMENT column";
     const char *default_reason = "The default of an added column is an expression, or of type TEXT or BLOB";
     if ((*field)->default_value || (*field)->has_default_now_unireg_check()) return default_reason;
@@ -193,7 +196,7 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   const alter_table_operations longer = ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH;
   if (flags & longer && (flags & ALTER_RENAME_INDEX || seawall_stores_references(table) || !keeps_entries(altered)))
     return copies(info, "The longer column changes the entries of an index, or an index gets another name too");
-  if (altered->versioned(VERS_TIMESTAMP) || table->versioned()) return copies(info, "The table is system-versioned");
+  if (altered->versioned() != table->versioned()) return copies(info, BY_VERSIONING);
   if (strcmp(primary_name(table), primary_name(altered))) return copies(info, BY_PRIMARY_KEY);
   if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
     return copies(info, "A copy finds the largest number, below which AUTO_INCREMENT cannot begin");
