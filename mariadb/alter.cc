@@ -198,7 +198,8 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
     return copies(info, "The longer column changes the entries of an index, or an index gets another name too");
   if (altered->versioned() != table->versioned()) return copies(info, BY_VERSIONING);
   if (strcmp(primary_name(table), primary_name(altered))) return copies(info, BY_PRIMARY_KEY);
-  if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto())
+  if ((create->used_fields & HA_CREATE_USED_AUTO) && create->auto_increment_value < m_share->counters->next_auto() &&
+      (is_partition() || !table->found_next_number_field || table->s->next_number_keypart > 0))
     return copies(info, "A copy finds the largest number, below which AUTO_INCREMENT cannot begin");
   for (uint index : added_indexes(altered, info))
     if (!can_be_built(altered, index, m_share->layouts.levels))
@@ -229,6 +230,35 @@ int ha_seawall::wait_for_prepared(const seawall_tree *rows) {
       return HA_ERR_ABORTED_BY_USER;
     }
   }
+}
+
+/* Reads the largest automatic number in a row, 0 if there is none. The caller has the server's exclusive lock. */
+int ha_seawall::largest_auto(uint64_t *largest) {
+  *largest = 0;
+  if (int error = wait_for_prepared(rows())) return error;
+  const uint index = table->s->next_number_index;
+  const bool descending = table->key_info[index].key_part[0].key_part_flag & HA_REVERSE_SORT;
+  Tx own;
+  Cursor cursor;
+  seawall_tx_options options{};
+  options.isolation = SEAWALL_ISOLATION_READ_COMMITTED;
+  seawall_slice key, value;
+  seawall_status status = seawall_begin(db.get(), &options, own.out());
+  if (status == SEAWALL_STATUS_OK) status = seawall_cursor_new(cursor.out());
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_reset(cursor.get(), is_primary(index) ? rows() : index_tree(index), UNBOUNDED, UNBOUNDED, SEAWALL_LOCK_NONE,
+                                  SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
+  if (status == SEAWALL_STATUS_OK)
+    status = seawall_cursor_seek(cursor.get(), own.get(), descending ? SEAWALL_SEEK_FIRST : SEAWALL_SEEK_LAST, NOTHING, &key, &value);
+  if (status == SEAWALL_STATUS_NOT_FOUND) return 0;
+  if (status != SEAWALL_STATUS_OK) return failed(status);
+  uchar *record = table->record[1];
+  Bytes row;
+  bool known = is_primary(index) ? m_row.decode(value.data, value.len, record)
+                                 : m_entries[index].decode(key.data, key.len, value.data, value.len, record, &row);
+  if (!known) return damaged_entry();
+  *largest = auto_number(record);
+  return 0;
 }
 
 bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
@@ -353,8 +383,15 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
     for (Alter *one : all) {
       std::shared_ptr<Counters> counters;
       if (status == SEAWALL_STATUS_OK) status = counters_of(one->table, &counters);
-      /* Others may have taken numbers since check_if_supported_inplace_alter(). */
-      if (status == SEAWALL_STATUS_OK) status = counters->set_auto(std::max<uint64_t>(info->create_info->auto_increment_value, counters->next_auto()));
+      if (status != SEAWALL_STATUS_OK) break;
+      uint64_t next = info->create_info->auto_increment_value, last = counters->next_auto() - 1;
+      if (next <= last && !is_partition()) {
+        if (int error = largest_auto(&last)) {
+          print_error(error, MYF(0));
+          return true;
+        }
+      }
+      status = counters->set_auto(std::max(next, last + 1));
     }
   if (status == SEAWALL_STATUS_OK) status = alter_tables(tables);
   if (status != SEAWALL_STATUS_OK) {

@@ -350,9 +350,8 @@ void ha_seawall::get_auto_increment(ulonglong offset, ulonglong increment, ulong
   *reserved = wanted;
 }
 
-/* Notes the number that a row has. */
-int ha_seawall::note_auto_increment(const uchar *record) {
-  if (table->s->next_number_keypart != 0) return 0;
+/* The automatic number in a row, 0 if it has none. */
+uint64_t ha_seawall::auto_number(const uchar *record) {
   /* Not next_number_field: the server sets it only for an INSERT, not for an UPDATE, a row that comes from another
      partition, or a change from a replica's primary. */
   Field *field = table->found_next_number_field;
@@ -361,14 +360,19 @@ int ha_seawall::note_auto_increment(const uchar *record) {
   my_ptrdiff_t offset = record - table->record[0];
   field->move_field_offset(offset);
   longlong value = field->val_int();
-  bool is_unsigned = field->flags & UNSIGNED_FLAG;
   field->move_field_offset(-offset);
   dbug_tmp_restore_column_map(&table->read_set, columns);
-  if (!is_unsigned && value <= 0) return 0;
-  if ((uint64_t)value < m_share->counters->next_auto()) return 0;
+  return value > 0 || field->flags & UNSIGNED_FLAG ? (uint64_t)value : 0;
+}
+
+/* Notes the number that a row has. */
+int ha_seawall::note_auto_increment(const uchar *record) {
+  if (table->s->next_number_keypart != 0) return 0;
+  uint64_t value = auto_number(record);
+  if (value == 0 || value < m_share->counters->next_auto()) return 0;
   /* Not between the numbers of another statement: a replica may execute that one alone. */
   return failed(take_auto_increment(true, [&](bool unless_locked) {
-    return m_share->counters->note_auto((uint64_t)value, most_of(field), unless_locked);
+    return m_share->counters->note_auto(value, most_of(table->found_next_number_field), unless_locked);
   }));
 }
 

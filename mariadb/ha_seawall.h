@@ -308,6 +308,7 @@ private:
   int move(uchar *record, seawall_seek to, const Bytes &key);
   void encode_search(uint index, const uchar *key, key_part_map parts, Bytes *to);
   void reset_cursor(const seawall_tree *tree);
+  uint64_t auto_number(const uchar *record);
   int note_auto_increment(const uchar *record);
   template <typename F> seawall_status take_auto_increment(bool simple, F take);
   int lock_constraint(const uchar *key, key_part_map parts);
@@ -322,6 +323,7 @@ private:
   int begin_original();
   int check_original();
   int wait_for_prepared(const seawall_tree *rows);
+  int largest_auto(uint64_t *largest);
   int finish_copy();
   int finish_replay();
   void abandon_copy();

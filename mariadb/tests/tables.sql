@@ -99,3 +99,16 @@ insert into moved_by_a values (1, 7, 1);
 update moved_by_a set a = 3 where a = 1;
 select * from moved_by_a order by a, b;
 drop table moved, moved_by_a;
+-- AUTO_INCREMENT is lowered in place, not below the largest number.
+create table n (id int primary key auto_increment, v int); insert into n (v) select seq from seq_1_to_100; delete from n where id > 60;
+alter table n auto_increment = 10, algorithm = inplace; insert into n (v) values (1); select max(id) from n;
+alter table n auto_increment = 80; insert into n (v) values (1); select max(id) from n;
+delete from n; alter table n auto_increment = 1; insert into n (v) values (1); select max(id) from n; insert into n values (-5, 1); delete from n where id > 0;
+alter table n auto_increment = 1; insert into n (v) values (2); select * from n;
+drop table n; create table n (a int, id smallint unsigned auto_increment, b float, key (id desc, a), primary key (b)); insert into n (a, b) select seq, seq from seq_1_to_100;
+delete from n where id > 60; alter table n auto_increment = 5, add key (a); insert into n (b) values (200); select max(id) from n;
+insert into n (id, b) values (65535, 300); alter table n auto_increment = 5; delete from n where b = 300; alter table n auto_increment = 5; insert into n (b) values (301); select max(id) from n;
+drop table n; create table n (id double primary key auto_increment); insert into n values (7.4); alter table n auto_increment = 3; insert into n values (null); select * from n;
+drop table n; create temporary table n (id int primary key auto_increment); insert into n values (), (), (); delete from n where id = 3; alter table n auto_increment = 1; insert into n values (); select * from n; drop table n;
+create table n (id int auto_increment, p int, primary key (id, p)) partition by hash (p) partitions 3; insert into n (p) values (1), (2), (3), (4); delete from n where id > 2;
+alter table n auto_increment = 1; insert into n (p) values (5); select * from n order by id; drop table n;
