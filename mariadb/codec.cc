@@ -622,7 +622,7 @@ bool Row_codec::init(TABLE *table, const Layouts &layouts) {
         bool is_blob = is->flags & BLOB_FLAG;
         column.optional = how_to_pass_over(is, &column.dropped) && !is_blob && !is_indexed(table, is);
         column.same = !is_blob && (column.dropped.fixed || is->real_type() == MYSQL_TYPE_VARCHAR);
-        column.padded = is->real_type() == MYSQL_TYPE_STRING && is->charset()->mbminlen == 1;
+        column.padded = is_text(is) && is->real_type() == MYSQL_TYPE_STRING && is->charset()->mbminlen == 1;
         column.pad = column.padded ? is->charset()->pad_char : 0;
         column.index = is->field_index;
         column.at = is->offset(table->record[0]);
