@@ -456,12 +456,6 @@ int ha_seawall::read_statistics(bool again, std::shared_ptr<const Statistics> *k
   return 0;
 }
 
-extern "C" {
-static void warn_of(void *context, const char *text) {
-  push_warning_printf(static_cast<THD *>(context), Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %s", text);
-}
-}
-
 // --- OPTIMIZE TABLE --------------------------------------------------------------------------------------
 
 extern "C" {
@@ -470,6 +464,13 @@ static bool goes_on(void *context, uint64_t done, uint64_t leaves) {
   thd_progress_report(thd, std::min(done, leaves), leaves);
   return thd_kill_level(thd) == THD_IS_NOT_KILLED;
 }
+}
+
+std::vector<const seawall_tree *> ha_seawall::all_trees() const {
+  std::vector<const seawall_tree *> trees;
+  for (const Tree &tree : m_share->trees) trees.push_back(tree.get());
+  if (m_share->long_columns) trees.push_back(m_share->long_columns.get());
+  return trees;
 }
 
 /* Compacts each tree. */
@@ -484,7 +485,7 @@ int ha_seawall::optimize(THD *thd, HA_CHECK_OPT *) {
   thd_progress_end(thd);
   if (status == SEAWALL_STATUS_INTERRUPTED) return HA_ADMIN_FAILED;
   if (status != SEAWALL_STATUS_OK) {
-    warn_of(thd, seawall_error());
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %s", seawall_error());
     return status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
   }
   return analyze(thd, nullptr);
@@ -497,86 +498,4 @@ int ha_seawall::analyze(THD *, HA_CHECK_OPT *) {
   if (read_statistics(true, &statistics)) return HA_ADMIN_FAILED;
   info(HA_STATUS_CONST);
   return HA_ADMIN_OK;
-}
-
-// --- CHECK TABLE -----------------------------------------------------------------------------------------
-
-std::vector<const seawall_tree *> ha_seawall::all_trees() const {
-  std::vector<const seawall_tree *> trees;
-  for (const Tree &tree : m_share->trees) trees.push_back(tree.get());
-  if (m_share->long_columns) trees.push_back(m_share->long_columns.get());
-  return trees;
-}
-
-/* Checks in one snapshot that each row has its entry, and that there are as many entries as rows. */
-int ha_seawall::check_index(seawall_tx *tx, uint index, THD *thd) {
-  uint64_t entries = 0, count = 0;
-  seawall_status status = seawall_count(tx, index_tree(index), UNBOUNDED, UNBOUNDED, &entries);
-  Cursor cursor;
-  if (status == SEAWALL_STATUS_OK) status = seawall_cursor_new(cursor.out());
-  if (status == SEAWALL_STATUS_OK)
-    status = seawall_cursor_reset(cursor.get(), rows(), UNBOUNDED, UNBOUNDED, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
-  seawall_seek to = SEAWALL_SEEK_FIRST;
-  seawall_slice key, value;
-  int found = HA_ADMIN_OK;
-  Bytes entry, rest;
-  while (status == SEAWALL_STATUS_OK) {
-    status = seawall_cursor_seek(cursor.get(), tx, to, NOTHING, &key, &value);
-    to = SEAWALL_SEEK_NEXT;
-    if (status != SEAWALL_STATUS_OK) break;
-    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) return HA_ADMIN_FAILED;
-    count++;
-    m_primary.assign((const char *)key.data, key.len);
-    if (read_row(tx, table->record[0], value)) {
-      warn_of(thd, m_error.c_str());
-      return HA_ADMIN_CORRUPT;
-    }
-    if (table->vfield) table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
-    size_t unique_len;
-    entry_of(index, table->record[0], &entry, &rest, &unique_len);
-    seawall_slice stored;
-    seawall_status got = seawall_get(tx, index_tree(index), slice(entry), &stored);
-    if (got != SEAWALL_STATUS_OK && got != SEAWALL_STATUS_NOT_FOUND) status = got;
-    else if (got == SEAWALL_STATUS_NOT_FOUND || stored.len != rest.size() || (stored.len && memcmp(stored.data, rest.data(), stored.len))) {
-      if (found == HA_ADMIN_OK)
-        push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: row %llu (counted by the primary key) %s index %s",
-                            (ulonglong)count, got == SEAWALL_STATUS_OK ? "has other columns in" : "is missing from", table->key_info[index].name.str);
-      found = HA_ADMIN_CORRUPT;
-    }
-  }
-  if (status != SEAWALL_STATUS_NOT_FOUND) {
-    warn_of(thd, seawall_error());
-    return status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
-  }
-  if (entries != count) {
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: index %s has %llu entries for %llu rows",
-                        table->key_info[index].name.str, (ulonglong)entries, (ulonglong)count);
-    found = HA_ADMIN_CORRUPT;
-  }
-  return found;
-}
-
-int ha_seawall::check(THD *thd, HA_CHECK_OPT *options) {
-  int found = HA_ADMIN_OK;
-  for (const seawall_tree *tree : all_trees()) {
-    seawall_status status = seawall_check_tree(db.get(), tree, warn_of, thd);
-    if (status == SEAWALL_STATUS_OK) continue;
-    if (status != SEAWALL_STATUS_CORRUPT) warn_of(thd, seawall_error());
-    found = status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
-  }
-  if (found != HA_ADMIN_OK || options->flags & T_QUICK) return found;
-  Tx tx;
-  seawall_tx_options of_check{};
-  of_check.isolation = SEAWALL_ISOLATION_REPEATABLE_READ;
-  of_check.wait = SEAWALL_WAIT_MODE_WAIT;
-  if (seawall_begin(db.get(), &of_check, tx.out()) != SEAWALL_STATUS_OK || seawall_take_snapshot(tx.get()) != SEAWALL_STATUS_OK) {
-    warn_of(thd, seawall_error());
-    return HA_ADMIN_FAILED;
-  }
-  MY_BITMAP *old = tmp_use_all_columns(table, &table->read_set);
-  if (m_share->long_columns) found = check_long_columns(tx.get(), thd);
-  for (uint at = 0; found == HA_ADMIN_OK && at < table->s->keys; at++)
-    if (!is_primary(at)) found = check_index(tx.get(), at, thd);
-  tmp_restore_column_map(&table->read_set, old);
-  return found;
 }

@@ -290,7 +290,9 @@ private:
   bool keeps_entries(TABLE *altered) const;
   bool report(TABLE *altered, const seawall::Index_build &build, seawall_status status);
   std::vector<const seawall_tree *> all_trees() const;
-  int check_index(seawall_tx *tx, uint index, THD *thd);
+  int read_checked(THD *thd, seawall_tx *tx, seawall_slice key, seawall_slice value);
+  int find_wrong_entry(THD *thd, seawall_tx *tx, uint index, uint64_t entries);
+  int check_rows(THD *thd, seawall_tx *tx);
   void note_changes(uint64_t rows);
   bool can_collect(ha_rows rows) const;
   bool collects();
@@ -339,7 +341,6 @@ private:
   int write_long_columns(const uchar *record);
   seawall_status change_long_columns(const uchar *old_record, const uchar *new_record);
   seawall_status delete_long_columns(const uchar *record, const Bytes &primary);
-  int check_long_columns(seawall_tx *tx, THD *thd);
   bool can_read_ahead(uint index, uint mode) const;
   void request_entries(const uchar *record, const uchar *other);
   void request(const seawall_tree *tree, const std::vector<seawall_slice> &keys);

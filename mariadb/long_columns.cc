@@ -135,32 +135,3 @@ seawall_status ha_seawall::change_long_columns(const uchar *old_record, const uc
   if (status == SEAWALL_STATUS_OK && moved) status = delete_long_columns(old_record, m_old_key);
   return status;
 }
-
-/* Checks in one snapshot that each row has the long values that it names, and that there are no others. */
-int ha_seawall::check_long_columns(seawall_tx *tx, THD *thd) {
-  uint64_t values = 0, count = 0;
-  Cursor cursor;
-  seawall_status status = seawall_count(tx, m_share->long_columns.get(), UNBOUNDED, UNBOUNDED, &values);
-  if (status == SEAWALL_STATUS_OK) status = seawall_cursor_new(cursor.out());
-  if (status == SEAWALL_STATUS_OK)
-    status = seawall_cursor_reset(cursor.get(), rows(), UNBOUNDED, UNBOUNDED, SEAWALL_LOCK_NONE, SEAWALL_WAIT_MODE_DEFAULT, 0, 0);
-  seawall_seek to = SEAWALL_SEEK_FIRST;
-  seawall_slice key, value;
-  while (status == SEAWALL_STATUS_OK) {
-    status = seawall_cursor_seek(cursor.get(), tx, to, NOTHING, &key, &value);
-    to = SEAWALL_SEEK_NEXT;
-    if (status != SEAWALL_STATUS_OK) break;
-    if (thd_kill_level(thd) != THD_IS_NOT_KILLED) return HA_ADMIN_FAILED;
-    m_primary.assign((const char *)key.data, key.len);
-    if (read_row(tx, table->record[0], value)) {
-      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %s", m_error.c_str());
-      return HA_ADMIN_CORRUPT;
-    }
-    for (const Long_column &column : m_row.long_columns()) count += is_apart(column.field, table->record[0]);
-  }
-  if (status != SEAWALL_STATUS_NOT_FOUND) return failed(status) == HA_ERR_CRASHED ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
-  if (values == count || (values > count && m_share->long_values_of_dropped)) return HA_ADMIN_OK;
-  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, "Seawall: %llu long values are stored, and rows name %llu",
-                      (ulonglong)values, (ulonglong)count);
-  return HA_ADMIN_CORRUPT;
-}
