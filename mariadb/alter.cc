@@ -290,7 +290,7 @@ bool ha_seawall::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   alter->announced = true;
   /* The server's exclusive lock excludes writers here. */
   alter->build = std::make_unique<Index_build>();
-  if (seawall_status status = alter->build->begin(rows(), index_build_keep_percent(ha_thd()))) {
+  if (seawall_status status = alter->build->begin(rows(), fill_percent_of(altered), index_build_keep_percent(ha_thd()))) {
     print_error(failed(status), MYF(0));
     return true;
   }
@@ -480,7 +480,7 @@ int ha_seawall::optimize(THD *thd, HA_CHECK_OPT *) {
   seawall_status status = SEAWALL_STATUS_OK;
   for (size_t at = 0; at < trees.size() && status == SEAWALL_STATUS_OK; at++) {
     if (at > 0) thd_progress_next_stage(thd);
-    status = seawall_compact_tree(db.get(), trees[at], goes_on, thd);
+    status = seawall_compact_tree(db.get(), trees[at], fill_percent_of(table), goes_on, thd);
   }
   thd_progress_end(thd);
   if (status == SEAWALL_STATUS_INTERRUPTED) return HA_ADMIN_FAILED;

@@ -671,8 +671,7 @@ void Row_codec::encode(const uchar *record, Bytes *to) const {
     } else if (column.apart_bit >= 0 && is_apart(column.field, record)) {
       set(column.apart_bit);
       to->append((const char *)column.field->ptr_in_record(record), static_cast<Field_blob *>(column.field)->pack_length_no_ptr());
-    } else if (column.same) {
-      const uchar *from = record + column.at;
+    } else if (const uchar *from = record + column.at; column.same && bytes_of(column.dropped, false, from, from + column.room) <= column.room) {
       to->append((const char *)from, bytes_of(column.dropped, false, from, from + column.room));
     } else {
       pack_field(column.field, record, offset, to);

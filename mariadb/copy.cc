@@ -159,7 +159,7 @@ int ha_seawall::build_sorted_indexes() {
   if (indexes.empty()) return 0;
   if (int error = failed(announce_indexes(changes.dropped, &changes))) return error;
   Index_build build;
-  seawall_status status = build.begin(rows(), 0);
+  seawall_status status = build.begin(rows(), fill_percent_of(table), 0);
   for (size_t at = 0; at < indexes.size(); at++)
     build.add(table, m_share->layouts, indexes[at], tree_name(m_share->number, changes.added[at].number));
   THD *thd = ha_thd();

@@ -201,6 +201,17 @@ static int refuse_foreign_keys(THD *thd) {
   return 0;
 }
 
+struct ha_table_option_struct {
+  ulonglong fill_percent;
+};
+ha_create_table_option seawall::table_options[] = {HA_TOPTION_NUMBER("FILL_PERCENT", fill_percent, 90, 50, 100, 1), HA_TOPTION_END};
+
+/* A partitioned table has the options of the partition engine. */
+uint seawall::fill_percent_of(const TABLE *table) {
+  const ha_table_option_struct *options = table->s->db_type() == hton ? table->s->option_struct : nullptr;
+  return options ? (uint)options->fill_percent : 0;
+}
+
 Lengths seawall::lengths_of(TABLE *form, uint index, bool levels) {
   const size_t most = seawall_key_bytes_max(db.get());
   const uint primary = form->s->primary_key;

@@ -151,6 +151,9 @@ struct Batch {
 int drop_by_path(const char *path, Bytes *error);
 /* The server's version of a table's definition. */
 std::string version_of(const TABLE *form);
+/* The table's option FILL_PERCENT: how full OPTIMIZE and the build of an index make its leaves; 0: it has none. */
+uint fill_percent_of(const TABLE *table);
+extern ha_create_table_option table_options[];
 /* How long the keys of an index may be, not counting escapes, which are rare. `levels`: Layouts::levels. */
 struct Lengths {
   size_t bytes;     /* of the columns, with what must follow them */

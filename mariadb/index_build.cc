@@ -4,8 +4,9 @@
 
 namespace seawall {
 
-seawall_status Index_build::begin(const seawall_tree *rows, uint keep_percent) {
+seawall_status Index_build::begin(const seawall_tree *rows, uint fill_percent, uint keep_percent) {
   m_base = rows;
+  m_fill_percent = fill_percent;
   m_keep_percent = keep_percent;
   return seawall_begin_index_build(db.get(), rows, m_build.out());
 }
@@ -88,7 +89,7 @@ void Index_build::build() {
   my_thread_init();
   std::vector<const char *> names;
   for (const Index &index : m_indexes) names.push_back(index.name.c_str());
-  m_status = seawall_build_indexes(m_build.get(), names.data(), names.size(), m_keep_percent, add_entry, is_nearly_complete, this);
+  m_status = seawall_build_indexes(m_build.get(), names.data(), names.size(), m_fill_percent, m_keep_percent, add_entry, is_nearly_complete, this);
   m_build.out();
   if (m_damaged) {
     m_status = SEAWALL_STATUS_CORRUPT;

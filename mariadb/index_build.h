@@ -25,8 +25,9 @@ namespace seawall {
 
 class Index_build {
 public:
-  /* Begins a build of indexes over the rows of `rows`, whose writers keep `keep_percent` of their rate. */
-  seawall_status begin(const seawall_tree *rows, uint keep_percent);
+  /* Begins a build of indexes over the rows of `rows`, whose writers keep `keep_percent` of their rate. `fill_percent`: of
+     the leaves. */
+  seawall_status begin(const seawall_tree *rows, uint fill_percent, uint keep_percent);
   /* Adds index `key` of `altered`, to be built as tree `name`. The build uses the record of `altered` until it is
      NEARLY, and during finish(). */
   void add(TABLE *altered, const Layouts &layouts, uint key, std::string name);
@@ -79,7 +80,7 @@ private:
 
   Build m_build;
   const seawall_tree *m_base = nullptr;
-  uint m_keep_percent = 0;
+  uint m_fill_percent = 0, m_keep_percent = 0;
   TABLE *m_altered = nullptr;
   std::vector<Index> m_indexes;
   std::unique_ptr<Key_codec> m_primary; /* null without a primary key */

@@ -198,6 +198,7 @@ static int init(void *p) {
   hton->show_status = show_engine_status;
   static const char *no_files[] = {nullptr};
   hton->tablefile_extensions = no_files;
+  hton->table_options = table_options;
   set_hooks(hton);
   permit_reports();
   begin_advice();

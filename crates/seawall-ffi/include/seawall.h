@@ -675,8 +675,9 @@ seawall_status seawall_begin_index_build(const seawall_db *db,
 
 // Builds new trees `names` from the entries that `entries` gives for each row of the base. This thread calls `entries`
 // and `switch`. Other transactions may change the base meanwhile: the build pauses so that they keep `keep_percent`
-// (at most 95) of their rate; with 0 it does not pause. Returns `SEAWALL_STATUS_KEY_EXISTS` if two entries have the
-// same key or unique part; `seawall_error_key` then returns the key of one of them. A build can be used once.
+// (at most 95) of their rate; with 0 it does not pause. Leaves are filled to `fill_percent` (50 to 100; with 0, 90).
+// Returns `SEAWALL_STATUS_KEY_EXISTS` if two entries have the same key or unique part; `seawall_error_key` then returns
+// the key of one of them. A build can be used once.
 //
 // # Safety
 // `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be
@@ -684,6 +685,7 @@ seawall_status seawall_begin_index_build(const seawall_db *db,
 seawall_status seawall_build_indexes(seawall_index_build *build,
                                      const char *const *names,
                                      size_t count,
+                                     uint32_t fill_percent,
                                      uint32_t keep_percent,
                                      seawall_entries_fn entries,
                                      seawall_switch_fn switch_,
@@ -736,13 +738,15 @@ seawall_status seawall_check_tree(const seawall_db *db,
                                   seawall_finding_fn finding,
                                   void *context);
 
-// Brings a tree's leaves into key order in the file and fills them, while others use the tree. Returns
+// Brings a tree's leaves into key order in the file and fills them to `fill_percent` (50 to 100; with 0, 90), while
+// others use the tree. Returns
 // `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
 //
 // # Safety
 // `db` and `tree` are handles; `go_on` may be called with `context`.
 seawall_status seawall_compact_tree(const seawall_db *db,
                                     const seawall_tree *tree,
+                                    uint32_t fill_percent,
                                     seawall_compact_fn go_on,
                                     void *context);
 

@@ -82,8 +82,9 @@ pub unsafe extern "C" fn seawall_begin_index_build(
 
 /// Builds new trees `names` from the entries that `entries` gives for each row of the base. This thread calls `entries`
 /// and `switch`. Other transactions may change the base meanwhile: the build pauses so that they keep `keep_percent`
-/// (at most 95) of their rate; with 0 it does not pause. Returns `SEAWALL_STATUS_KEY_EXISTS` if two entries have the
-/// same key or unique part; `seawall_error_key` then returns the key of one of them. A build can be used once.
+/// (at most 95) of their rate; with 0 it does not pause. Leaves are filled to `fill_percent` (50 to 100; with 0, 90).
+/// Returns `SEAWALL_STATUS_KEY_EXISTS` if two entries have the same key or unique part; `seawall_error_key` then returns
+/// the key of one of them. A build can be used once.
 ///
 /// # Safety
 /// `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be
@@ -93,6 +94,7 @@ pub unsafe extern "C" fn seawall_build_indexes(
     build: *mut IndexBuild,
     names: *const *const c_char,
     count: usize,
+    fill_percent: u32,
     keep_percent: u32,
     entries: EntriesFn,
     switch: SwitchFn,
@@ -119,7 +121,10 @@ pub unsafe extern "C" fn seawall_build_indexes(
         };
         // SAFETY: as the function requires.
         let switch = |_: &mut _| if unsafe { switch(context) } { Ok(()) } else { Err(stopped()) };
-        let options = IndexOptions { keep_percent, ..IndexOptions::default() };
+        let mut options = IndexOptions { keep_percent, ..IndexOptions::default() };
+        if fill_percent > 0 {
+            options.fill_percent = fill_percent;
+        }
         builder.build(&names, options, push, switch)?;
         Ok(Status::Ok)
     })

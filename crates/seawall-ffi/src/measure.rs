@@ -136,7 +136,8 @@ pub unsafe extern "C" fn seawall_check_tree(
 /// the tree had at the beginning (`leaves`). Returning false ends the compaction.
 pub type CompactFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, leaves: u64) -> bool>;
 
-/// Brings a tree's leaves into key order in the file and fills them, while others use the tree. Returns
+/// Brings a tree's leaves into key order in the file and fills them to `fill_percent` (50 to 100; with 0, 90), while
+/// others use the tree. Returns
 /// `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
 ///
 /// # Safety
@@ -145,6 +146,7 @@ pub type CompactFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64
 pub unsafe extern "C" fn seawall_compact_tree(
     db: *const Database,
     tree: *const Tree,
+    fill_percent: u32,
     go_on: CompactFn,
     context: *mut c_void,
 ) -> Status {
@@ -152,7 +154,11 @@ pub unsafe extern "C" fn seawall_compact_tree(
         // SAFETY: as the function requires.
         let (db, tree) = unsafe { (shared(db)?, shared(tree)?) };
         let go_on = go_on.ok_or_else(|| usage("seawall_compact_tree without a function"))?;
-        let compacted = db.0.compact_with(&tree.0, CompactOptions::default(), |progress| {
+        let mut options = CompactOptions::default();
+        if fill_percent > 0 {
+            options.fill_percent = fill_percent;
+        }
+        let compacted = db.0.compact_with(&tree.0, options, |progress| {
             // SAFETY: as the function requires.
             match unsafe { go_on(context, progress.looked, progress.leaves) } {
                 true => ControlFlow::Continue(()),
