@@ -152,7 +152,7 @@ size_t Key_codec::bytes(bool escapes) const {
     } else if (p.kind == Part::Binary) {
       all += (p.length / GROUP + 1) * (GROUP + 1);
     } else if (p.text == Text::ToZero) {
-      all += p.field->charset()->strnxfrmlen(p.length) + 1;
+      all += (is_czech(p.field->charset()) ? 2 : 1) * (size_t)p.length + 1; /* two levels; one */
     } else if (p.text == Text::NoPad) {
       CHARSET_INFO *cs = p.field->charset();
       size_t len = cs->uca && !escapes ? p.chars * UCA_WEIGHT : cs->strnxfrmlen(p.length);
