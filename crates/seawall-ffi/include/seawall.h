@@ -676,8 +676,8 @@ seawall_status seawall_begin_index_build(const seawall_db *db,
 // Builds new trees `names` from the entries that `entries` gives for each row of the base. This thread calls `entries`
 // and `switch`. Other transactions may change the base meanwhile: the build pauses so that they keep `keep_percent`
 // (at most 95) of their rate; with 0 it does not pause. Leaves are filled to `fill_percent` (50 to 100; with 0, 90).
-// Returns `SEAWALL_STATUS_KEY_EXISTS` if two entries have the same key or unique part; `seawall_error_key` then returns
-// the key of one of them. A build can be used once.
+// Returns `SEAWALL_STATUS_KEY_EXISTS` if two entries have the same key or unique part; `seawall_error_key` then
+// returns the key of one of them. A build can be used once.
 //
 // # Safety
 // `build` is a handle; `names` are `count` texts, each with a zero byte at its end; `entries` and `switch` may be
