@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* ALTER TABLE in place, and maintenance: OPTIMIZE, ANALYZE and CHECK TABLE.
+/* ALTER TABLE in place, and maintenance: OPTIMIZE and ANALYZE TABLE.
 
    1. A change of the server's definition alone is instant: the engine notes the definition's version. Adding, dropping
       or moving columns makes a new layout of rows (layout.h), and changes no row.
@@ -379,7 +379,8 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
   }
   crash_point("index", "built");
   seawall_status status = SEAWALL_STATUS_OK;
-  if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
+  /* Also set when the statement drops the column. */
+  if (info->create_info->used_fields & HA_CREATE_USED_AUTO && altered->found_next_number_field)
     for (Alter *one : all) {
       std::shared_ptr<Counters> counters;
       if (status == SEAWALL_STATUS_OK) status = counters_of(one->table, &counters);
@@ -391,7 +392,8 @@ bool ha_seawall::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
           return true;
         }
       }
-      status = counters->set_auto(std::max(next, last + 1));
+      /* No number is left behind the last one. */
+      status = counters->set_auto(std::max(next, last == UINT64_MAX ? last : last + 1));
     }
   if (status == SEAWALL_STATUS_OK) status = alter_tables(tables);
   if (status != SEAWALL_STATUS_OK) {

@@ -40,6 +40,14 @@ int unless_ok(THD *thd, seawall_status status) {
   return status == SEAWALL_STATUS_CORRUPT ? HA_ADMIN_CORRUPT : HA_ADMIN_FAILED;
 }
 
+/* Whether an index has a virtual column. */
+bool has_virtual_part(const TABLE *table) {
+  for (uint at = 0; table->vfield && at < table->s->keys; at++)
+    for (uint part = 0; part < table->key_info[at].user_defined_key_parts; part++)
+      if (!table->key_info[at].key_part[part].field->stored_in_db()) return true;
+  return false;
+}
+
 /* Calls `each` with all entries of a tree, in order, until it returns other than HA_ADMIN_OK. */
 template <typename F> int scan(THD *thd, seawall_tx *tx, const seawall_tree *tree, F each) {
   Cursor cursor;
@@ -62,11 +70,11 @@ extern "C" {
 static void warn_of(void *context, const char *text) { corrupt(static_cast<THD *>(context), "Seawall: %s", text); }
 }
 
-/* Reads a row of the scan into the record. */
+/* Reads a row of the scan into the record; virtual columns only if an index needs one: they may fail. */
 int ha_seawall::read_checked(THD *thd, seawall_tx *tx, seawall_slice key, seawall_slice value) {
   m_primary.assign((const char *)key.data, key.len);
   if (read_row(tx, table->record[0], value)) return corrupt(thd, "Seawall: %s", m_error.c_str());
-  if (table->vfield) table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  if (has_virtual_part(table)) table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
   return HA_ADMIN_OK;
 }
 

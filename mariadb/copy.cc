@@ -57,7 +57,7 @@ int ha_seawall::commit_own() {
   }
   if (int error = failed(seawall_commit(m_own.get()))) return error;
   crash_point(m_copy.on ? "copy" : "sequence", "committed");
-  return begin_own(m_copy.on ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
+  return begin_own(m_copy.on || m_is_temporary ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
 }
 
 static bool copies_a_table(THD *thd) {

@@ -206,9 +206,9 @@ struct ha_table_option_struct {
 };
 ha_create_table_option seawall::table_options[] = {HA_TOPTION_NUMBER("FILL_PERCENT", fill_percent, 90, 50, 100, 1), HA_TOPTION_END};
 
-/* A partitioned table has the options of the partition engine. */
+/* A partitioned table has the options of its partitions' engine; a sequence has none. */
 uint seawall::fill_percent_of(const TABLE *table) {
-  const ha_table_option_struct *options = table->s->db_type() == hton ? table->s->option_struct : nullptr;
+  const ha_table_option_struct *options = table->file && table->file->partition_ht() == hton ? table->s->option_struct : nullptr;
   return options ? (uint)options->fill_percent : 0;
 }
 

@@ -112,3 +112,7 @@ drop table n; create table n (id double primary key auto_increment); insert into
 drop table n; create temporary table n (id int primary key auto_increment); insert into n values (), (), (); delete from n where id = 3; alter table n auto_increment = 1; insert into n values (); select * from n; drop table n;
 create table n (id int auto_increment, p int, primary key (id, p)) partition by hash (p) partitions 3; insert into n (p) values (1), (2), (3), (4); delete from n where id > 2;
 alter table n auto_increment = 1; insert into n (p) values (5); select * from n order by id; drop table n;
+create table n (id bigint unsigned primary key auto_increment); insert into n values (3), (18446744073709551615);
+alter table n auto_increment = 5; insert into n values (null); select * from n; drop table n;
+create table n (a int primary key, id int auto_increment, key (id)); insert into n values (1, 7), (2, 9); alter table n drop key id, drop column id; select * from n; drop table n;
+create table n (id int primary key, a bigint, v bigint as (a * a) virtual); insert into n (id, a) values (1, 9000000000000000000); check table n; drop table n;
