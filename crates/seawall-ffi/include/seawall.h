@@ -739,8 +739,7 @@ seawall_status seawall_check_tree(const seawall_db *db,
                                   void *context);
 
 // Brings a tree's leaves into key order in the file and fills them to `fill_percent` (50 to 100; with 0, 90), while
-// others use the tree. Returns
-// `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
+// others use the tree. Returns `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
 //
 // # Safety
 // `db` and `tree` are handles; `go_on` may be called with `context`.

@@ -137,8 +137,7 @@ pub unsafe extern "C" fn seawall_check_tree(
 pub type CompactFn = Option<unsafe extern "C" fn(context: *mut c_void, done: u64, leaves: u64) -> bool>;
 
 /// Brings a tree's leaves into key order in the file and fills them to `fill_percent` (50 to 100; with 0, 90), while
-/// others use the tree. Returns
-/// `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
+/// others use the tree. Returns `SEAWALL_STATUS_INTERRUPTED` if `go_on` ended it; what was done until then stays.
 ///
 /// # Safety
 /// `db` and `tree` are handles; `go_on` may be called with `context`.
