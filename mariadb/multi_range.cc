@@ -67,7 +67,7 @@ void ha_seawall::request(const seawall_tree *tree, const std::vector<seawall_sli
 
 /* Moves to the next range; false if there is none. */
 bool ha_seawall::next_range() {
-  if (m_ahead.ranges.empty() && !m_ahead.exhausted) {
+  if (m_ahead.ranges.size() <= m_ahead.window / 4 && !m_ahead.exhausted) {
     std::vector<Bytes> starts;
     while (m_ahead.ranges.size() < m_ahead.window) {
       Ahead::Range next;
