@@ -296,8 +296,12 @@ impl Frames {
             let from = touched as usize * self.page_bytes;
             let end = (from + unaligned) / HUGE_BYTES * HUGE_BYTES + HUGE_BYTES - unaligned;
             let end = end.next_multiple_of(self.page_bytes).min(self.limit().max(frame + 1) as usize * self.page_bytes);
-            // Kernels before 5.14 do not know this advice: then the first user of each page touches it.
-            self.bytes.advise(from, end - from, Advice::LinuxPopulateWrite);
+            // One write for each page of the system. No advice to populate the memory: other threads could not map
+            // or unmap anything while the kernel follows it.
+            for at in (from..end).step_by(rustix::param::page_size()) {
+                // SAFETY: inside the mapping, and by the load above nobody uses these frames yet.
+                unsafe { self.bytes.base.add(at).write_volatile(0) };
+            }
             self.touched.store((end / self.page_bytes) as u32, Ordering::Release);
         }
     }

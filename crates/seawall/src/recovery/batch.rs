@@ -6,10 +6,9 @@ use crate::buffer::Pool;
 use crate::error::{Corruption, Error, READS_AGAIN, Result};
 use crate::format::tag::{self, Layer};
 use crate::format::{Lsn, Malformed, PageId, page};
-use crate::log::{LogEntry, LogReader, Records};
+use crate::log::{LogEntry, LogReader, MTR_BYTES_MAX, Records};
 use crate::space;
 use crate::txn::undo;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Approximate bytes of a batch. Two exist at a time, and the sort needs up to half of another.
@@ -21,26 +20,33 @@ const READ_AHEAD: usize = 64;
 #[derive(Debug)]
 pub(super) struct Batch {
     bodies: Vec<u8>,
+    /// Where the mini-transactions begin and end.
+    entries: Vec<(Lsn, Lsn)>,
     records: Vec<Redo>,
-    mini_transactions: u64,
     last_txn: u64,
 }
 
+/// A record. It is small, because sorting moves it.
 #[derive(Debug)]
 struct Redo {
     page: PageId,
+    /// Its mini-transaction, an index of `entries`.
+    entry: u32,
+    /// Offset and length of its body in `bodies`.
+    body: u32,
+    len: u32,
     tag: u8,
-    start: Lsn,
-    end: Lsn,
-    body: Range<usize>,
 }
+
+const _: () = assert!(BATCH_BYTES + MTR_BYTES_MAX < u32::MAX as usize, "an offset fits its field");
 
 impl Batch {
     /// Makes an empty batch. Its memory is reserved at once, and used only as it is filled: a list that grows by
     /// doubling takes up to twice as much.
     pub(super) fn new() -> Self {
         let records = Vec::with_capacity(BATCH_BYTES / size_of::<Redo>());
-        Self { bodies: Vec::with_capacity(BATCH_BYTES), records, mini_transactions: 0, last_txn: 0 }
+        let entries = Vec::with_capacity(BATCH_BYTES / size_of::<(Lsn, Lsn)>());
+        Self { bodies: Vec::with_capacity(BATCH_BYTES), entries, records, last_txn: 0 }
     }
 
     /// Fills the batch, which must be empty, from the log up to `end`. Returns whether there was anything.
@@ -51,12 +57,11 @@ impl Batch {
                 let why = format!("it was whole up to {end} a moment ago, when its end was looked for");
                 return Err(Corruption::Log { at: reader.at(), why }.into());
             };
-            self.mini_transactions += 1;
             self.add(&entry)?;
         }
         // Stable: the records of one page stay in the order of the log.
         self.records.sort_by_key(|record| record.page);
-        Ok(self.mini_transactions > 0)
+        Ok(!self.entries.is_empty())
     }
 
     fn add(&mut self, entry: &LogEntry<'_>) -> Result<()> {
@@ -65,17 +70,18 @@ impl Batch {
             if let Some(txn) = undo::begun(record.tag, record.body) {
                 self.last_txn = self.last_txn.max(txn.0);
             }
-            let from = self.bodies.len();
+            let (body, len) = (self.bodies.len() as u32, record.body.len() as u32);
             self.bodies.extend_from_slice(record.body);
-            let body = from..self.bodies.len();
-            let (page, tag) = (record.page, record.tag);
-            self.records.push(Redo { page, tag, start: entry.start, end: entry.end, body });
+            let entry = self.entries.len() as u32;
+            self.records.push(Redo { page: record.page, entry, body, len, tag: record.tag });
         }
+        self.entries.push((entry.start, entry.end));
         Ok(())
     }
 
     fn is_full(&self) -> bool {
-        self.bodies.len() + self.records.len() * size_of::<Redo>() >= BATCH_BYTES
+        let lists = self.records.len() * size_of::<Redo>() + self.entries.len() * size_of::<(Lsn, Lsn)>();
+        self.bodies.len() + lists >= BATCH_BYTES
     }
 
     /// Applies all records, and empties the batch.
@@ -113,13 +119,13 @@ impl Batch {
                 theirs.fold(mine, Result::and)
             })?;
         }
-        done.mini_transactions += self.mini_transactions;
+        done.mini_transactions += self.entries.len() as u64;
         done.applied += applied.into_inner();
         done.skipped += skipped.into_inner();
         done.last_txn = done.last_txn.max(self.last_txn);
         self.records.clear();
         self.bodies.clear();
-        self.mini_transactions = 0;
+        self.entries.clear();
         Ok(())
     }
 
@@ -136,15 +142,16 @@ impl Batch {
             page => page?,
         };
         let (mut applied, mut skipped) = (0, 0);
-        for of_one in records.chunk_by(|a, b| a.start == b.start) {
-            let Redo { start, end, .. } = of_one[0];
+        for of_one in records.chunk_by(|a, b| a.entry == b.entry) {
+            let (start, end) = self.entries[of_one[0].entry as usize];
             // The page has all of this mini-transaction's changes to it, or none.
             if page::lsn(&page) >= end {
                 skipped += of_one.len() as u64;
                 continue;
             }
             for record in of_one {
-                apply(record.tag, &self.bodies[record.body.clone()], page.redo_bytes()).map_err(|why| {
+                let body = &self.bodies[record.body as usize..][..record.len as usize];
+                apply(record.tag, body, page.redo_bytes()).map_err(|why| {
                     damaged(start, &format!("record {:#04x} of page {}: {why}", record.tag, record.page))
                 })?;
             }
