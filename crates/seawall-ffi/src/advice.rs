@@ -44,7 +44,7 @@ struct Messages;
 
 impl log::Log for Messages {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        metadata.level() <= log::Level::Warn
+        metadata.level() <= log::Level::Info
     }
 
     fn log(&self, record: &log::Record<'_>) {
@@ -53,7 +53,11 @@ impl log::Log for Messages {
         }
         let Ok(destination) = DESTINATION.read() else { return };
         let Some(to) = &*destination else { return };
-        let importance = if record.level() == log::Level::Error { Importance::Error } else { Importance::Warning };
+        let importance = match record.level() {
+            log::Level::Error => Importance::Error,
+            log::Level::Warn => Importance::Warning,
+            _ => Importance::Note,
+        };
         let text = record.args().to_string();
         // SAFETY: as `seawall_on_message` requires: `told` may be called until it is replaced, and replacing it waits
         // for this call.
@@ -76,7 +80,7 @@ pub unsafe extern "C" fn seawall_on_message(told: MessageFn, context: *mut c_voi
         let mut destination = DESTINATION.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         *destination = told.map(|told| Destination { told, context });
         if log::set_logger(&LOGGER).is_ok() {
-            log::set_max_level(log::LevelFilter::Warn);
+            log::set_max_level(log::LevelFilter::Info);
         }
         Ok(Status::Ok)
     })

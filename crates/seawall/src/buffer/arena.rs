@@ -299,8 +299,10 @@ impl Frames {
             // One write for each page of the system. No advice to populate the memory: other threads could not map
             // or unmap anything while the kernel follows it.
             for at in (from..end).step_by(rustix::param::page_size()) {
-                // SAFETY: inside the mapping, and by the load above nobody uses these frames yet.
-                unsafe { self.bytes.base.add(at).write_volatile(0) };
+                // SAFETY: inside the mapping.
+                let byte = unsafe { self.bytes.base.add(at) };
+                // SAFETY: by the load above nobody uses these frames yet.
+                unsafe { byte.write_volatile(0) };
             }
             self.touched.store((end / self.page_bytes) as u32, Ordering::Release);
         }

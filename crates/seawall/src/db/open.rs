@@ -28,7 +28,7 @@ use crate::format::control::{ControlBlock, Torn};
 use crate::format::{Lsn, PageId, TreeId, TxnId};
 use crate::log::{Log, LogConfig, LogReader, check_log_dir};
 use crate::mutants::{Mutant, Planted};
-use crate::recovery;
+use crate::recovery::{self, RedoConfig};
 use crate::space::{Purpose, Space};
 use crate::txn::{ActiveSet, Engine, Instance, LockConfig, LockTable, OpenState, OpenUndoLog, Trees, Txn, UndoStore};
 use seawall_io::InUse;
@@ -378,7 +378,8 @@ impl Opening {
         options.check_torn_pages(&pool.data_mode(), pool.config().atomic_writes)?;
         pool.recover_doublewrite()?;
         let abandons = options.damaged_pages() == DamagedPages::Abandon;
-        let redone = recovery::redo(&pool, &mut again, end, redo_threads(&env), abandons)?;
+        let redo = RedoConfig { threads: redo_threads(&env), abandons, clock: &*env.clock };
+        let redone = recovery::redo(&pool, &mut again, end, redo)?;
         drop(again);
         let space = Arc::new(Space::open(pool)?);
         let (undo, open, last) = UndoStore::open(space.clone())?;
@@ -430,6 +431,12 @@ impl Opening {
                     prepared.insert(Xid(xid), Some(resumed));
                 }
             }
+        }
+        if losers.len() + prepared.len() > 0 {
+            let (losers, prepared) = (losers.len(), prepared.len());
+            ::log::info!(
+                "open transactions: {losers} are rolled back now, and {prepared} prepared ones wait for a decision"
+            );
         }
         engine.space.set_grow_step(options.data_growth_step());
         engine.pool().set_prefetch_window(options.prefetch_window());

@@ -84,6 +84,11 @@ impl Batch {
         self.bodies.len() + lists >= BATCH_BYTES
     }
 
+    /// Returns where a batch that is not empty begins.
+    pub(super) fn start(&self) -> Lsn {
+        self.entries.first().map_or(Lsn(0), |entry| entry.0)
+    }
+
     /// Applies all records, and empties the batch.
     pub(super) fn apply(&mut self, pool: &Pool, threads: usize, abandons: bool, done: &mut Redone) -> Result<()> {
         let pages: Vec<&[Redo]> = self.records.chunk_by(|a, b| a.page == b.page).collect();

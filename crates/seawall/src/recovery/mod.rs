@@ -30,7 +30,12 @@ use crate::format::Lsn;
 use crate::log::LogReader;
 use batch::Batch;
 pub use batch::apply;
+use seawall_io::Clock;
 use std::sync::mpsc;
+use std::time::Duration;
+
+/// A long redo says how far it is whenever this has passed.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// What redo did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,19 +51,75 @@ pub struct Redone {
     pub last_txn: u64,
 }
 
-/// Applies the log up to `end` to the pages, with this many threads. `abandons` pages of trees that cannot be read.
+/// How redo works.
+#[derive(Debug, Clone, Copy)]
+pub struct RedoConfig<'c> {
+    /// Threads that apply records.
+    pub threads: usize,
+    /// Whether pages of trees that cannot be read are abandoned (5).
+    pub abandons: bool,
+    /// The clock of the reports.
+    pub clock: &'c dyn Clock,
+}
+
+/// Applies the log up to `end` to the pages. Reports its progress, and what was missing in the pages, as
+/// messages of level `info`.
 ///
 /// # Errors
 /// Read errors; [`crate::Corruption`] of the log or of pages.
-pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, threads: usize, abandons: bool) -> Result<Redone> {
+pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, config: RedoConfig<'_>) -> Result<Redone> {
     let mut done = Redone::default();
-    if threads <= 1 || !redo_ahead(pool, reader, end, threads, abandons, &mut done)? {
+    if reader.at() >= end {
+        return Ok(done);
+    }
+    let mut report = Report::begin(config.clock, reader.at(), end);
+    if config.threads <= 1 || !redo_ahead(pool, reader, end, config, &mut report, &mut done)? {
         let mut batch = Batch::new();
         while batch.fill(reader, end)? {
-            batch.apply(pool, threads, abandons, &mut done)?;
+            report.note(batch.start());
+            batch.apply(pool, config.threads, config.abandons, &mut done)?;
         }
     }
+    if done.applied > 0 {
+        report.finish(&done);
+    }
     Ok(done)
+}
+
+/// Tells whoever waits how far redo is.
+struct Report<'c> {
+    clock: &'c dyn Clock,
+    from: Lsn,
+    end: Lsn,
+    began: Duration,
+    last: Duration,
+}
+
+impl<'c> Report<'c> {
+    fn begin(clock: &'c dyn Clock, from: Lsn, end: Lsn) -> Self {
+        let now = clock.now();
+        Self { clock, from, end, began: now, last: now }
+    }
+
+    fn megabytes(&self) -> f64 {
+        (self.end.0 - self.from.0) as f64 / 1e6
+    }
+
+    /// Everything before `at` is done.
+    fn note(&mut self, at: Lsn) {
+        let now = self.clock.now();
+        if now.saturating_sub(self.last) >= REPORT_EVERY {
+            self.last = now;
+            let percent = at.0.saturating_sub(self.from.0) * 100 / (self.end.0 - self.from.0);
+            ::log::info!("recovering: {percent}% of {:.1} MB of log done", self.megabytes());
+        }
+    }
+
+    fn finish(self, done: &Redone) {
+        let (megabytes, seconds) = (self.megabytes(), self.clock.now().saturating_sub(self.began).as_secs_f64());
+        let (end, applied) = (self.end, done.applied);
+        ::log::info!("recovered: {megabytes:.1} MB of log up to {end}, {applied} changes of pages, in {seconds:.2} s");
+    }
 }
 
 /// Redoes with another thread that reads the log. Returns `false`, with nothing done, if the system has no thread for
@@ -67,8 +128,8 @@ fn redo_ahead(
     pool: &Pool,
     reader: &mut LogReader,
     end: Lsn,
-    threads: usize,
-    abandons: bool,
+    config: RedoConfig<'_>,
+    report: &mut Report<'_>,
     done: &mut Redone,
 ) -> Result<bool> {
     std::thread::scope(|scope| {
@@ -88,7 +149,8 @@ fn redo_ahead(
         };
         let Ok(read) = std::thread::Builder::new().spawn_scoped(scope, read) else { return Ok(false) };
         for mut batch in next {
-            batch.apply(pool, threads, abandons, done)?;
+            report.note(batch.start());
+            batch.apply(pool, config.threads, config.abandons, done)?;
             if applied.send(batch).is_err() {
                 // The log has ended, and no thread waits for the batch.
             }
