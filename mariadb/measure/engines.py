@@ -32,6 +32,8 @@ ENGINES = {
         _innodb("innodb-log-buffered", "--innodb-log-file-buffering=1"),
         Engine("null", "NULL_ROWS", "sb_null", ("null_rows.log",)),
         Engine("rocksdb", "ROCKSDB", "sb_rocksdb", ("#rocksdb/*",)),
+        # In a server of its own; its age of the checkpoint is known to server.py.
+        Engine("mysql", "InnoDB", "sb_mysql", (), (), "Innodb_redo_log_current_lsn"),
     )
 }
 
@@ -74,3 +76,26 @@ def options(pool, log=None, level=1, binlog=None, capacity=10000, peers=(), inno
             "--rocksdb-use-direct-io-for-flush-and-compaction=1",
         ]
     return given
+
+
+def mysql_options(pool, level=1, binlog=None, capacity=10000):
+    """The same for MySQL's InnoDB. sysbench's tables get the character set that they have in MariaDB."""
+    size = sizes.text
+    given = [
+        f"--innodb-buffer-pool-size={size(pool)}",
+        f"--innodb-redo-log-capacity={size(sizes.LOG)}",
+        "--innodb-flush-method=O_DIRECT",
+        "--innodb-doublewrite=ON",
+        "--innodb-flush-neighbors=0",
+        f"--innodb-flush-log-at-trx-commit={level}",
+        f"--innodb-io-capacity={capacity}",
+        f"--innodb-io-capacity-max={2 * capacity}",
+        "--character-set-server=latin1",
+        "--collation-server=latin1_swedish_ci",
+        "--mysqlx=0",
+        "--max-connections=200",
+        "--max-prepared-stmt-count=100000",
+        "--performance-schema=0",
+        "--skip-name-resolve",
+    ]
+    return given + ([f"--log-bin={binlog}", "--sync-binlog=1", "--server-id=1"] if binlog else ["--disable-log-bin"])

@@ -29,7 +29,7 @@ class Tree:
         self.base = pathlib.Path("/usr") if (self.path / "root").is_symlink() else self.path / "root/usr"
         self.libraries = str(self.path / "root/usr/lib/x86_64-linux-gnu")
         self.environment = {**os.environ, "LD_LIBRARY_PATH": self.libraries}
-        self.peers = []
+        self.mysql = self.path.parent / "mysql"
         self.plugins = self.path / "plugin"
         # Its system calls go through libc, where a preloaded library can delay them.
         self.plugins_through_libc = self.path / "plugin-through-libc"
@@ -43,7 +43,13 @@ class Tree:
                         link.symlink_to(built)
                 except Failure as why:
                     print(f"mariadb/goals: without {peer}: {why}", flush=True)
+            try:
+                self._run("mariadb/measure/fetch-mysql", self.path.parent)
+            except Failure as why:
+                print(f"mariadb/goals: without mysql: {why}", flush=True)
         self.peers = [peer for peer in ("null", "rocksdb") if (self.plugins / f"ha_{peer}.so").exists()]
+        if (self.mysql / "complete").exists():
+            self.peers.append("mysql")
         self.commit = self._run("git", "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*", cwd=ROOT)
 
     def build_through_libc(self):
@@ -66,20 +72,28 @@ class Server:
         self.data, self.socket, self.log = self.dir / "data", self.dir / "socket", self.dir / "log"
         self.process = None
 
+    def install(self):
+        """The command that makes the server's own tables."""
+        base = self.tree.base
+        return [base / "bin/mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}", f"--basedir={base}", f"--datadir={self.data}",
+                "--auth-root-authentication-method=normal"]
+
+    def command(self):
+        """The command that starts the server, with the options of its programs."""
+        base = self.tree.base
+        texts = base / "share/mysql" if (base / "share/mysql/charsets").exists() else base / "share/mariadb"
+        return [base / "sbin/mariadbd", "--no-defaults", f"--basedir={base}", f"--lc-messages-dir={texts}", f"--character-sets-dir={texts}/charsets",
+                f"--plugin-dir={self.plugins}", "--plugin-load-add=ha_seawall"]
+
     def start(self, seconds=600):
         """Returns how long it took until a statement was answered."""
         self.dir.mkdir(parents=True, exist_ok=True)
-        base = self.tree.base
         if not (self.data / "mysql").exists():
-            install = [base / "bin/mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}", f"--basedir={base}", f"--datadir={self.data}",
-                       "--auth-root-authentication-method=normal"]
-            done = subprocess.run(install, env=self.tree.environment, capture_output=True, text=True)
+            done = subprocess.run(list(map(str, self.install())), env=self.environment, capture_output=True, text=True)
             if done.returncode != 0:
-                raise Failure(f"mariadb-install-db: {done.stdout[-300:]} {done.stderr[-300:]}")
-        texts = base / "share/mysql" if (base / "share/mysql/charsets").exists() else base / "share/mariadb"
-        command = [base / "sbin/mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--basedir={base}", f"--lc-messages-dir={texts}",
-                   f"--character-sets-dir={texts}/charsets", f"--plugin-dir={self.plugins}", "--plugin-load-add=ha_seawall",
-                   f"--datadir={self.data}", f"--socket={self.socket}", "--skip-networking", f"--pid-file={self.dir}/pid", *self.options]
+                raise Failure(f"the server's own tables were not made: {done.stdout[-300:]} {done.stderr[-300:]}")
+        command = [*self.command(), f"--user={getpass.getuser()}", f"--datadir={self.data}", f"--socket={self.socket}", "--skip-networking",
+                   f"--pid-file={self.dir}/pid", *self.options]
         before = time.monotonic()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(list(map(str, command)), env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -171,3 +185,20 @@ class Server:
     def bytes(self):
         """Read from and written to devices by the server since its start."""
         return bytes_of(self.process.pid) if self.alive() else (0, 0)
+
+
+class MysqlServer(Server):
+    """A MySQL server, which brings its own libraries."""
+
+    def command(self):
+        root = self.tree.mysql / "root"
+        share, plugins = root / "usr/share/mysql", root / "usr/lib/mysql"
+        return [root / "lib64/ld-linux-x86-64.so.2", "--library-path", f"{root}/usr/lib/x86_64-linux-gnu:{plugins}/private", root / "usr/sbin/mysqld",
+                "--no-defaults", f"--basedir={root}/usr", f"--lc-messages-dir={share}", f"--character-sets-dir={share}/charsets",
+                f"--plugin-dir={plugins}/plugin", "--secure-file-priv="]
+
+    def install(self):
+        return [*self.command(), "--initialize-insecure", f"--user={getpass.getuser()}", f"--datadir={self.data}"]
+
+    def log_age(self, engine):
+        return self.log_head(engine) - self.status("Innodb_redo_log_checkpoint_lsn")

@@ -20,6 +20,7 @@ class BaseStage:
     environment = {}
     group = None
     plugins = None
+    server_class = Server
 
     def __init__(self, tree, directory, engines):
         self.tree, self.dir = tree, directory
@@ -59,7 +60,7 @@ class BaseStage:
         self.leave()
         self.dir.mkdir(parents=True, exist_ok=True)
         self.device = machine.Device(self.dir)
-        self.server = Server(self.tree, self.dir, given, self.environment, self.group, self.plugins)
+        self.server = self.server_class(self.tree, self.dir, given, self.environment, self.group, self.plugins)
         self.server.start()
         self.entered = given
 

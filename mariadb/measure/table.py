@@ -114,8 +114,8 @@ FIGURES = {
     "binlog_cached_bytes": "bytes of binary logs in the page cache",
     "cached_bytes": "bytes of the engine's files in the page cache",
 }
-HEAD = ("row", "figure", "Seawall", "InnoDB", "ratio", "goal", "", "null engine", "MyRocks", "p99, ms", "bytes written a transaction", "log wrapped",
-        "others' CPU")
+HEAD = ("row", "figure", "Seawall", "InnoDB", "ratio", "goal", "", "null engine", "MyRocks", "MySQL", "p99, ms", "bytes written a transaction",
+        "log wrapped", "others' CPU")
 
 
 def line(verdict):
@@ -126,7 +126,8 @@ def line(verdict):
     theirs = _format(verdict.theirs if against else verdict._median("innodb"))
     if against not in (None, "innodb"):
         theirs += f" ({against.removeprefix('innodb-')})"
-    peers = [_format(results.median(goal.cell, peer, goal.figure)) if peer in CELLS[goal.cell].engines else "" for peer in ("null", "rocksdb")]
+    peers = [_format(results.median(goal.cell, peer, goal.figure)) if peer in CELLS[goal.cell].engines else ""
+             for peer in ("null", "rocksdb", "mysql")]
     others = _disturbed(results, goal.cell)
     return (goal.cell, figure, _format(verdict.ours), theirs, f"{verdict.ratio:.2f}" if verdict.ratio is not None else "", verdict.text, verdict.state(),
             *peers, *((_pair(results, goal.cell, against, name) if main else "") for name in ("p99_ms", "written_per_tx", "log_wraps")),

@@ -38,7 +38,7 @@ class Stage(BaseStage):
         self.used.discard(ENGINES[engine].database)
 
     def rounds(self, cell, engine):
-        shown_only = engine == "rocksdb" or (engine == "null" and cell.load not in READS)
+        shown_only = engine in ("rocksdb", "mysql") or (engine == "null" and cell.load not in READS)
         return 1 if shown_only else sizes.ROUNDS
 
     def measure(self, cell, engine):
