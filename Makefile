@@ -215,7 +215,7 @@ deb: need-mariadb
 deb-test: need-mariadb
 	mariadb/deb test
 # Seawall beside InnoDB in one server: some rows in about ten minutes, and the whole table, which exits with 1 if a goal is
-# missed. QUICK=1 make mariadb-goals takes 45 minutes. MARIADB_GOALS_ARGS="--only tpcc" and more.
+# missed. QUICK=1 make mariadb-goals takes an hour. MARIADB_GOALS_ARGS="--only tpcc" and more.
 MARIADB_GOALS_ARGS ?=
 .PHONY: mariadb-bench mariadb-goals
 mariadb-bench: need-mariadb

@@ -71,7 +71,9 @@ Repeated adviser;
 extern "C" {
 
 static void message(void *, seawall_importance importance, seawall_slice text) {
-  static Limit limit(10);
+  /* Notes, such as the progress of recovery, take no warning's place. */
+  static Limit notes(10), others(10);
+  Limit &limit = importance == SEAWALL_IMPORTANCE_NOTE ? notes : others;
   uint64_t left_out;
   try {
     if (limit.lets_through(&left_out)) log(importance, text_of(text) + more(left_out));

@@ -1,4 +1,4 @@
-"""How much is measured: the sizes of the goals, or with QUICK=1 those that finish the whole table in about 45 minutes on two cores.
+"""How much is measured: the sizes of the goals, or with QUICK=1 those that finish the whole table in about an hour on two cores.
 
 Each can be given in the environment by its name, e.g. ROUNDS=5 WINDOW=30 QUICK=1 mariadb/goals.
 """

@@ -42,7 +42,7 @@ class BaseStage:
         raise NotImplementedError
 
     def rounds(self, cell, engine):
-        """The null engine has no steady state, and both peers are only shown: one round, unless a goal needs the null engine's."""
+        """The null engine has no steady state, and MyRocks and MySQL are only shown: one round, unless a goal needs the null engine's."""
         return sizes.ROUNDS
 
     def settle_data(self):

@@ -301,7 +301,7 @@ impl Frames {
             for at in (from..end).step_by(rustix::param::page_size()) {
                 // SAFETY: inside the mapping.
                 let byte = unsafe { self.bytes.base.add(at) };
-                // SAFETY: by the load above nobody uses these frames yet.
+                // SAFETY: `pop` hands these frames out only after `touched` is stored below.
                 unsafe { byte.write_volatile(0) };
             }
             self.touched.store((end / self.page_bytes) as u32, Ordering::Release);

@@ -434,9 +434,7 @@ impl Opening {
         }
         if losers.len() + prepared.len() > 0 {
             let (losers, prepared) = (losers.len(), prepared.len());
-            ::log::info!(
-                "open transactions: {losers} are rolled back now, and {prepared} prepared ones wait for a decision"
-            );
+            ::log::info!("open transactions: {losers} to roll back, {prepared} prepared");
         }
         engine.space.set_grow_step(options.data_growth_step());
         engine.pool().set_prefetch_window(options.prefetch_window());

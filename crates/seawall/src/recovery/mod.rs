@@ -86,7 +86,7 @@ pub fn redo(pool: &Pool, reader: &mut LogReader, end: Lsn, config: RedoConfig<'_
     Ok(done)
 }
 
-/// Tells whoever waits how far redo is.
+/// Reports the progress of redo, and its result.
 struct Report<'c> {
     clock: &'c dyn Clock,
     from: Lsn,
