@@ -46,9 +46,10 @@ struct Pressure {
 }
 
 /// Of the allowed age of the checkpoint. The larger `calm`, the fewer writes: a page that changes all the time is
-/// written once for each stretch of log that lies between it and the part of the age that a round writes. The log above
-/// the allowed age is left for bursts, so that cleaning may begin late.
-const AGE: Pressure = Pressure { calm: 80, urgent: 95 };
+/// written once for each stretch of log that lies between it and the part of the age that a round writes. `urgent`
+/// leaves log for what is written until a cleaner at its limit has caught up: with 95, updates of 4,000 bytes and a log
+/// of 64 MiB stalled for 70 ms instead of 11.
+const AGE: Pressure = Pressure { calm: 70, urgent: 80 };
 /// Of the pages that may be dirty. Cleaning begins early: threads that read find frames whose pages can be evicted.
 const DIRTY: Pressure = Pressure { calm: 50, urgent: 80 };
 /// A round writes the pages whose oldest change lies in this part of the age: `1 / AGE_PARTS`.
