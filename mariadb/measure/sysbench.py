@@ -14,8 +14,8 @@ LAB = pathlib.Path(__file__).parents[2] / "crates/seawall-lab/src/sql"
 
 def _batch():
     """sysbench runs in the scheduler's batch class: its threads do not take the processor from the thread of the server that wakes
-    them. Otherwise, with as many threads as 4 on two processors, a window is in one of two states, and which one is chance: client and
-    server on one processor (4,300 read-only transactions a second), or each wakes the other on another processor (2,400).
+    them. Otherwise, with four threads on two processors, a window is by chance in one of two states: client and server on one
+    processor (4,300 read-only transactions a second), or each wakes the other on another processor (2,400).
     """
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
