@@ -367,8 +367,6 @@ fn options() -> Options {
         ("log_segment_size", "64K"),
         ("log_capacity", "1280K"),
         ("log_buffer_size", "1M"),
-        // So early that the cleaner reads and merges pages that are away.
-        ("max_checkpoint_age_percent", "47%"),
         ("log_dir", LOG_DIR),
         ("log_flush_method", "o_direct"),
         ("data_flush_method", "o_direct"),

@@ -126,11 +126,7 @@ fn no_commit_extends_a_file_while_the_database_grows() {
         seed: 5,
         background: Background::Steps,
     };
-    // Cleaning begins at 37% of the log. Where it begins later, the log of 1200K reaches its size later.
-    let growing = options(FlushMethod::ODirect)
-        .with_data_initial_size(1 << 20)
-        .with_data_growth_step(1 << 20)
-        .with_max_checkpoint_age_percent(53);
+    let growing = options(FlushMethod::ODirect).with_data_initial_size(1 << 20).with_data_growth_step(1 << 20);
     let db = Database::open_in(env, "/db", growing).unwrap();
     let tree = db.create_tree("t").unwrap();
     let len = |path: &str| sim.seen(path).unwrap().len();

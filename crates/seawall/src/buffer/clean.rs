@@ -39,19 +39,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Share of a limit, percent: below `calm`, cleaning rests; from `urgent` on, it writes at the burst rate.
-struct Pressure {
-    calm: u64,
-    urgent: u64,
-}
-
-/// Of the allowed age of the checkpoint. The larger `calm`, the fewer writes: a page that changes all the time is
-/// written once for each stretch of log that lies between it and the part of the age that a round writes. `urgent`
-/// leaves log for what is written until a cleaner at its limit has caught up: with 95, updates of 4,000 bytes and a log
-/// of 64 MiB stalled for 70 ms instead of 11.
-const AGE: Pressure = Pressure { calm: 70, urgent: 80 };
-/// Of the pages that may be dirty. Cleaning begins early: threads that read find frames whose pages can be evicted.
-const DIRTY: Pressure = Pressure { calm: 50, urgent: 80 };
+/// Cleaning rests while both the checkpoint age and the dirty pages are below this share of their limits, percent. The
+/// larger the share, the fewer writes: a page that changes all the time is written once for each stretch of log that
+/// lies between this share and the part of the age that a round writes.
+const CALM_PERCENT: u64 = 50;
+/// From this share on, cleaning writes at the burst rate.
+const URGENT_PERCENT: u64 = 80;
 /// A round writes the pages whose oldest change lies in this part of the age: `1 / AGE_PARTS`.
 const AGE_PARTS: u64 = 4;
 
@@ -83,14 +76,6 @@ struct Copied {
     /// The page needs no doublewrite (5).
     bare: bool,
     bytes: IoBuf,
-}
-
-impl Pressure {
-    /// Returns the share of the I/O capacity to write with: 0 below `calm`, then from a tenth to all of it.
-    fn share(&self, percent: u64) -> f64 {
-        let above = |above: u64| (above as f64 / (self.urgent - self.calm) as f64).max(0.1);
-        percent.checked_sub(self.calm).map_or(0.0, above)
-    }
 }
 
 impl Pool {
@@ -127,12 +112,14 @@ impl Pool {
             }
         }
         let (aged, dirty) = self.pressure_percent();
-        let share = AGE.share(aged).max(DIRTY.share(dirty));
-        if share == 0.0 {
+        let pressure = aged.max(dirty);
+        if pressure < CALM_PERCENT {
             return Ok(Progress::default());
         }
-        let written = self.clean_oldest(aged >= AGE.calm)?;
-        let pause = self.pause_after(written, (share < 1.0).then_some(share));
+        let written = self.clean_oldest(aged >= CALM_PERCENT)?;
+        // The share of the capacity: from a tenth to all of it.
+        let share = (pressure - CALM_PERCENT).max(3) as f64 / (URGENT_PERCENT - CALM_PERCENT) as f64;
+        let pause = self.pause_after(written, (pressure < URGENT_PERCENT).then_some(share));
         Ok(Progress { written, freed: 0, more: written > 0, pause })
     }
 

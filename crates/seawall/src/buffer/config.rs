@@ -44,7 +44,7 @@ pub struct PoolConfig {
     /// rate from 80% of it on.
     pub max_dirty_percent: u32,
     /// The largest share of the log's capacity by which the checkpoint may lag behind the head, percent. Cleaning
-    /// begins at 70% of it, and writes at the burst rate from 80% of it on. The rest of the log is for what is written
+    /// begins at half of it, and writes at the burst rate from 80% of it on. The rest of the log is for what is written
     /// until cleaning catches up.
     pub max_checkpoint_age_percent: u32,
     /// Limits, percent, of the share of the pool that is kept for deferred changes once the pool has had to evict.

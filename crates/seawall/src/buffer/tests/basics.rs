@@ -90,32 +90,6 @@ fn cleaning_keeps_to_its_pace_until_it_must_hurry() {
     assert!(db.stats().dirty < 46, "{:?}", db.stats());
 }
 
-/// A page that changes all the time is written as seldom as the log allows.
-#[test]
-fn an_old_checkpoint_is_left_alone_until_seven_tenths_of_its_limit() {
-    let machine = Machine { frames: 100, ..Machine::new(6) };
-    let db = machine.create();
-    db.grow_file(100).unwrap();
-    let limit = machine.log_bytes * 75 / 100;
-    let age = || db.log().head().0 - db.checkpoint().unwrap().0;
-    db.make(0, 1);
-    while age() < limit * 69 / 100 {
-        db.make(1, 2);
-        assert_eq!(db.clean_step().unwrap(), Progress::default(), "age {} of {limit}", age());
-    }
-    while age() < limit * 71 / 100 {
-        db.make(1, 2);
-    }
-    let step = db.clean_step().unwrap();
-    assert_eq!((step.written, step.pause), (2, Duration::from_millis(10)), "at a tenth of the rate");
-    assert!(age() < limit / 10, "the checkpoint has advanced");
-    while age() < limit * 81 / 100 {
-        db.make(1, 2);
-    }
-    let step = db.clean_step().unwrap();
-    assert_eq!((step.written, step.pause), (1, Duration::from_micros(50)), "urgent: at the burst rate");
-}
-
 #[test]
 fn free_frames_are_made_ahead_of_need() {
     let machine = Machine { frames: 64, ..Machine::new(5) };

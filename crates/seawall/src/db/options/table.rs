@@ -298,7 +298,7 @@ options! {
     max_checkpoint_age_percent, with_max_checkpoint_age_percent: u32 as Percent = 75,
         Limits::Between(5, 90), Running, "percent", [],
         "The largest share of `log_capacity` by which the checkpoint may lag behind the end of the log.",
-        "Cleaning begins at 70% of this share; from 80% of it on, it may write at `io_capacity_burst`. With \
+        "Cleaning begins at half of this share; from 80% of it on, it may write at `io_capacity_burst`. With \
          a higher value, pages that change often are written less often; a lower value makes recovery after a crash \
          shorter.";
 
