@@ -19,12 +19,12 @@
 //!    and the page was not in memory earlier in this opening.
 //! 6. The cleaner may wait for a latch, because it holds no other: threads that hold latches never wait for the
 //!    cleaner.
-//! 7. A batch is small, because the log's writes wait behind it in the disk's queue. If a flush takes long, a batch is
-//!    larger ([`super::doublewrite::Doublewrite::batch`]). An explicit checkpoint uses the largest batches.
+//! 7. A batch is small, because the log's writes wait behind it in the disk's queue. If even the quickest flushes take
+//!    long, a batch is larger ([`super::doublewrite::Doublewrite::batch`]). An explicit checkpoint uses the largest batches.
 
 use super::cleaner::Old;
 use super::dirty::Ordered;
-use super::doublewrite::{BATCH, Doublewrite, Home};
+use super::doublewrite::{BATCH, Home};
 use super::frame::{REMADE, RETIRED, WHOLE};
 use super::pool::Pool;
 use super::read::Loading;
@@ -134,7 +134,8 @@ impl Pool {
     /// The number of pages that cleaning writes at a time: [`BATCH`] without doublewrite, because then no flush is
     /// measured.
     pub(super) fn batch(&self) -> usize {
-        self.doublewrite.as_ref().filter(|_| self.protects()).map_or(BATCH, Doublewrite::batch)
+        let doublewrite = self.doublewrite.as_ref().filter(|_| self.protects());
+        doublewrite.map_or(BATCH, |doublewrite| doublewrite.batch(self.log().quickest_flush()))
     }
 
     /// The number of frames that should be free, so that a thread that reads a page finds one.

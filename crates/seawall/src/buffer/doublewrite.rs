@@ -20,6 +20,7 @@ use crate::error::{Error, Health, Result, read_again, while_locked};
 use crate::format::PageId;
 use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
+use crate::log::quickest;
 use crate::mutants::Mutant;
 use seawall_io::{AlignedBuf, Allocate, Cause, Clock, Create, Disk, File, FileClass, FileOptions, IoErrorKind};
 use std::sync::Arc;
@@ -63,8 +64,8 @@ struct Areas {
     sequence: u64,
     /// Whether the area's last batch may have home writes that are not flushed.
     unflushed: [bool; AREAS],
-    /// How long a flush of the data file takes: a moving average.
-    flush: Duration,
+    /// How long a flush of the data file takes by itself ([`quickest`]); `None` before the first.
+    flush: Option<Duration>,
 }
 
 fn area_bytes(page_bytes: usize) -> u64 {
@@ -127,9 +128,11 @@ impl Doublewrite {
         Ok(Some(Self { file, page_bytes: config.page_bytes, state: Mutex::default() }))
     }
 
-    /// Returns how many pages a batch should have.
-    pub(super) fn batch(&self) -> usize {
-        let bytes = (self.state.lock().flush.as_micros() as usize).saturating_mul(BYTES_A_MICROSECOND);
+    /// Returns how many pages a batch should have. `log_flush`: how long a flush of the log takes by itself. After a
+    /// flush of the log, a device that both share may have nothing left to do for the flush of the data file.
+    pub(super) fn batch(&self, log_flush: Duration) -> usize {
+        let flush = self.state.lock().flush.map_or(Duration::ZERO, |flush| flush.max(log_flush));
+        let bytes = (flush.as_micros() as usize).saturating_mul(BYTES_A_MICROSECOND);
         (bytes / self.page_bytes).clamp(BATCH_QUICK, BATCH)
     }
 
@@ -149,7 +152,7 @@ impl Doublewrite {
             home.health.check()?;
             let mut state = self.state.lock();
             state.unflushed = [false; AREAS];
-            state.flush = (3 * state.flush + took) / 4;
+            state.flush = Some(quickest(state.flush, took));
         }
         let mut header = AlignedBuf::zeroed(HEADER_BYTES);
         header[..CRC].copy_from_slice(&MAGIC);

@@ -57,6 +57,7 @@ pub use record::Record;
 pub use record::{Records, push_record};
 pub use segment_file::is_of_log;
 pub use stats::LogStats;
+pub use writer::quickest;
 
 use crate::error::{Error, Health, Result};
 use crate::format::Lsn;
@@ -221,6 +222,8 @@ struct Led {
     fresh_since_ns: AtomicU64,
     /// Threads in the last group or just too late for it: an estimate of the concurrent commits.
     committers: AtomicU32,
+    /// How long a group takes by itself, with its flush: see [`Log::quickest_flush`]; ns.
+    flush_ns: AtomicU32,
     counters: Counters,
 }
 
@@ -401,6 +404,7 @@ impl Log {
                 durable_whole: AtomicU64::new(at),
                 fresh_since_ns: AtomicU64::new(now),
                 committers: AtomicU32::new(0),
+                flush_ns: AtomicU32::new(0),
                 counters: Counters::default(),
             }),
             waiters: Waiters::new(Box::new(LeaderState::new(reader, blank))),

@@ -64,6 +64,12 @@ impl Gathering {
     }
 }
 
+/// Updates how long a flush takes by itself: about the least that one of the last thousand took. The other flushes also
+/// wait for what the device has cached and for the writes of other threads, so they say little about the device.
+pub fn quickest(before: Option<Duration>, took: Duration) -> Duration {
+    before.map_or(took, |before| took.min(before + before / 1024 + Duration::from_nanos(1)))
+}
+
 /// What a thread waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
@@ -401,6 +407,7 @@ impl Log {
                 if !flush {
                     return Ok(true);
                 }
+                self.note_flush(state.write_ns);
                 end
             }
         };
@@ -428,6 +435,19 @@ impl Log {
             Err(e) if self.health.has(Mutant::FlushRetried) && e.op == seawall_io::Op::Sync => again(),
             done => done,
         }
+    }
+
+    /// Only the leader calls this.
+    fn note_flush(&self, took_ns: u64) {
+        let known = self.led.0.flush_ns.load(Ordering::Relaxed);
+        let before = (known > 0).then(|| Duration::from_nanos(known.into()));
+        let ns = quickest(before, Duration::from_nanos(took_ns)).as_nanos();
+        self.led.0.flush_ns.store(u32::try_from(ns).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns how long a flush of the log takes by itself ([`quickest`]); zero before the first.
+    pub fn quickest_flush(&self) -> Duration {
+        Duration::from_nanos(self.led.0.flush_ns.load(Ordering::Relaxed).into())
     }
 
     /// Bounds the age of the log after `end`; everything before `end` is durable.
