@@ -20,7 +20,8 @@
 //! 6. The cleaner may wait for a latch, because it holds no other: threads that hold latches never wait for the
 //!    cleaner.
 //! 7. A batch is small, because the log's writes wait behind it in the disk's queue. If even the quickest flushes take
-//!    long, a batch is larger ([`super::doublewrite::Doublewrite::batch`]). An explicit checkpoint uses the largest batches.
+//!    long, a batch is larger ([`super::doublewrite::Doublewrite::batch`]). An explicit checkpoint uses the largest
+//!    batches.
 
 use super::cleaner::Old;
 use super::dirty::Ordered;
