@@ -267,6 +267,23 @@ int Connection::check_complete(bool all) {
   return HA_ERR_INTERNAL_ERROR;
 }
 
+/* While this exists and the transaction must wait for the log, the server's thread pool may run another connection in place
+   of this one. Without it, a group of commits has no more members than the pool has groups of threads. */
+class Log_wait {
+public:
+  Log_wait(THD *thd, bool waits) : m_thd(waits ? thd : nullptr) {
+    if (m_thd) thd_wait_begin(m_thd, THD_WAIT_DISKIO);
+  }
+  ~Log_wait() {
+    if (m_thd) thd_wait_end(m_thd);
+  }
+  Log_wait(const Log_wait &) = delete;
+  Log_wait &operator=(const Log_wait &) = delete;
+
+private:
+  THD *m_thd;
+};
+
 /* Visible before it is flushed: the server has no order for XA COMMIT, and the binary log has it already. A consistent
    snapshot in between lacks what the binary log's position includes. */
 static seawall_status commit_by_name(const seawall_db *db, seawall_slice name) {
@@ -288,7 +305,10 @@ int Connection::commit(bool all) {
   if (!m_xid.empty()) status = commit_by_name(db.get(), slice(m_xid));
   else if (!m_committed) {
     if (needs_no_flush()) status = seawall_set_level(m_tx.get(), SEAWALL_COMMIT_LEVEL_DEFERRED);
-    if (status == SEAWALL_STATUS_OK) status = seawall_commit(m_tx.get());
+    if (status == SEAWALL_STATUS_OK) {
+      Log_wait wait(m_thd, m_changed_lasting);
+      status = seawall_commit(m_tx.get());
+    }
   }
   crash_point("commit", "done");
   int error = status == SEAWALL_STATUS_OK ? 0 : failed_end("committed", status);
@@ -360,7 +380,11 @@ int Connection::prepare(bool all) {
   std::string name = name_of(known);
   crash_point("prepare", "begun");
   seawall_commit_level level = needs_no_flush() && !by_user ? SEAWALL_COMMIT_LEVEL_DEFERRED : durability_of(m_thd);
-  seawall_status status = seawall_prepare(m_tx.get(), slice(name), level, nullptr);
+  seawall_status status;
+  {
+    Log_wait wait(m_thd, m_changed_lasting);
+    status = seawall_prepare(m_tx.get(), slice(name), level, nullptr);
+  }
   crash_point("prepare", "done");
   if (status != SEAWALL_STATUS_OK) return failed_end("prepared", status);
   m_prepared = true;
