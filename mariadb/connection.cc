@@ -267,8 +267,8 @@ int Connection::check_complete(bool all) {
   return HA_ERR_INTERNAL_ERROR;
 }
 
-/* While this exists and the transaction must wait for the log, the server's thread pool may run another connection in place
-   of this one. Without it, a group of commits has no more members than the pool has groups of threads. */
+/* While this exists, the server's thread pool may run another connection in place of this one, if this one `waits` for the
+   log. Without it, a group of commits has hardly more members than the pool has groups of threads. */
 class Log_wait {
 public:
   Log_wait(THD *thd, bool waits) : m_thd(waits ? thd : nullptr) {
@@ -302,12 +302,12 @@ int Connection::commit(bool all) {
   seawall_status status = SEAWALL_STATUS_OK;
   unlock_auto(m_tx.get());
   crash_point("commit", "begun");
-  if (!m_xid.empty()) status = commit_by_name(db.get(), slice(m_xid));
-  else if (!m_committed) {
-    if (needs_no_flush()) status = seawall_set_level(m_tx.get(), SEAWALL_COMMIT_LEVEL_DEFERRED);
-    if (status == SEAWALL_STATUS_OK) {
-      Log_wait wait(m_thd, m_changed_lasting);
-      status = seawall_commit(m_tx.get());
+  {
+    Log_wait wait(m_thd, m_changed_lasting && !m_committed);
+    if (!m_xid.empty()) status = commit_by_name(db.get(), slice(m_xid));
+    else if (!m_committed) {
+      if (needs_no_flush()) status = seawall_set_level(m_tx.get(), SEAWALL_COMMIT_LEVEL_DEFERRED);
+      if (status == SEAWALL_STATUS_OK) status = seawall_commit(m_tx.get());
     }
   }
   crash_point("commit", "done");
@@ -382,7 +382,7 @@ int Connection::prepare(bool all) {
   seawall_commit_level level = needs_no_flush() && !by_user ? SEAWALL_COMMIT_LEVEL_DEFERRED : durability_of(m_thd);
   seawall_status status;
   {
-    Log_wait wait(m_thd, m_changed_lasting);
+    Log_wait wait(m_thd, level != SEAWALL_COMMIT_LEVEL_DEFERRED);
     status = seawall_prepare(m_tx.get(), slice(name), level, nullptr);
   }
   crash_point("prepare", "done");
