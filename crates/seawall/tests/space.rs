@@ -235,6 +235,37 @@ fn a_shrink_beside_another_ends_and_leaves_it_its_fence() {
     assert_eq!(db.check().unwrap(), []);
 }
 
+/// The rows are deleted at once, purge has not seen them, and the growth ahead of need expects more of the load.
+#[test]
+fn a_shrink_right_after_a_delete_returns_the_space_and_growth_ahead_does_not_take_it_back() {
+    let sim = SimDisk::new(SimOptions { seed: 33, trace_entries_max: 0, ..SimOptions::default() });
+    let db = open(&sim, options(16).with_data_growth_step(64 << 20));
+    let file = || sim.seen("/db/data").unwrap().len() as u64;
+    let (first, last) = (db.create_tree("first").unwrap(), db.create_tree("last").unwrap());
+    background(&db);
+    for rows in 0..10 {
+        for (tree, rows) in [(&first, rows * 2000..rows * 2000 + 2000), (&last, rows * 200..rows * 200 + 200u32)] {
+            db.transact(|tx| rows.clone().try_for_each(|key| tx.put(tree, &key.to_be_bytes(), &[7; 400]))).unwrap();
+        }
+    }
+    db.transact(|tx| tx.delete_range::<&[u8]>(&first, ..).map(drop)).unwrap();
+    let (before, mut during) = (file(), 0);
+    let done = db.shrink_with(|done| {
+        if done.moved == 1 {
+            db.step_task(Task::Grow).unwrap();
+            during = file();
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    let done = done.unwrap();
+    assert_eq!((during, done.before_bytes), (before, before), "{done:?}");
+    assert!(done.after_bytes < before / 2, "{done:?}");
+    background(&db);
+    assert_eq!(file(), done.after_bytes, "grown ahead of a need that has passed");
+    assert_eq!(db.begin().unwrap().iter(&last).count(), 2000);
+    assert_eq!(db.check().unwrap(), []);
+}
+
 /// Writers, scans and snapshots go on during a shrinking.
 #[test]
 fn others_go_on_while_the_file_shrinks() {

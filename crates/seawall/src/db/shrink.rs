@@ -1,8 +1,8 @@
 //! Shrinking the data file while others work.
 //!
 //! ```text
-//!   fence ─► nodes above it are moved ─► rows with long values above it are written again ─► undo logs continue below ─► purge
-//!     ─► the free end is cut off, checkpointed, truncated
+//!   purge ─► fence ─► nodes above it are moved ─► rows with long values above it are written again
+//!     ─► undo logs continue below ─► purge ─► the free end is cut off, checkpointed, truncated
 //! ```
 //!
 //! 1. Each step is bounded and crash-safe by itself: moved pages stay moved, and the file is never shorter than
@@ -27,8 +27,8 @@ use std::ops::ControlFlow;
 
 /// Rows whose long values are examined in one step.
 const ROWS_A_STEP: usize = 256;
-/// The most purge steps in one step of the shrink.
-const PURGE_STEPS: usize = 64;
+/// The most purge steps between two calls of `go_on`.
+const PURGE_STEPS: u32 = 64;
 /// Attempts to make a checkpoint after the cut: a running mini-transaction can hold the checkpoint back.
 const CHECKPOINTS: usize = 4;
 /// The most passes over the pages that are still above the fence.
@@ -58,7 +58,7 @@ pub struct Shrunk {
 
 impl Database {
     /// Shrinks the data file while others read and write: moves pages from its end to free pages before it, and
-    /// returns the end to the file system. Pages that cannot be moved now (a root page, a row that another
+    /// returns the end to the file system. Versions that no snapshot needs are purged first. Pages that cannot be moved now (a root page, a row that another
     /// transaction holds, versions that a snapshot needs) stay, and the file keeps its length up to them.
     /// Compact trees first: half-empty leaves are moved as they are.
     ///
@@ -111,17 +111,19 @@ impl Shrinking<'_> {
     fn run(&mut self, is_broken: Broken<'_>) -> Result<()> {
         let space = &self.engine.space;
         space.learn_all()?;
-        self.purge()?;
+        self.purge(is_broken)?;
         let mut least = PageId(space.pages());
         for _ in 0..PASSES {
+            if self.broken_off {
+                break;
+            }
             let Some(fence) = space.fence() else { break };
             least = fence.page();
             let owners = space.owners_from(least)?;
             if owners.is_empty() {
                 break;
             }
-            let moved = self.pass(&fence, &owners, is_broken)?;
-            if self.broken_off || !moved {
+            if !self.pass(&fence, &owners, is_broken)? {
                 break;
             }
         }
@@ -154,7 +156,7 @@ impl Shrinking<'_> {
         if owners.contains(&TreeId::UNDO) && fence.stands() {
             undo_moved = self.engine.undo.move_idle_tails(fence.page())?;
         }
-        self.purge()?;
+        self.purge(is_broken)?;
         Ok(self.done != before || undo_moved > 0)
     }
 
@@ -278,11 +280,19 @@ impl Shrinking<'_> {
         }
     }
 
-    fn purge(&self) -> Result<()> {
-        for _ in 0..PURGE_STEPS {
-            if !self.db.inner.work.step(Task::Purge)? {
+    /// Purges what can be purged now. What others write meanwhile adds to it, so the number of steps is bounded
+    /// by the undo pages that there are at the beginning.
+    fn purge(&mut self, is_broken: Broken<'_>) -> Result<()> {
+        for _ in 0..=self.engine.space.pages_of(TreeId::UNDO) {
+            if self.broken_off {
                 break;
             }
+            for _ in 0..PURGE_STEPS {
+                if !self.db.inner.work.step(Task::Purge)? {
+                    return Ok(());
+                }
+            }
+            self.broken_off = is_broken(&self.done);
         }
         Ok(())
     }

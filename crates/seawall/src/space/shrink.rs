@@ -22,6 +22,7 @@
 //!    longer exists fails; no caller gets that error.
 
 use super::Space;
+use super::grow::Growth;
 use super::header::{Field, SetHeaderField};
 use super::index::Reach;
 use super::reserve::Reserved;
@@ -125,7 +126,9 @@ impl Space {
             return None;
         }
         // Not `then_some`: it would make a fence and drop it, which locks the index and lifts the other fence.
-        self.index.lock().set_fence(self.shape.extent_of(page)).then(|| Fence { space: self, page })
+        let fence = self.index.lock().set_fence(self.shape.extent_of(page)).then(|| Fence { space: self, page })?;
+        *self.growth.lock() = Growth::default();
+        Some(fence)
     }
 
     /// Sets a page below the fence aside for `tree`, even in an extent that policy would give to another tree. Returns
