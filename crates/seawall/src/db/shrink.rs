@@ -58,8 +58,9 @@ pub struct Shrunk {
 
 impl Database {
     /// Shrinks the data file while others read and write: moves pages from its end to free pages before it, and
-    /// returns the end to the file system. Versions that no snapshot needs are purged first. Pages that cannot be moved now (a root page, a row that another
-    /// transaction holds, versions that a snapshot needs) stay, and the file keeps its length up to them.
+    /// returns the end to the file system. Versions that no snapshot needs are purged first. Pages that cannot be
+    /// moved now (a root page, a row that another transaction holds, versions that a snapshot needs) stay, and the
+    /// file keeps its length up to them.
     /// Compact trees first: half-empty leaves are moved as they are.
     ///
     /// A row whose long value is near the end is written again by a separate transaction. A transaction with an
