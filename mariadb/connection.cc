@@ -51,9 +51,18 @@ Connection::~Connection() {
   detach();
 }
 
+/* Whether the server's thread pool knows that this thread waits for a lock of a row: it may run the connection that
+   holds the lock meanwhile. Nothing else is reported to it during the wait. */
+static thread_local bool waits_for_lock = false;
+
+void Connection::waits_no_more(void *, uint64_t) {
+  if (std::exchange(waits_for_lock, false)) thd_wait_end(nullptr);
+}
+
 /* A replica that applies transactions in parallel must know which waits for which: if one that must commit first waits
    for a later one, the later one is rolled back and retried. */
 void Connection::waits(void *, uint64_t waiter, uint64_t holder) {
+  if (!std::exchange(waits_for_lock, true)) thd_wait_begin(nullptr, THD_WAIT_ROW_LOCK);
   std::lock_guard<std::mutex> guard(connections_mutex); /* the holder does not end meanwhile */
   auto waits = connections.find(waiter), holds = connections.find(holder);
   if (waits == connections.end() || !thd_need_wait_reports(waits->second->m_thd)) return;

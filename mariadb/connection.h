@@ -124,6 +124,8 @@ public:
   static Open find(uint64_t thread);
   /* Called when a transaction waits for another one; both are given by their tags. */
   static void waits(void *context, uint64_t waiter, uint64_t holder);
+  /* Called by the same thread when the wait has ended. */
+  static void waits_no_more(void *context, uint64_t waiter);
 
 private:
   int begin();

@@ -235,6 +235,10 @@ typedef void (*seawall_on_durable_fn)(void *context, bool ok);
 // it. `waiter` and `holder` are the tags of the transactions' options.
 typedef void (*seawall_wait_fn)(void *context, uint64_t waiter, uint64_t holder);
 
+// Called when a wait for a lock has ended, with whatever outcome, by the thread that waited: once for each wait that
+// the other function was called for.
+typedef void (*seawall_wait_end_fn)(void *context, uint64_t waiter);
+
 // Adds the entries of one row for one of the indexes, with `seawall_index_entry`. It is called for each index in turn
 // before the next row, or the next version of the row. The same row must always give the same entries. Returning false
 // ends the build with `SEAWALL_STATUS_INTERRUPTED`.
@@ -645,13 +649,15 @@ seawall_status seawall_commit_prepared_ordered(const seawall_db *db,
 seawall_status seawall_rollback_prepared(const seawall_db *db,
                                          seawall_slice xid);
 
-// Sets the function that is called at each wait for a lock; null removes it. The engine holds no lock of its own while
-// the function runs. The function must be short; it may interrupt any transaction.
+// Sets the functions that are called at each wait for a lock: `told` at its beginning, `ended` at its end. A null
+// `told` removes both; `ended` may be null. The engine holds no lock of its own while a function runs. The functions
+// must be short; `told` may interrupt any transaction.
 //
 // # Safety
-// `db` is a handle; any thread may call `told` with `context`, as long as the database is open.
+// `db` is a handle; any thread may call the functions with `context`, as long as the database is open.
 seawall_status seawall_on_wait(const seawall_db *db,
                                seawall_wait_fn told,
+                               seawall_wait_end_fn ended,
                                void *context);
 
 // Adds an entry. No other entry's key may begin with the first `unique_len` bytes of `key`; 0 means that there is no

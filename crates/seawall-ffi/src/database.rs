@@ -332,14 +332,25 @@ pub unsafe extern "C" fn seawall_rollback_prepared(db: *const Database, xid: Sli
 /// it. `waiter` and `holder` are the tags of the transactions' options.
 pub type OnWait = Option<unsafe extern "C" fn(context: *mut c_void, waiter: u64, holder: u64)>;
 
-/// Sets the function that is called at each wait for a lock; null removes it. The engine holds no lock of its own while
-/// the function runs. The function must be short; it may interrupt any transaction.
+/// Called when a wait for a lock has ended, with whatever outcome, by the thread that waited: once for each wait that
+/// the other function was called for.
+pub type OnWaitEnd = Option<unsafe extern "C" fn(context: *mut c_void, waiter: u64)>;
+
+/// Sets the functions that are called at each wait for a lock: `told` at its beginning, `ended` at its end. A null
+/// `told` removes both; `ended` may be null. The engine holds no lock of its own while a function runs. The functions
+/// must be short; `told` may interrupt any transaction.
 ///
 /// # Safety
-/// `db` is a handle; any thread may call `told` with `context`, as long as the database is open.
+/// `db` is a handle; any thread may call the functions with `context`, as long as the database is open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_on_wait(db: *const Database, told: OnWait, context: *mut c_void) -> Status {
+pub unsafe extern "C" fn seawall_on_wait(
+    db: *const Database,
+    told: OnWait,
+    ended: OnWaitEnd,
+    context: *mut c_void,
+) -> Status {
     /// The caller promises that other threads may use the context.
+    #[derive(Clone, Copy)]
     struct Context(*mut c_void);
     // SAFETY: as the function requires.
     unsafe impl Send for Context {}
@@ -348,6 +359,19 @@ pub unsafe extern "C" fn seawall_on_wait(db: *const Database, told: OnWait, cont
     impl Context {
         fn get(&self) -> *mut c_void {
             self.0
+        }
+    }
+    struct Ended {
+        waiter: u64,
+        call: OnWaitEnd,
+        context: Context,
+    }
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            if let Some(call) = self.call {
+                // SAFETY: as the function requires.
+                unsafe { call(self.context.get(), self.waiter) };
+            }
         }
     }
     call(|| {
@@ -363,6 +387,7 @@ pub unsafe extern "C" fn seawall_on_wait(db: *const Database, told: OnWait, cont
                 // SAFETY: as the function requires.
                 unsafe { told(context.get(), wait.waiter.tag, holder.tag) };
             }
+            Ended { waiter: wait.waiter.tag, call: ended, context }
         })?;
         Ok(Status::Ok)
     })

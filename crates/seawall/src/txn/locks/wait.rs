@@ -131,14 +131,14 @@ impl LockTable {
         if let Some(interrupt) = interrupt {
             interrupt.enter(&waiter.cell);
         }
-        self.tell_of(&waiter);
+        let told = self.tell_of(&waiter);
         let health = &self.config.health;
         let outcome = waiter.cell.wait(deadline, || health.check_for_reads().is_err());
         let holder = match outcome {
             Outcome::TimedOut => self.blockers(&waiter).first().map_or(TxnId::NONE, |holder| holder.txn()),
             _ => TxnId::NONE,
         };
-        drop(begun);
+        drop((begun, told));
         match outcome {
             Outcome::Granted => Ok(()),
             Outcome::DeadlockVictim { waits_for } => {
