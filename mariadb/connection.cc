@@ -51,18 +51,17 @@ Connection::~Connection() {
   detach();
 }
 
-/* Whether the server's thread pool knows that this thread waits for a lock of a row: it may run the connection that
-   holds the lock meanwhile. Nothing else is reported to it during the wait. */
-static thread_local bool waits_for_lock = false;
-
-void Connection::waits_no_more(void *, uint64_t) {
-  if (std::exchange(waits_for_lock, false)) thd_wait_end(nullptr);
+/* The server's thread pool may run another connection in place of one that waits: the one that holds the lock, or others whose
+   commits share a flush. */
+void Connection::blocks(seawall_blocking on) {
+  thd_wait_begin(nullptr, on == SEAWALL_BLOCKING_LOCK ? THD_WAIT_ROW_LOCK : THD_WAIT_DISKIO);
 }
+
+void Connection::goes_on() { thd_wait_end(nullptr); }
 
 /* A replica that applies transactions in parallel must know which waits for which: if one that must commit first waits
    for a later one, the later one is rolled back and retried. */
 void Connection::waits(void *, uint64_t waiter, uint64_t holder) {
-  if (!std::exchange(waits_for_lock, true)) thd_wait_begin(nullptr, THD_WAIT_ROW_LOCK);
   std::lock_guard<std::mutex> guard(connections_mutex); /* the holder does not end meanwhile */
   auto waits = connections.find(waiter), holds = connections.find(holder);
   if (waits == connections.end() || !thd_need_wait_reports(waits->second->m_thd)) return;
@@ -276,23 +275,6 @@ int Connection::check_complete(bool all) {
   return HA_ERR_INTERNAL_ERROR;
 }
 
-/* While this exists, the server's thread pool may run another connection in place of this one, if this one `waits` for the
-   log. Without it, a group of commits has hardly more members than the pool has groups of threads. */
-class Log_wait {
-public:
-  Log_wait(THD *thd, bool waits) : m_thd(waits ? thd : nullptr) {
-    if (m_thd) thd_wait_begin(m_thd, THD_WAIT_DISKIO);
-  }
-  ~Log_wait() {
-    if (m_thd) thd_wait_end(m_thd);
-  }
-  Log_wait(const Log_wait &) = delete;
-  Log_wait &operator=(const Log_wait &) = delete;
-
-private:
-  THD *m_thd;
-};
-
 /* Visible before it is flushed: the server has no order for XA COMMIT, and the binary log has it already. A consistent
    snapshot in between lacks what the binary log's position includes. */
 static seawall_status commit_by_name(const seawall_db *db, seawall_slice name) {
@@ -311,13 +293,10 @@ int Connection::commit(bool all) {
   seawall_status status = SEAWALL_STATUS_OK;
   unlock_auto(m_tx.get());
   crash_point("commit", "begun");
-  {
-    Log_wait wait(m_thd, m_changed_lasting && !m_committed);
-    if (!m_xid.empty()) status = commit_by_name(db.get(), slice(m_xid));
-    else if (!m_committed) {
-      if (needs_no_flush()) status = seawall_set_level(m_tx.get(), SEAWALL_COMMIT_LEVEL_DEFERRED);
-      if (status == SEAWALL_STATUS_OK) status = seawall_commit(m_tx.get());
-    }
+  if (!m_xid.empty()) status = commit_by_name(db.get(), slice(m_xid));
+  else if (!m_committed) {
+    if (needs_no_flush()) status = seawall_set_level(m_tx.get(), SEAWALL_COMMIT_LEVEL_DEFERRED);
+    if (status == SEAWALL_STATUS_OK) status = seawall_commit(m_tx.get());
   }
   crash_point("commit", "done");
   int error = status == SEAWALL_STATUS_OK ? 0 : failed_end("committed", status);
@@ -389,11 +368,7 @@ int Connection::prepare(bool all) {
   std::string name = name_of(known);
   crash_point("prepare", "begun");
   seawall_commit_level level = needs_no_flush() && !by_user ? SEAWALL_COMMIT_LEVEL_DEFERRED : durability_of(m_thd);
-  seawall_status status;
-  {
-    Log_wait wait(m_thd, level != SEAWALL_COMMIT_LEVEL_DEFERRED);
-    status = seawall_prepare(m_tx.get(), slice(name), level, nullptr);
-  }
+  seawall_status status = seawall_prepare(m_tx.get(), slice(name), level, nullptr);
   crash_point("prepare", "done");
   if (status != SEAWALL_STATUS_OK) return failed_end("prepared", status);
   m_prepared = true;

@@ -124,8 +124,9 @@ public:
   static Open find(uint64_t thread);
   /* Called when a transaction waits for another one; both are given by their tags. */
   static void waits(void *context, uint64_t waiter, uint64_t holder);
-  /* Called by the same thread when the wait has ended. */
-  static void waits_no_more(void *context, uint64_t waiter);
+  /* Called by a thread that is about to wait for a lock, the log or a page, and when it has waited. */
+  static void blocks(seawall_blocking on);
+  static void goes_on();
 
 private:
   int begin();

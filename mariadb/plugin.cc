@@ -180,8 +180,11 @@ static int init(void *p) {
   std::string path = std::string(mysql_real_data_home) + "#seawall";
   hear_messages();
   seawall_status status = seawall_open(path.c_str(), texts.data(), texts.size(), db.out());
-  if (status == SEAWALL_STATUS_OK) status = seawall_on_wait(db.get(), Connection::waits, Connection::waits_no_more, nullptr);
-  if (status == SEAWALL_STATUS_OK) status = open_dictionary();
+  if (status == SEAWALL_STATUS_OK) status = seawall_on_wait(db.get(), Connection::waits, nullptr);
+  if (status == SEAWALL_STATUS_OK) {
+    seawall_on_block(Connection::blocks, Connection::goes_on); /* after UNINSTALL and INSTALL it is set already */
+    status = open_dictionary();
+  }
   if (status != SEAWALL_STATUS_OK) {
     sql_print_error("Seawall: %s", seawall_error());
     sql_print_error("Seawall: the server goes on without the engine; its tables cannot be used.");

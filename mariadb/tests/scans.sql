@@ -67,7 +67,8 @@ create table t (id int primary key, a char(100), key (a));
 insert into t select seq, seq from seq_1_to_5000;
 analyze table t;
 flush status; select sum(length(a)) from t where id between 1 and 3000; show status like 'Handler_read%';
+-- Here the costs of two plans are nearly equal.
+select sum(length(a)) from t where id > 100 or a like '5%';
 flush status; update t set a = concat(a, 'x') where id between 1 and 4500; show status like 'Handler_read%';
 flush status; delete from t where id > 200 and a like '%x'; show status like 'Handler_read%';
-flush status; select sum(length(a)) from t where id > 100 or a like '5%'; show status like 'Handler_read%';
 drop table t;

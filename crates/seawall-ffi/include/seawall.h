@@ -92,6 +92,16 @@ typedef enum {
   SEAWALL_IMPORTANCE_ERROR = 2,
 } seawall_importance;
 
+// What a thread waits for.
+typedef enum {
+  // A lock that another transaction holds.
+  SEAWALL_BLOCKING_LOCK = 0,
+  // The log: a commit that becomes durable.
+  SEAWALL_BLOCKING_LOG = 1,
+  // A page that is read from the data file.
+  SEAWALL_BLOCKING_PAGE = 2,
+} seawall_blocking;
+
 // What a commit waits for.
 typedef enum {
   // The database's option `durability`.
@@ -231,13 +241,15 @@ typedef struct {
 // never will be.
 typedef void (*seawall_on_durable_fn)(void *context, bool ok);
 
+// Called by a thread that is about to wait.
+typedef void (*seawall_blocks_fn)(seawall_blocking on);
+
+// Called by a thread that has waited, once for each call of the other function.
+typedef void (*seawall_goes_on_fn)(void);
+
 // Called when a transaction begins to wait for a lock, by the thread that waits, once for each transaction that blocks
 // it. `waiter` and `holder` are the tags of the transactions' options.
 typedef void (*seawall_wait_fn)(void *context, uint64_t waiter, uint64_t holder);
-
-// Called when a wait for a lock has ended, with whatever outcome, by the thread that waited: once for each wait that
-// the other function was called for.
-typedef void (*seawall_wait_end_fn)(void *context, uint64_t waiter);
 
 // Adds the entries of one row for one of the indexes, with `seawall_index_entry`. It is called for each index in turn
 // before the next row, or the next version of the row. The same row must always give the same entries. Returning false
@@ -649,15 +661,22 @@ seawall_status seawall_commit_prepared_ordered(const seawall_db *db,
 seawall_status seawall_rollback_prepared(const seawall_db *db,
                                          seawall_slice xid);
 
-// Sets the functions that are called at each wait for a lock: `told` at its beginning, `ended` at its end. A null
-// `told` removes both; `ended` may be null. The engine holds no lock of its own while a function runs. The functions
-// must be short; `told` may interrupt any transaction.
+// Sets the functions that are told of the waits of threads, for a program that schedules its threads itself: for all
+// databases of the process, until it ends. Returns `SEAWALL_STATUS_USAGE` if they are set already. The functions must
+// be short and must not call the engine; the engine's own threads call them, too.
 //
 // # Safety
-// `db` is a handle; any thread may call the functions with `context`, as long as the database is open.
+// Any thread may call `blocks` and `goes_on` from now on.
+seawall_status seawall_on_block(seawall_blocks_fn blocks,
+                                seawall_goes_on_fn goes_on);
+
+// Sets the function that is called at each wait for a lock; null removes it. The engine holds no lock of its own while
+// the function runs. The function must be short; it may interrupt any transaction.
+//
+// # Safety
+// `db` is a handle; any thread may call `told` with `context`, as long as the database is open.
 seawall_status seawall_on_wait(const seawall_db *db,
                                seawall_wait_fn told,
-                               seawall_wait_end_fn ended,
                                void *context);
 
 // Adds an entry. No other entry's key may begin with the first `unique_len` bytes of `key`; 0 means that there is no

@@ -328,29 +328,72 @@ pub unsafe extern "C" fn seawall_rollback_prepared(db: *const Database, xid: Sli
     })
 }
 
+/// What a thread waits for.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocking {
+    /// A lock that another transaction holds.
+    Lock = 0,
+    /// The log: a commit that becomes durable.
+    Log = 1,
+    /// A page that is read from the data file.
+    Page = 2,
+}
+
+/// Called by a thread that is about to wait.
+pub type BlocksFn = Option<unsafe extern "C" fn(on: Blocking)>;
+
+/// Called by a thread that has waited, once for each call of the other function.
+pub type GoesOnFn = Option<unsafe extern "C" fn()>;
+
+/// Sets the functions that are told of the waits of threads, for a program that schedules its threads itself: for all
+/// databases of the process, until it ends. Returns `SEAWALL_STATUS_USAGE` if they are set already. The functions must
+/// be short and must not call the engine; the engine's own threads call them, too.
+///
+/// # Safety
+/// Any thread may call `blocks` and `goes_on` from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_on_block(blocks: BlocksFn, goes_on: GoesOnFn) -> Status {
+    struct Observer {
+        blocks: unsafe extern "C" fn(on: Blocking),
+        goes_on: unsafe extern "C" fn(),
+    }
+    impl seawall::BlockObserver for Observer {
+        fn begins(&self, on: seawall::Blocking) {
+            let on = match on {
+                seawall::Blocking::Lock => Blocking::Lock,
+                seawall::Blocking::Log => Blocking::Log,
+                seawall::Blocking::Page => Blocking::Page,
+            };
+            // SAFETY: as the function requires.
+            unsafe { (self.blocks)(on) };
+        }
+        fn ended(&self) {
+            // SAFETY: as the function requires.
+            unsafe { (self.goes_on)() };
+        }
+    }
+    call(|| {
+        let (Some(blocks), Some(goes_on)) = (blocks, goes_on) else {
+            return Err(usage("seawall_on_block without both functions"));
+        };
+        seawall::observe_blocking(Observer { blocks, goes_on })?;
+        Ok(Status::Ok)
+    })
+}
+
 /// Called when a transaction begins to wait for a lock, by the thread that waits, once for each transaction that blocks
 /// it. `waiter` and `holder` are the tags of the transactions' options.
 pub type OnWait = Option<unsafe extern "C" fn(context: *mut c_void, waiter: u64, holder: u64)>;
 
-/// Called when a wait for a lock has ended, with whatever outcome, by the thread that waited: once for each wait that
-/// the other function was called for.
-pub type OnWaitEnd = Option<unsafe extern "C" fn(context: *mut c_void, waiter: u64)>;
-
-/// Sets the functions that are called at each wait for a lock: `told` at its beginning, `ended` at its end. A null
-/// `told` removes both; `ended` may be null. The engine holds no lock of its own while a function runs. The functions
-/// must be short; `told` may interrupt any transaction.
+/// Sets the function that is called at each wait for a lock; null removes it. The engine holds no lock of its own while
+/// the function runs. The function must be short; it may interrupt any transaction.
 ///
 /// # Safety
-/// `db` is a handle; any thread may call the functions with `context`, as long as the database is open.
+/// `db` is a handle; any thread may call `told` with `context`, as long as the database is open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_on_wait(
-    db: *const Database,
-    told: OnWait,
-    ended: OnWaitEnd,
-    context: *mut c_void,
-) -> Status {
+pub unsafe extern "C" fn seawall_on_wait(db: *const Database, told: OnWait, context: *mut c_void) -> Status {
     /// The caller promises that other threads may use the context.
-    #[derive(Clone, Copy)]
     struct Context(*mut c_void);
     // SAFETY: as the function requires.
     unsafe impl Send for Context {}
@@ -359,19 +402,6 @@ pub unsafe extern "C" fn seawall_on_wait(
     impl Context {
         fn get(&self) -> *mut c_void {
             self.0
-        }
-    }
-    struct Ended {
-        waiter: u64,
-        call: OnWaitEnd,
-        context: Context,
-    }
-    impl Drop for Ended {
-        fn drop(&mut self) {
-            if let Some(call) = self.call {
-                // SAFETY: as the function requires.
-                unsafe { call(self.context.get(), self.waiter) };
-            }
         }
     }
     call(|| {
@@ -387,7 +417,6 @@ pub unsafe extern "C" fn seawall_on_wait(
                 // SAFETY: as the function requires.
                 unsafe { told(context.get(), wait.waiter.tag, holder.tag) };
             }
-            Ended { waiter: wait.waiter.tag, call: ended, context }
         })?;
         Ok(Status::Ok)
     })

@@ -2,7 +2,7 @@
 //! # For contributors
 //!
 //! Modules import leftward only: `format <- log <- buffer <- space <- btree <- txn <- recovery <- db`;
-//! `error` and `mutants` are below them all. `DESIGN.md` says how the engine works.
+//! `blocking`, `error` and `mutants` are below them all. `DESIGN.md` says how the engine works.
 
 #![allow(unreachable_pub, reason = "`pub` in an internal module is what a layer shows to the others")]
 
@@ -10,6 +10,7 @@
 #[doc = include_str!("../cookbook.md")]
 pub mod cookbook {}
 
+mod blocking;
 mod btree;
 mod buffer;
 mod counted;
@@ -27,6 +28,7 @@ mod space;
 mod spare;
 mod txn;
 
+pub use blocking::{BlockObserver, Blocking, observe_blocking};
 pub use btree::Fragmentation;
 pub use buffer::{CONTROL_FILE, DATA_FILE};
 #[cfg(feature = "contention")]

@@ -5,8 +5,7 @@ use seawall::{
     CursorOptions, Database, Durability, Error, InterruptHandle, Isolation, LockMode, LockOrCommitted, LockWait,
     OnConflict, OwnedCursor, Seek, Transaction, Tree, TxOptions, Xid,
 };
-use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
+use std::sync::Mutex;
 use std::time::Duration;
 
 const ALL: [Isolation; 3] = [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
@@ -346,7 +345,7 @@ fn a_wait_is_told_with_all_that_are_ahead() {
     let (db, tree) = database();
     let mut holder = begin(&db, Isolation::ReadCommitted, LONG, 1);
     holder.put(&tree, &[1], b"new").unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
     let heard = told.clone();
     db.on_wait(move |wait| {
         let mut holders: Vec<u64> = wait.holders.iter().map(|holder| holder.tag).collect();
@@ -378,7 +377,7 @@ fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
     first.put(&tree, &[1], b"new").unwrap();
     second.get_for_share(&tree, &[2]).unwrap();
     assert!(db.last_deadlock().is_none() && db.lock_waits().is_empty());
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
     let heard = told.clone();
     db.on_wait(move |wait| heard.lock().unwrap().push((wait.waiter.tag, wait.holders.clone()))).unwrap();
     std::thread::scope(|scope| {
@@ -478,67 +477,6 @@ fn a_callback_interrupts_the_transaction_in_the_way() {
     db.forget_on_wait().unwrap();
     third.commit().unwrap();
     assert_eq!(db.get(&tree, &[1]).unwrap().as_deref(), Some(&b"earlier"[..]));
-}
-
-/// A program that schedules threads counts those that wait: each wait ends once, on its thread, with any outcome.
-#[test]
-fn what_the_callback_returns_lives_as_long_as_the_wait() {
-    struct Guard(u64, ThreadId, Arc<Mutex<Vec<(u64, bool)>>>);
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            self.2.lock().unwrap().push((self.0, self.1 == std::thread::current().id()));
-        }
-    }
-    let (db, tree) = database();
-    let mut holder = begin(&db, Isolation::ReadCommitted, LONG, 1);
-    holder.put(&tree, &[1], b"new").unwrap();
-    let (told, ended) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
-    {
-        let (told, ended) = (told.clone(), ended.clone());
-        db.on_wait(move |wait| {
-            told.lock().unwrap().push(wait.waiter.tag);
-            Guard(wait.waiter.tag, std::thread::current().id(), ended.clone())
-        })
-        .unwrap();
-    }
-    // A time-out.
-    let mut short = begin(&db, Isolation::ReadCommitted, LockWait::For(Duration::from_millis(1)), 2);
-    assert!(matches!(short.put(&tree, &[1], b"x"), Err(Error::LockTimeout { .. })));
-    let all_ended = |tags: &[u64]| {
-        let expected: Vec<_> = tags.iter().map(|&tag| (tag, true)).collect();
-        assert_eq!((&*told.lock().unwrap(), &*ended.lock().unwrap()), (&tags.to_vec(), &expected));
-    };
-    // It was told of, unless its thread was so slow that the wait had ended before.
-    let slow = told.lock().unwrap().is_empty();
-    all_ended(if slow { &[] } else { &[2] });
-    told.lock().unwrap().clear();
-    ended.lock().unwrap().clear();
-    // An interrupt, a deadlock, and a lock that is granted.
-    let mut third = begin(&db, Isolation::ReadCommitted, LONG, 3);
-    let fourth = begin(&db, Isolation::ReadCommitted, LONG, 4);
-    fourth.get_for_share(&tree, &[2]).unwrap();
-    let interrupt = third.interrupt_handle();
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| interrupted(&third.put(&tree, &[1], b"x")));
-        until_told(&told, 1);
-        assert!(ended.lock().unwrap().is_empty(), "it still waits");
-        interrupt.interrupt();
-        waits.join().unwrap();
-        all_ended(&[3]);
-        let waits = scope.spawn(|| {
-            let answer = fourth.get_for_update(&tree, &[1]).map(drop);
-            fourth.rollback().unwrap();
-            answer
-        });
-        until_told(&told, 2);
-        holder.put(&tree, &[2], b"new").unwrap();
-        assert!(matches!(waits.join().unwrap(), Err(Error::Deadlock { .. })));
-    });
-    let mut ends = ended.lock().unwrap().clone();
-    ends.sort_unstable();
-    // The holder's wait may have ended before it was told of.
-    assert!(ends == [(1, true), (3, true), (4, true)] || ends == [(3, true), (4, true)], "{ends:?}");
-    assert_eq!(ends.len(), told.lock().unwrap().len());
 }
 
 /// Several wait for the place of one entry: the first that gets it inserts, and the lock is not passed round among

@@ -17,6 +17,7 @@ use super::lend::may_latch;
 use super::loads::{Loads, TokenGuard};
 use super::pool::{Patience, Pool};
 use super::stats::count;
+use crate::blocking::{Blocked, Blocking};
 use crate::error::{Corruption, Error, Result, Stop};
 use crate::format::{PageId, page};
 use crate::mutants::Mutant;
@@ -295,7 +296,7 @@ impl Pool {
     /// Reads a page into a frame; `None` if the page is resident or another thread loads it.
     fn read_into<'p>(&'p self, mut owned: Owned<'p>, page: PageId, cause: Cause) -> Option<Result<Pin<'p>>> {
         let loading = Loading::begin(self, page)?;
-        let demanded = Demanded::begin(&self.loads);
+        let demanded = (Demanded::begin(&self.loads), Blocked::on(Blocking::Page));
         let read = self.data.read_at(self.offset_of(page), owned.bytes_mut(), cause);
         drop(demanded);
         let read = match read {
@@ -321,6 +322,7 @@ impl Pool {
 
     /// Waits until a page is no longer being loaded. If a prefetch loads it, finishes that prefetch.
     pub(super) fn wait_for(&self, page: PageId) {
+        let _blocked = Blocked::on(Blocking::Page);
         loop {
             let (mutex, changed) = self.loads.shard(page);
             let mut waiting = mutex.lock();

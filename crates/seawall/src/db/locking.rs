@@ -228,9 +228,6 @@ impl Database {
     /// for a lock, `told` is called on the thread that is about to wait, with the transactions that block it. A
     /// program that must end transactions in its own order interrupts or rolls back the one that blocks.
     ///
-    /// What `told` returns is dropped on the same thread when the wait has ended, whatever its outcome: a guard with
-    /// which a program that schedules threads learns that this one runs again.
-    ///
     /// No latch or mutex is held while `told` runs. It must be short: the thread notices a granted lock only
     /// after `told` returns. It may use the database and interrupt any transaction, including the waiting one,
     /// but it must not wait for the waiting one.
@@ -244,9 +241,9 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) in a forked process.
-    pub fn on_wait<G: 'static>(&self, told: impl Fn(&WaitInfo) -> G + Send + Sync + 'static) -> Result<()> {
+    pub fn on_wait(&self, told: impl Fn(&WaitInfo) + Send + Sync + 'static) -> Result<()> {
         self.here()?;
-        self.inner.engine().locks.set_on_wait(Some(Arc::new(move |wait: &WaitInfo| Box::new(told(wait)))));
+        self.inner.engine().locks.set_on_wait(Some(Arc::new(told)));
         Ok(())
     }
 

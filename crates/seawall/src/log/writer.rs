@@ -25,6 +25,7 @@ use super::ring_file::RingFile;
 use super::stats::count;
 use super::waiters::{Entered, Waiter};
 use super::{Durability, Log};
+use crate::blocking::{Blocked, Blocking};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
 use crate::mutants::Mutant;
@@ -268,6 +269,7 @@ impl Log {
                 return Ok(());
             }
         }
+        let _blocked = Blocked::on(Blocking::Log);
         loop {
             let over = || self.is_done(wanted) || self.is_poisoned();
             match with_waiter(|waiter| self.waiters.enter(wanted, waiter, over)) {

@@ -3,8 +3,7 @@
 //! 1. A report is a snapshot: it is built from what the table keeps anyway. It costs nothing to transactions that do
 //!    not wait.
 //! 2. The thread that is about to wait calls the callback of waits, with no mutex and no latch held, after
-//!    the wait has begun: what the callback does about the holders can end the wait at once. The same thread drops
-//!    what the callback returned when the wait has ended, whatever its outcome.
+//!    the wait has begun: what the callback does about the holders can end the wait at once.
 //! 3. The last deadlock is recorded under the graph's mutex, when a victim is chosen.
 
 use super::LockTable;
@@ -13,7 +12,6 @@ use super::owner::LockOwner;
 use super::wait::{WaitQueue, Waiter};
 use crate::error::LockedOn;
 use crate::format::TxnId;
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,8 +107,8 @@ impl fmt::Display for DeadlockInfo {
     }
 }
 
-/// Called with each wait that begins; what it returns is dropped when the wait has ended.
-pub type OnWait = Arc<dyn Fn(&WaitInfo) -> Box<dyn Any> + Send + Sync>;
+/// Called with each wait that begins.
+pub type OnWait = Arc<dyn Fn(&WaitInfo) + Send + Sync>;
 
 /// The callback, if there is one.
 #[derive(Default)]
@@ -142,11 +140,13 @@ impl LockTable {
         drop(before);
     }
 
-    /// Calls the callback with a wait that has begun, unless it has ended by now. Returns what is to be dropped at its
-    /// end. No mutex is held.
-    pub(super) fn tell_of(&self, waiter: &Arc<Waiter>) -> Option<Box<dyn Any>> {
-        let told = self.observer.read().0.clone()?;
-        self.wait_info(waiter).map(|info| told(&info))
+    /// Calls the callback with a wait that has begun, unless it has ended by now. No mutex is held.
+    pub(super) fn tell_of(&self, waiter: &Arc<Waiter>) {
+        let told = self.observer.read().0.clone();
+        let Some(told) = told else { return };
+        if let Some(info) = self.wait_info(waiter) {
+            told(&info);
+        }
     }
 
     /// Describes a wait; `None` if it has ended.

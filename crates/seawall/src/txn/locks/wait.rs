@@ -14,6 +14,7 @@ use super::cell::{Outcome, WaitCell};
 use super::owner::LockOwner;
 use super::span::{KeySpan, Keys};
 use super::{Interrupt, LockRequest, LockTable, Mode, sync::Instant};
+use crate::blocking::{Blocked, Blocking};
 use crate::error::{Error, LockedOn, Result};
 use crate::format::{TreeId, TxnId};
 use std::sync::Arc;
@@ -131,14 +132,16 @@ impl LockTable {
         if let Some(interrupt) = interrupt {
             interrupt.enter(&waiter.cell);
         }
-        let told = self.tell_of(&waiter);
+        self.tell_of(&waiter);
         let health = &self.config.health;
+        let blocked = Blocked::on(Blocking::Lock);
         let outcome = waiter.cell.wait(deadline, || health.check_for_reads().is_err());
+        drop(blocked);
         let holder = match outcome {
             Outcome::TimedOut => self.blockers(&waiter).first().map_or(TxnId::NONE, |holder| holder.txn()),
             _ => TxnId::NONE,
         };
-        drop((begun, told));
+        drop(begun);
         match outcome {
             Outcome::Granted => Ok(()),
             Outcome::DeadlockVictim { waits_for } => {

@@ -1,7 +1,6 @@
 //! Interrupted waits, locks that are given back early, and reports of waits.
 
 use super::*;
-use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn wait_broken_by(
@@ -109,7 +108,6 @@ fn who_waits_for_whom_is_told() {
             let table = table.upgrade().expect("it is there");
             assert_eq!(table.lock_waits().len(), table.stats().waiting);
             told.lock().push(wait.clone());
-            Box::new(()) as Box<dyn Any>
         }
     };
     table.set_on_wait(Some(Arc::new(heard)));
@@ -161,10 +159,7 @@ fn a_callback_may_interrupt_and_one_that_panics_leaves_no_wait() {
     table.try_point(&a, TREE, b"k", X).expect("free");
     let interrupt = Arc::new(Interrupt::default());
     let raised = interrupt.clone();
-    table.set_on_wait(Some(Arc::new(move |_: &WaitInfo| {
-        raised.raise();
-        Box::new(())
-    })));
+    table.set_on_wait(Some(Arc::new(move |_: &WaitInfo| raised.raise())));
     let request = LockRequest::key(&b, TREE, b"k", S);
     let broken = table.wait(&request, LONG, Some(&*interrupt));
     assert!(matches!(broken, Err(Error::Interrupted { .. })));
