@@ -96,7 +96,7 @@ typedef enum {
 typedef enum {
   // A lock that another transaction holds.
   SEAWALL_BLOCKING_LOCK = 0,
-  // The log: a commit that becomes durable.
+  // The log: a commit that becomes durable, or space for a change.
   SEAWALL_BLOCKING_LOG = 1,
   // A page that is read from the data file.
   SEAWALL_BLOCKING_PAGE = 2,

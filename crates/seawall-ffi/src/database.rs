@@ -334,7 +334,7 @@ pub unsafe extern "C" fn seawall_rollback_prepared(db: *const Database, xid: Sli
 pub enum Blocking {
     /// A lock that another transaction holds.
     Lock = 0,
-    /// The log: a commit that becomes durable.
+    /// The log: a commit that becomes durable, or space for a change.
     Log = 1,
     /// A page that is read from the data file.
     Page = 2,

@@ -1,8 +1,8 @@
 //! Which threads block now, for a program that schedules its threads itself.
 //!
 //! A pool of threads that runs few at a time must know when one of them blocks: the work that ends the wait may be
-//! queued behind it. The engine says so where a call waits for a lock, for the log, or for a page; short waits for
-//! latches and for room are not told. One wait is told at a time of a thread: nothing that waits is called inside.
+//! queued behind it. The engine says so where a call waits for a lock, for the log, or for a page; waits for latches
+//! and for free frames are not told. One wait is told at a time of a thread: nothing that waits is called inside.
 
 use crate::error::{Error, Result};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 pub enum Blocking {
     /// A lock that another transaction holds.
     Lock,
-    /// The log: a commit that becomes durable.
+    /// The log: a commit that becomes durable, or space for a change.
     Log,
     /// A page that is read from the data file.
     Page,

@@ -266,6 +266,38 @@ fn a_shrink_right_after_a_delete_returns_the_space_and_growth_ahead_does_not_tak
     assert_eq!(db.check().unwrap(), []);
 }
 
+/// A tree with long values that is dropped is one undo record, and many steps of purge.
+#[test]
+fn a_shrink_waits_for_the_purge_of_long_values_and_can_be_broken_off_meanwhile() {
+    let sim = SimDisk::new(SimOptions { seed: 35, trace_entries_max: 0, ..SimOptions::default() });
+    let db = open(&sim, options(4));
+    let tree = db.create_tree("t").unwrap();
+    for first in (0..14_000u32).step_by(200) {
+        let rows = first..first + 200;
+        db.transact(|tx| rows.clone().try_for_each(|row| tx.put(&tree, &row.to_be_bytes(), &[7; 4500]))).unwrap();
+        background(&db);
+    }
+    drop(tree);
+    db.drop_tree("t").unwrap();
+    let tree = db.create_tree("other").unwrap();
+    let mut calls = 0;
+    let broken = db.shrink_with(|_| {
+        calls += 1;
+        std::ops::ControlFlow::Break(())
+    });
+    let broken = broken.unwrap();
+    assert!(broken.broken_off && calls == 1, "{broken:?}");
+    let history = db.stats().purge.history;
+    assert!(history > 0, "it was broken off in its first purge");
+    let held = db.begin().unwrap();
+    held.take_snapshot().unwrap();
+    db.transact(|tx| tx.put(&tree, b"later", b"v")).unwrap();
+    let done = db.shrink().unwrap();
+    assert!(!done.broken_off && done.after_bytes < 4 << 20, "{done:?}");
+    drop(held);
+    assert_eq!(db.check().unwrap(), []);
+}
+
 /// Writers, scans and snapshots go on during a shrinking.
 #[test]
 fn others_go_on_while_the_file_shrinks() {

@@ -14,6 +14,7 @@
 use super::pool::Pool;
 use super::stats::count;
 use super::unfinished::Unfinished;
+use crate::blocking::{Blocked, Blocking};
 use crate::error::Result;
 use crate::format::{Lsn, TxnId};
 use crate::mutants::Mutant;
@@ -127,6 +128,7 @@ impl Pool {
     pub(super) fn make_log_room(&self, lsn: Lsn) -> Result<()> {
         count(&self.counters.log_waits, 1);
         let Some(_role) = self.making_room.try_take() else {
+            let _blocked = Blocked::on(Blocking::Log);
             self.making_room.wait();
             return self.health().check();
         };

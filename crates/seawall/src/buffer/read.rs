@@ -322,12 +322,17 @@ impl Pool {
 
     /// Waits until a page is no longer being loaded. If a prefetch loads it, finishes that prefetch.
     pub(super) fn wait_for(&self, page: PageId) {
-        let _blocked = Blocked::on(Blocking::Page);
+        let mut blocked = None;
         loop {
             let (mutex, changed) = self.loads.shard(page);
             let mut waiting = mutex.lock();
             if self.map.get(page) != Where::Loading {
                 return;
+            }
+            if blocked.is_none() {
+                drop(waiting);
+                blocked = Some(Blocked::on(Blocking::Page));
+                continue;
             }
             // Under the shard's mutex, so that a prefetch that is added to the list after this check wakes this thread.
             if let Some(prefetch) = self.take_prefetch(page) {

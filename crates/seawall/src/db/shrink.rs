@@ -27,7 +27,7 @@ use std::ops::ControlFlow;
 
 /// Rows whose long values are examined in one step.
 const ROWS_A_STEP: usize = 256;
-/// The most purge steps between two calls of `go_on`.
+/// Purge steps between two calls of `go_on`.
 const PURGE_STEPS: u32 = 64;
 /// Attempts to make a checkpoint after the cut: a running mini-transaction can hold the checkpoint back.
 const CHECKPOINTS: usize = 4;
@@ -281,13 +281,10 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Purges what can be purged now. What others write meanwhile adds to it, so the number of steps is bounded
-    /// by the undo pages that there are at the beginning.
+    /// Purges what can be purged now. The view excludes what others write meanwhile, so this ends.
     fn purge(&mut self, is_broken: Broken<'_>) -> Result<()> {
-        for _ in 0..=self.engine.space.pages_of(TreeId::UNDO) {
-            if self.broken_off {
-                break;
-            }
+        let _view = self.engine.active.view();
+        while !self.broken_off {
             for _ in 0..PURGE_STEPS {
                 if !self.db.inner.work.step(Task::Purge)? {
                     return Ok(());

@@ -5,7 +5,7 @@
 //! 2. A thread that finds free pages does not wait. Growth is a role: a thread that takes the role second finds the
 //!    pages that the first one added. No mutex is held while the file grows.
 //! 3. The prediction depends on the number of pages used since the last step, not on a clock, so that a run can be
-//!    replayed. A shortening of the file makes it begin anew.
+//!    replayed. It begins anew when the file is to be shortened.
 
 use super::Space;
 use super::header::{self, Field, InitHeader, SetHeaderField};
