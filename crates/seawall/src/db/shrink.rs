@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. Each step is bounded and crash-safe by itself: moved pages stay moved, and the file is never shorter than
-//!    the header says (`space/shrink.rs`). Between two steps a shrink holds no latch, no lock and no view.
+//!    the header says (`space/shrink.rs`). Between two steps a shrink holds no latch and no lock. It
+//!    holds a view only while it purges: what is written meanwhile is purged afterwards.
 //! 2. Nodes are moved under the rules of a compaction (`db/compact.rs`, 2). Roots and the pages of the undo
 //!    directory stay, so the file does not become shorter than the highest of them.
 //! 3. A long value is read without its leaf, so it cannot be moved under its readers. Instead, a separate
