@@ -586,10 +586,12 @@ seawall_status Counters::take_auto(uint64_t offset, uint64_t increment, uint64_t
   std::lock_guard<std::mutex> guard(m_mutex);
   if (unless_locked && m_locked > 0) return SEAWALL_STATUS_LOCK_TIMEOUT;
   uint64_t next = m_next_auto;
-  if (increment > 1) next = next <= offset ? offset : offset + (next - offset + increment - 1) / increment * increment;
+  if (increment > 1) {
+    uint64_t gap = next <= offset ? offset - next : (increment - (next - offset) % increment) % increment;
+    next = gap > UINT64_MAX - next ? UINT64_MAX : next + gap; /* of which the server makes an error */
+  }
   *first = next;
-  uint64_t after = next + wanted * increment;
-  return reserve_auto(after < next ? UINT64_MAX : after, most);
+  return reserve_auto(wanted > (UINT64_MAX - next) / increment ? UINT64_MAX : next + wanted * increment, most);
 }
 
 seawall_status Counters::note_auto(uint64_t number, uint64_t most, bool unless_locked) {

@@ -1,10 +1,11 @@
 //! The data file is not much larger than its contents, and releases space it does not need.
 
-use seawall::{Background, Database, Durability, Env, Options, Task, Tree};
-use seawall_io::SystemClock;
+use seawall::{Background, Database, Durability, Env, Error, Options, Task, Tree};
+use seawall_io::{Allocate, Create, Disk, OpenHow, SystemClock};
 use seawall_sim::{Process, SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
@@ -266,10 +267,9 @@ fn a_shrink_right_after_a_delete_returns_the_space_and_growth_ahead_does_not_tak
     assert_eq!(db.check().unwrap(), []);
 }
 
-/// A tree with long values that is dropped is one undo record, and many steps of purge.
-#[test]
-fn a_shrink_waits_for_the_purge_of_long_values_and_can_be_broken_off_meanwhile() {
-    let sim = SimDisk::new(SimOptions { seed: 35, trace_entries_max: 0, ..SimOptions::default() });
+/// A tree with long values that is dropped: one undo record, and many steps of purge.
+fn long_values_dropped(seed: u64) -> Database {
+    let sim = SimDisk::new(SimOptions { seed, trace_entries_max: 0, ..SimOptions::default() });
     let db = open(&sim, options(4));
     let tree = db.create_tree("t").unwrap();
     for first in (0..14_000u32).step_by(200) {
@@ -279,6 +279,57 @@ fn a_shrink_waits_for_the_purge_of_long_values_and_can_be_broken_off_meanwhile()
     }
     drop(tree);
     db.drop_tree("t").unwrap();
+    db
+}
+
+#[test]
+fn a_shrink_that_purges_holds_no_view_and_ends_for_a_shutdown() {
+    let db = long_values_dropped(36);
+    let (other, mut views) = (db.clone(), Vec::new());
+    let ended = db.shrink_with(|_| {
+        views.push(other.stats().txn.views);
+        drop(other.shutdown_within(Duration::ZERO));
+        std::ops::ControlFlow::Continue(())
+    });
+    assert!(matches!(ended, Err(Error::ShutDown)), "{ended:?}");
+    assert_eq!(views, [0]);
+}
+
+/// A long value near the end that fits nowhere else on a full disk stays; the free pages behind it are returned.
+#[test]
+fn a_long_value_that_cannot_move_does_not_keep_the_end_of_the_file() {
+    for kib in (6000..14_000).step_by(2000) {
+        let sim = SimDisk::new(SimOptions { seed: kib, trace_entries_max: 0, ..SimOptions::default() });
+        let db = open(&sim, options(4));
+        let file = || sim.seen("/db/data").unwrap().len() as u64;
+        let [first, value, last] = ["first", "value", "last"].map(|name| db.create_tree(name).unwrap());
+        let fill = |tree: &Tree, rows: u32| {
+            db.transact(|tx| (0..rows).try_for_each(|key| tx.put(tree, &key.to_be_bytes(), &[7; 900]))).unwrap();
+            background(&db);
+        };
+        fill(&first, 3000);
+        db.transact(|tx| tx.put(&value, b"v", &vec![1; (kib << 10) as usize])).unwrap();
+        background(&db);
+        fill(&last, 1000);
+        for tree in [&first, &last] {
+            db.transact(|tx| tx.delete_range::<&[u8]>(tree, ..).map(drop)).unwrap();
+        }
+        tend(&db);
+        let (before, disk) = (file(), Process::new(&sim));
+        let full =
+            disk.open("/full".as_ref(), OpenHow { create: Create::New, write: true, ..OpenHow::default() }).unwrap();
+        let free = disk.free_bytes("/db".as_ref()).unwrap();
+        disk.allocate(&full, Allocate::Unwritten, 0, free).unwrap();
+        let done = db.shrink().unwrap();
+        assert!(done.after_bytes < before, "{kib}: {done:?}");
+        assert_eq!(db.begin().unwrap().get(&value, b"v").unwrap().unwrap().len() as u64, kib << 10);
+        assert_eq!(db.check().unwrap(), []);
+    }
+}
+
+#[test]
+fn a_shrink_waits_for_the_purge_of_long_values_and_can_be_broken_off_meanwhile() {
+    let db = long_values_dropped(35);
     let tree = db.create_tree("other").unwrap();
     let mut calls = 0;
     let broken = db.shrink_with(|_| {

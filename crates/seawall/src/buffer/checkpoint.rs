@@ -53,12 +53,14 @@ impl Pool {
     }
 
     fn write_checkpoint(&self, lsn: Lsn, clean: bool) -> Result<()> {
-        // After a panic in a flush or a control write it is unknown what is durable.
+        // After a panic in a control write it is unknown what is durable.
         let unfinished = Unfinished::begin(self.health(), "writing a checkpoint");
         if !self.health().has(Mutant::CheckpointUnflushed) {
-            let barrier = self.data.checkpoint_barrier();
-            let again = barrier.is_err() && self.health().has(Mutant::FlushRetried);
-            if again { self.data.checkpoint_barrier() } else { barrier }.map_err(|e| self.failed(e))?;
+            self.flush_data(|data| {
+                let barrier = data.checkpoint_barrier();
+                let again = barrier.is_err() && self.health().has(Mutant::FlushRetried);
+                if again { data.checkpoint_barrier() } else { barrier }.map(drop)
+            })?;
         }
         // Recovery starts to read at `lsn`: the log on the disk must reach at least this far.
         self.log().flush_to(lsn).map_err(|e| self.failed_log(e))?;
@@ -67,8 +69,6 @@ impl Pool {
         let log_end = self.log().durable_whole();
         debug_assert!(log_end >= lsn, "a checkpoint is the start of an entry, and so the end of the one before");
         let log_buffer = self.log().config().buffer_bytes as u64;
-        // If a concurrent flush of another thread fails, only that thread gets the error, and the flush here succeeds.
-        self.health().check()?;
         // Read after the position was found: a transaction that logged before the position noted its id before it
         // logged.
         let next_txn = TxnId(self.next_txn.load(Ordering::Acquire));

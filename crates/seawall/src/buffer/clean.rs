@@ -25,7 +25,7 @@
 
 use super::cleaner::Old;
 use super::dirty::Ordered;
-use super::doublewrite::{BATCH, Home};
+use super::doublewrite::BATCH;
 use super::frame::{REMADE, RETIRED, WHOLE};
 use super::pool::Pool;
 use super::read::Loading;
@@ -403,10 +403,7 @@ impl Pool {
                 batch.iter().filter(|copied| !copied.bare).map(|copied| (copied.page, &*copied.bytes)).collect();
             count(&self.counters.pages_written_bare, batch.len() - protected.len());
             if !protected.is_empty() {
-                let database = self.control.current().database;
-                let (health, clock) = (self.health(), &*self.config.clock);
-                let home = Home { data: &self.data, database, health, clock };
-                doublewrite.write(home, &protected).map_err(|e| self.failed(e))?;
+                doublewrite.write(self, &protected).map_err(|e| self.failed(e))?;
                 count(&self.counters.doublewrite_flushes, 1);
             }
         }

@@ -15,14 +15,15 @@
 
 use super::config::PoolConfig;
 use super::control::open_error;
+use super::pool::Pool;
 use crate::counted::Mutex;
-use crate::error::{Error, Health, Result, read_again, while_locked};
+use crate::error::{Error, Result, read_again, while_locked};
 use crate::format::PageId;
 use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
 use crate::log::quickest;
 use crate::mutants::Mutant;
-use seawall_io::{AlignedBuf, Allocate, Cause, Clock, Create, Disk, File, FileClass, FileOptions, IoErrorKind};
+use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, IoErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,16 +77,6 @@ fn checksum(header: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header[..CRC]), &header[COUNT..])
 }
 
-/// Where a batch of pages is to be written home.
-#[derive(Clone, Copy)]
-pub(super) struct Home<'p> {
-    /// The pages' own file.
-    pub(super) data: &'p File,
-    pub(super) database: [u8; 16],
-    pub(super) health: &'p Health,
-    pub(super) clock: &'p dyn Clock,
-}
-
 impl Doublewrite {
     /// Opens the file, or creates it if it is missing and wanted. Returns `None` if it is missing and not wanted.
     pub(super) fn open(disk: &Arc<dyn Disk>, config: &PoolConfig, create: Create) -> Result<Option<Self>> {
@@ -137,19 +128,22 @@ impl Doublewrite {
     }
 
     /// Makes copies of pages durable. The pages may be written home when this returns. Called with the cleaner's role.
-    pub(super) fn write(&self, home: Home<'_>, pages: &[(PageId, &[u8])]) -> Result<()> {
+    pub(super) fn write(&self, pool: &Pool, pages: &[(PageId, &[u8])]) -> Result<()> {
         debug_assert!(pages.len() <= BATCH, "a batch fits an area");
         let (area, sequence, unflushed) = {
             let state = self.state.lock();
             (state.next, state.sequence + 1, state.unflushed[state.next])
         };
-        if unflushed && !home.health.has(Mutant::DoublewriteReused) {
+        if unflushed && !pool.health().has(Mutant::DoublewriteReused) {
             // All home writes so far have returned: one flush covers those of both areas (2).
-            let begun = home.clock.now();
-            home.data.sync(Cause::Clean)?;
-            let took = home.clock.now().saturating_sub(begun);
-            // As for a checkpoint: if a concurrent flush of another thread fails, only that thread gets the error.
-            home.health.check()?;
+            let clock = &pool.config.clock;
+            let mut took = Duration::ZERO;
+            pool.flush_data(|data| {
+                let begun = clock.now();
+                data.sync(Cause::Clean)?;
+                took = clock.now().saturating_sub(begun);
+                Ok(())
+            })?;
             let mut state = self.state.lock();
             state.unflushed = [false; AREAS];
             state.flush = Some(quickest(state.flush, took));
@@ -158,7 +152,7 @@ impl Doublewrite {
         header[..CRC].copy_from_slice(&MAGIC);
         set_u32(&mut header, COUNT, pages.len() as u32);
         set_u64(&mut header, SEQUENCE, sequence);
-        header[DATABASE..DATABASE + 16].copy_from_slice(&home.database);
+        header[DATABASE..DATABASE + 16].copy_from_slice(&pool.control.current().database);
         set_u32(&mut header, PAGE_BYTES, self.page_bytes as u32);
         for (i, (number, _)) in pages.iter().enumerate() {
             set_u32(&mut header, NUMBERS + 4 * i, number.0);
@@ -169,7 +163,7 @@ impl Doublewrite {
         parts.push(&header);
         parts.extend(pages.iter().map(|(_, bytes)| *bytes));
         let at = area as u64 * area_bytes(self.page_bytes);
-        if home.health.has(Mutant::DoublewriteUnflushed) {
+        if pool.health().has(Mutant::DoublewriteUnflushed) {
             self.file.write_vectored_at(at, &parts, Cause::Clean)?;
         } else {
             self.file.write_durable_vectored_at(at, &parts, Cause::Clean)?;

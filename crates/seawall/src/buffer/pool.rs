@@ -19,11 +19,12 @@ use super::loads::{AllocationToken, Loads};
 use super::role::Role;
 use super::stats::{Counters, PoolStats, count};
 use super::translate::Translation;
+use super::unfinished::Unfinished;
 use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::page_bytes_are_valid;
 use crate::format::{Lsn, PageId};
 use crate::log::Log;
-use seawall_io::{Cause, Create, Disk, File, FileClass, FileOptions};
+use seawall_io::{Cause, Create, Disk, File, FileClass, FileOptions, IoError};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -66,6 +67,7 @@ pub struct Pool {
     /// See [`Pool::set_prefetch_window`].
     pub(super) prefetch_window: AtomicU32,
     pub(super) checkpointing: Role,
+    flushing: Role,
     pub(super) making_room: Role,
     pub(super) next_txn: AtomicU64,
     pub(super) data: File,
@@ -180,6 +182,7 @@ impl Pool {
             prefetch_depth_total: AtomicU32::new(config.prefetch_depth_total),
             prefetch_window: AtomicU32::new(0),
             checkpointing: Role::default(),
+            flushing: Role::default(),
             making_room: Role::default(),
             resizing: Role::default(),
             next_txn: AtomicU64::new(block.next_txn.0),
@@ -333,6 +336,18 @@ impl Pool {
     /// Poisons the database with the error of a failed write.
     pub(super) fn failed(&self, error: impl Into<Error>) -> Error {
         self.health().poison(error.into())
+    }
+
+    /// Flushes the data file with `flush`, while no other thread does. A failed flush poisons before another one
+    /// begins: of several flushes at a time, the kernel reports the failure to one, and the others succeed.
+    pub(super) fn flush_data(&self, flush: impl FnOnce(&File) -> Result<(), IoError>) -> Result<()> {
+        let _role = self.flushing.take();
+        self.health().check()?;
+        // After a panic in a flush it is unknown what is durable.
+        let unfinished = Unfinished::begin(self.health(), "flushing the data file");
+        flush(&self.data).map_err(|e| self.failed(e))?;
+        unfinished.done();
+        Ok(())
     }
 
     pub(super) fn file_damage(&self, why: String) -> Error {

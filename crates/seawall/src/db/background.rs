@@ -4,6 +4,7 @@ use super::options::Options;
 use crate::buffer::Progress;
 use crate::counted::Mutex;
 use crate::error::Result;
+use crate::format::TxnId;
 use crate::log::Durability;
 use crate::txn::{Engine, Purge, SavepointAt, Txn};
 use parking_lot::{Condvar, MutexGuard};
@@ -142,6 +143,14 @@ impl Work {
             Task::Purge => self.engine.purge.lock().step(&self.engine, RECORDS_A_STEP),
             Task::Grow => self.engine.space.grow_step(),
         }
+    }
+
+    /// Does a step of purge, only for transactions whose ids are less than `next`.
+    pub(super) fn purge_before(&self, next: TxnId) -> Result<bool> {
+        if self.engine.health().is_read_only() {
+            return Ok(false);
+        }
+        self.engine.purge.lock().step_before(&self.engine, RECORDS_A_STEP, next)
     }
 
     /// Moves the checkpoint if it can move far enough to be worth a write.

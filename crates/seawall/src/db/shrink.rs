@@ -6,15 +6,14 @@
 //! ```
 //!
 //! 1. Each step is bounded and crash-safe by itself: moved pages stay moved, and the file is never shorter than
-//!    the header says (`space/shrink.rs`). Between two steps a shrink holds no latch and no lock. It
-//!    holds a view only while it purges: what is written meanwhile is purged afterwards.
+//!    the header says (`space/shrink.rs`). Between two steps a shrink holds no latch, no lock and no view. Its purge
+//!    ends: it takes no transaction that began after it.
 //! 2. Nodes are moved under the rules of a compaction (`db/compact.rs`, 2). Roots and the pages of the undo
 //!    directory stay, so the file does not become shorter than the highest of them.
 //! 3. A long value is read without its leaf, so it cannot be moved under its readers. Instead, a separate
-//!    transaction writes its row again; that transaction gives up if another one holds the row. Purge frees the
-//!    old value when no view needs it.
+//!    transaction writes its row again; that transaction gives up if another one holds the row, or if the
+//!    value does not fit below the fence. Purge frees the old value when no view needs it.
 
-use super::background::Task;
 use super::database::Database;
 use super::tree::Tree;
 use crate::btree::{self, Cursor, Seek};
@@ -111,26 +110,37 @@ struct Shrinking<'d> {
 
 impl Shrinking<'_> {
     fn run(&mut self, is_broken: Broken<'_>) -> Result<()> {
+        self.engine.space.learn_all()?;
+        let moved = self.move_down(is_broken);
+        // Also after an early end or an error.
+        let cut = self.cut();
+        moved.and(cut)
+    }
+
+    fn move_down(&mut self, is_broken: Broken<'_>) -> Result<()> {
         let space = &self.engine.space;
-        space.learn_all()?;
         self.purge(is_broken)?;
-        let mut least = PageId(space.pages());
         for _ in 0..PASSES {
             if self.broken_off {
                 break;
             }
             let Some(fence) = space.fence() else { break };
-            least = fence.page();
-            let owners = space.owners_from(least)?;
-            if owners.is_empty() {
-                break;
-            }
-            if !self.pass(&fence, &owners, is_broken)? {
+            let owners = space.owners_from(fence.page())?;
+            if owners.is_empty() || !self.pass(&fence, &owners, is_broken)? {
                 break;
             }
         }
-        // Cuts off the free end, also after an early stop.
-        self.cut(least.min(PageId(space.pages_needed())))
+        Ok(())
+    }
+
+    /// Called between two steps. Returns whether the shrink goes on.
+    ///
+    /// # Errors
+    /// [`Error::ShutDown`]: the database closes.
+    fn goes_on(&mut self, is_broken: Broken<'_>) -> Result<bool> {
+        self.db.inner.shutdown.admit()?;
+        self.broken_off = is_broken(&self.done);
+        Ok(!self.broken_off)
     }
 
     /// Moves the pages of `owners` above the fence; returns true if any moved.
@@ -156,7 +166,10 @@ impl Shrinking<'_> {
             }
         }
         if owners.contains(&TreeId::UNDO) && fence.stands() {
-            undo_moved = self.engine.undo.move_idle_tails(fence.page())?;
+            undo_moved = match self.engine.undo.move_idle_tails(fence.page()) {
+                Err(Error::NoSpace { .. }) => 0,
+                moved => moved?,
+            };
         }
         self.purge(is_broken)?;
         Ok(self.done != before || undo_moved > 0)
@@ -198,8 +211,7 @@ impl Shrinking<'_> {
                     drop((view, step));
                     near = new;
                     self.done.moved += 1;
-                    if is_broken(&self.done) {
-                        self.broken_off = true;
+                    if !self.goes_on(is_broken)? {
                         return Ok(());
                     }
                 }
@@ -248,12 +260,8 @@ impl Shrinking<'_> {
                 high.retain(|(key, _)| kept.contains(key));
             }
             for (key, _) in high {
-                self.write_again(tree, &key)?;
-                if is_broken(&self.done) {
-                    self.broken_off = true;
-                    return Ok(());
-                }
-                if !fence.stands() {
+                self.write_again(fence, tree, &key)?;
+                if !self.goes_on(is_broken)? || !fence.stands() {
                     return Ok(());
                 }
             }
@@ -261,11 +269,14 @@ impl Shrinking<'_> {
         Ok(())
     }
 
-    fn write_again(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
+    fn write_again(&mut self, fence: &Fence<'_>, tree: &Tree, key: &[u8]) -> Result<()> {
         let mut tx = self.db.begin_with(TxOptions { wait: LockWait::NoWait, ..TxOptions::default() })?;
+        // A page holds a little less than its size.
+        let page_bytes = self.engine.pool().page_bytes();
+        let fits = |value: &[u8]| (value.len() / page_bytes * 65 / 64 + 2) as u64 <= fence.room();
         let again = match tx.get_for_update(tree, key) {
-            Ok(Some(value)) => tx.put(tree, key, &value),
-            Ok(None) => return tx.rollback(),
+            Ok(Some(value)) if fits(&value) => tx.put(tree, key, &value),
+            Ok(_) => return tx.rollback(),
             Err(error) => Err(error),
         };
         match again {
@@ -273,8 +284,12 @@ impl Shrinking<'_> {
                 self.done.rewritten += 1;
                 tx.commit_with(Durability::Deferred)
             }
-            // Another transaction holds the row: its value stays.
-            Err(error) if error.is_retryable() || matches!(error, Error::LockTimeout { .. }) => tx.rollback(),
+            // Another transaction holds the row, or the disk is full: its value stays.
+            Err(error)
+                if error.is_retryable() || matches!(error, Error::LockTimeout { .. } | Error::NoSpace { .. }) =>
+            {
+                tx.rollback()
+            }
             Err(error) => {
                 tx.rollback()?;
                 Err(error)
@@ -282,35 +297,37 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Purges what can be purged now. The view excludes what others write meanwhile, so this ends.
+    /// Purges what can be purged now of the transactions that have begun.
     fn purge(&mut self, is_broken: Broken<'_>) -> Result<()> {
-        let _view = self.engine.active.view();
-        while !self.broken_off {
+        let next = self.engine.active.next_id();
+        loop {
             for _ in 0..PURGE_STEPS {
-                if !self.db.inner.work.step(Task::Purge)? {
+                if !self.db.inner.work.purge_before(next)? {
                     return Ok(());
                 }
             }
-            self.broken_off = is_broken(&self.done);
+            if !self.goes_on(is_broken)? {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    /// Cuts off the free end, down to `least`, and truncates the file.
-    fn cut(&self, least: PageId) -> Result<()> {
+    /// Cuts off the free end that is not needed, and truncates the file.
+    fn cut(&self) -> Result<()> {
         let engine = self.engine;
-        let Some(cut) = ({
+        let longer = {
             let _step = engine.compacting.lock();
-            engine.space.cut_tail(least)?
-        }) else {
-            return Ok(());
+            engine.space.cut_tail()?
         };
+        if !longer {
+            return Ok(());
+        }
         // Flushes the log: the checkpoint must pass the cut.
         engine.log().flush_to(engine.log().head())?;
         for _ in 0..CHECKPOINTS {
             engine.pool().flush_all()?;
             let _step = engine.compacting.lock();
-            if engine.space.give_back(cut)? {
+            if engine.space.shorten()? {
                 break;
             }
         }

@@ -657,7 +657,7 @@ impl Log {
     /// Removes files that are not needed, including those that a backup holds, because the disk is full. Returns
     /// `false` if there are none.
     pub fn give_way(&self) -> bool {
-        self.segments.give_way(self.ring.promised(), &self.led.0.counters)
+        self.segments.give_way(&self.led.0.counters)
     }
 
     /// Returns the counters since the opening.

@@ -403,6 +403,12 @@ impl Index {
         free
     }
 
+    /// Returns the number of pages below the fence that are neither owned nor claimed.
+    pub(super) fn free_below_fence(&self) -> u64 {
+        let above = self.extents.iter().skip(self.fence as usize);
+        self.free.saturating_sub(above.map(|extent| u64::from(extent.free)).sum())
+    }
+
     /// Returns whether there is a fence.
     pub(super) fn is_fenced(&self) -> bool {
         self.fence != u32::MAX

@@ -13,9 +13,9 @@
 //!    (trap 5), in both slots of the control file. Then no page of the tail is dirty or being written, recovery
 //!    meets no older record of one, and copies in the doublewrite file are older than the checkpoint and not used.
 //!    Until then the file is longer than the header says, which is always allowed.
-//! 4. If the file has grown in between, it is not shortened: the file is shortened under the role of growing, and only
-//!    if the header still has the value that the cut wrote. A later cut may have written the same value again, so the
-//!    checkpoint must lie after the last cut.
+//! 4. The file is shortened under the role of growing, to what the header says then: since the last cut that value has
+//!    only grown, so no page behind it was in use after that cut. A later cut may have written a value again that an
+//!    earlier one wrote, so the checkpoint must lie after the last cut.
 //! 5. While a backup holds the file's length ([`FileHold`]), nothing is cut: the log that the backup replays may name a
 //!    page of the tail.
 //! 6. A page that returns when the file grows again is initialized like any free page. A prefetch of a page that no
@@ -55,18 +55,18 @@ impl Fence<'_> {
     pub fn stands(&self) -> bool {
         self.space.index.lock().is_fenced()
     }
+
+    /// Returns the number of free pages below the fence.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.space.index.lock().free_below_fence()
+    }
 }
 
 impl Drop for Fence<'_> {
     fn drop(&mut self) {
         self.space.index.lock().lift_fence();
     }
-}
-
-/// A tail that the header no longer counts.
-#[derive(Debug, Clone, Copy)]
-pub struct Cut {
-    pages: u32,
 }
 
 /// While it exists, the data file is not shortened (5).
@@ -108,8 +108,11 @@ impl Space {
     /// Returns the number of pages that the file needs: the owned pages, and some spare pages.
     #[must_use]
     pub fn pages_needed(&self) -> u32 {
-        let (pages, free) = (u64::from(self.pages()), self.free_pages());
-        let used = pages.saturating_sub(free);
+        self.pages_needed_with(self.free_pages())
+    }
+
+    fn pages_needed_with(&self, free: u64) -> u32 {
+        let used = u64::from(self.pages()).saturating_sub(free);
         let spare = (used / 64).clamp(16, 1024) + SPARE_EXTENTS * u64::from(self.shape.extent_pages);
         // One map for each group.
         let maps = used / u64::from(self.shape.group_pages) + 1;
@@ -173,65 +176,62 @@ impl Space {
         Ok(found)
     }
 
-    /// Removes the free extents at the file's end, at or above `from`, from the pages that the header counts. Returns
-    /// `None` if there is nothing to cut, or if a backup holds the file. No latch may be held.
+    /// Removes the free extents at the file's end that are not needed ([`Space::pages_needed`]) from the pages that the
+    /// header counts. Returns whether the file is now longer than the header says; `false` also if a backup holds the
+    /// file. No latch may be held.
     ///
     /// # Errors
     /// The error that stopped the mini-transaction. Then nothing is changed.
-    pub fn cut_tail(&self, from: PageId) -> Result<Option<Cut>> {
+    pub fn cut_tail(&self) -> Result<bool> {
         let _role = self.growing.take();
         if self.file_holds.load(Relaxed) > 0 {
-            return Ok(None);
+            return Ok(false);
         }
         let (before, pages) = {
             let mut index = self.index.lock();
-            let least = self.shape.extent_of(PageId(from.0.max(self.pages_least())));
-            let extents = index.cut_tail(least);
+            // Under the mutex: what others have claimed since the fence was set must not cost the reserve for rollback.
+            let least = self.pages_needed_with(index.free()).max(self.pages_least());
+            let extents = index.cut_tail(self.shape.extent_of(PageId(least)));
             let before = self.pages();
             let pages = extents * self.shape.extent_pages;
             self.pages.store(pages, Relaxed);
             (before, pages)
         };
-        if pages == before {
-            // The tail was cut before, but a backup or a crash came before it was given back.
-            return Ok((self.pool.file_pages() > pages).then(|| self.cut_to(pages)));
-        }
-        let logged = self.pool.retry(|| {
-            let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
-            let header = self.latch_header(&mut mtr)?;
-            mtr.run(header, &SetHeaderField { field: Field::Pages, value: pages });
-            mtr.commit();
-            Ok(())
-        });
-        match logged {
-            Ok(()) => Ok(Some(self.cut_to(pages))),
-            Err(error) => {
+        if pages < before {
+            let logged = self.pool.retry(|| {
+                let mut mtr = Mtr::begin(&self.pool, MtrSize::Small)?;
+                let header = self.latch_header(&mut mtr)?;
+                mtr.run(header, &SetHeaderField { field: Field::Pages, value: pages });
+                mtr.commit();
+                Ok(())
+            });
+            if let Err(error) = logged {
                 self.index_new(before);
-                Err(error)
+                return Err(error);
             }
         }
+        // A tail that was cut before may not have been given back, because of a backup or a crash.
+        let longer = self.pool.file_pages() > pages;
+        if longer {
+            self.cut_at.store(self.pool.log().head().0, Relaxed);
+        }
+        Ok(longer)
     }
 
-    /// Records a cut. The caller has the role of growing.
-    fn cut_to(&self, pages: u32) -> Cut {
-        self.cut_at.store(self.pool.log().head().0, Relaxed);
-        Cut { pages }
-    }
-
-    /// Shortens the file to the length of the cut, if it has not grown since and a checkpoint lies after the
-    /// last cut. Otherwise returns `false`, and the file stays longer than the header says. No latch may be held.
+    /// Shortens the file to the length that the header says, if a checkpoint lies after the last cut. Otherwise returns
+    /// `false`, and the file stays longer. No latch may be held.
     ///
     /// # Errors
     /// [`crate::Error::Io`]; a failed flush poisons.
-    pub fn give_back(&self, cut: Cut) -> Result<bool> {
+    pub fn shorten(&self) -> Result<bool> {
         let _role = self.growing.take();
         let passed = self.pool.checkpoint_lsn() >= Lsn(self.cut_at.load(Relaxed));
-        if self.file_holds.load(Relaxed) > 0 || self.pages() != cut.pages || !passed {
+        if self.file_holds.load(Relaxed) > 0 || !passed {
             return Ok(false);
         }
         // The other slot of the control block may have a checkpoint before the cut.
         self.pool.control().update(|_| ()).map_err(|error| self.pool.health().poison(error))?;
-        self.pool.cut_file(cut.pages)?;
+        self.pool.cut_file(self.pages())?;
         Ok(true)
     }
 

@@ -648,18 +648,42 @@ fn the_file_is_shortened_only_behind_its_last_cut() {
     let machine = Machine::new(77, 96, redo_stamped);
     let running = machine.create();
     let (space, pool) = (create(&running, 2048), &running.pool);
-    let first = space.cut_tail(PageId(0)).unwrap().expect("the tail is free");
+    assert!(space.cut_tail().unwrap(), "the tail is free");
     pool.flush_all().unwrap();
     let pages = space.pages();
     space.grow_for(1, pages).unwrap();
     assert!(space.pages() > pages);
-    let second = space.cut_tail(PageId(0)).unwrap().expect("nothing was claimed");
+    assert!(space.cut_tail().unwrap(), "nothing was claimed");
     assert_eq!(space.pages(), pages);
-    assert!(!space.give_back(first).unwrap(), "recovery may still need the pages");
+    assert!(!space.shorten().unwrap(), "recovery may still need the pages");
+    // What grows before the checkpoint stays, and does not keep the rest.
+    space.grow_for(1, pages).unwrap();
+    let grown = space.pages();
+    assert!(grown > pages && grown < pool.file_pages());
     pool.flush_all().unwrap();
-    assert!(space.give_back(second).unwrap());
+    assert!(space.shorten().unwrap());
+    assert_eq!(pool.file_pages(), grown);
+    assert!(space.cut_tail().unwrap());
+    pool.flush_all().unwrap();
+    assert!(space.shorten().unwrap());
     assert_eq!(pool.file_pages(), pages);
     // Pages that were cut off have no owners, and are not damage.
     space.with_owners(space.shape.groups(pages), |_| panic!("there is no such group")).unwrap();
     assert!(space.is_free(PageId(pages + 1)).unwrap() && !space.is_owner(TreeId(7), PageId(pages + 1)).unwrap());
+}
+
+/// What others claim below the fence while a shrink works is taken from all free pages, and those above the fence count.
+#[test]
+fn a_cut_leaves_the_reserve_for_rollback() {
+    let machine = Machine::new(78, 96, redo_stamped);
+    let running = machine.create();
+    let space = create(&running, 2048);
+    let fence = space.fence().expect("most of the file is free");
+    while fence.stands() {
+        take(&space, TreeId(16), PageId(0), 8, Purpose::Grow).expect("room");
+    }
+    drop(fence);
+    space.cut_tail().unwrap();
+    let left = space.free_pages();
+    assert!(left >= space.kept_for_rollback(), "{left} pages are left");
 }

@@ -35,12 +35,21 @@ impl Purge {
     /// # Errors
     /// The error that stopped it.
     pub fn step(&mut self, engine: &Engine, records: usize) -> Result<bool> {
+        self.step_before(engine, records, TxnId(u64::MAX))
+    }
+
+    /// Like [`Purge::step`], but only for transactions whose ids are less than `next`.
+    ///
+    /// # Errors
+    /// The error that stopped it.
+    pub fn step_before(&mut self, engine: &Engine, records: usize, next: TxnId) -> Result<bool> {
         engine.health().check()?;
         let (oldest, moved) = (engine.active.oldest_view(), engine.undo.tails_moved());
         if self.done_for.as_ref().is_some_and(|(done, tails)| done.is_same(&oldest) && *tails == moved) {
             return Ok(false);
         }
         self.done_for = None;
+        let is_over = |txn: TxnId| txn < next && oldest.sees(txn);
         let undo_logs = engine.undo.undo_logs();
         for _ in 0..undo_logs {
             let undo_log = self.next_undo_log % undo_logs;
@@ -49,12 +58,12 @@ impl Purge {
             {
                 self.looked += 1;
             }
-            if engine.undo.pass(undo_log, is_idle, |txn| oldest.sees(txn))? {
+            if engine.undo.pass(undo_log, is_idle, is_over)? {
                 return Ok(true);
             }
             let early = Cell::new(None);
             let found = engine.undo.heads(undo_log, records, |txn| {
-                oldest.sees(txn)
+                is_over(txn)
                     || (engine.health().has(Mutant::PurgeEarly) && early.get().is_none_or(|first| first == txn) && {
                         early.set(Some(txn));
                         true
@@ -65,7 +74,9 @@ impl Purge {
                 return Ok(true);
             }
         }
-        self.done_for = Some((oldest, moved));
+        if next.0 == u64::MAX {
+            self.done_for = Some((oldest, moved));
+        }
         Ok(false)
     }
 }

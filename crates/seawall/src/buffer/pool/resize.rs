@@ -46,7 +46,7 @@ impl Pool {
                 return Err(refused(e));
             }
         }
-        self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))?;
+        self.flush_data(|data| data.sync(Cause::Preallocate))?;
         unfinished.done();
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Pool {
     pub fn cut_file(&self, pages: u32) -> Result<()> {
         self.health.check()?;
         self.data.cut(u64::from(pages) * self.page_bytes as u64, Cause::Preallocate)?;
-        self.data.sync(Cause::Preallocate).map_err(|e| self.health.poison(e.into()))
+        self.flush_data(|data| data.sync(Cause::Preallocate))
     }
 
     /// The mode in which the data file is open.

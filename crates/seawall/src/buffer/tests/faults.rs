@@ -1,12 +1,15 @@
 //! Errors of the disk: which caller gets them, and what they change.
 
 use super::super::config::FRAMES_MIN;
+use super::hook::{At, Hook};
 use super::*;
 use crate::error::{Corruption, Error, Stop};
-use seawall_io::{Op, OpenHow, SyncHow, WriteHow};
+use seawall_io::{Cause, Op, OpenHow, SyncHow, WriteHow};
 use seawall_sim::{Call, Fault};
 use std::io::IoSlice;
 use std::path::PathBuf;
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 fn data() -> PathBuf {
     Path::new(DIR).join(DATA_FILE)
@@ -219,4 +222,36 @@ fn a_pool_whose_pages_are_all_pinned_says_so() {
     assert_eq!((db.bytes(), db.frames()), (24 * PAGE_BYTES as u64, 24));
     drop((pins, more));
     assert_eq!(db.get(30, 0), made(30, 1));
+}
+
+/// The kernel reports a failed flush once: of two flushes of a file at the same time, the other one succeeds.
+#[test]
+fn no_checkpoint_rests_on_a_flush_beside_one_that_fails() {
+    let machine = Machine::new(31);
+    let process = machine.process();
+    let hook = Hook::new(process.clone());
+    let db = Arc::new(machine.create_through(hook.clone(), process).unwrap());
+    db.grow_file(10).unwrap();
+    let before = db.checkpoint_lsn();
+    for number in 0..10 {
+        db.make(number, 1);
+    }
+    db.clean_before(db.log().head(), Cause::Checkpoint).unwrap();
+    let (other, disk, thread) = (db.clone(), machine.disk.clone(), Arc::new(Mutex::new(None)));
+    let started = thread.clone();
+    hook.before(At::Sync(DATA_FILE), move || {
+        let (said, ended) = mpsc::channel::<()>();
+        let checkpoint = move || {
+            let _said = said;
+            other.checkpoint()
+        };
+        *started.lock().unwrap() = Some(std::thread::spawn(checkpoint));
+        // It must not end before this flush: that it waits is seen only by this time.
+        ended.recv_timeout(Duration::from_millis(300)).unwrap_err();
+        disk.inject(Fault::eio().on(Op::Sync).path(data()).once());
+    });
+    assert!(db.grow_file(20).is_err(), "the flush of the growth fails");
+    let checkpoint = thread.lock().unwrap().take().unwrap().join().unwrap();
+    assert!(matches!(checkpoint, Err(Error::Poisoned { .. })), "{checkpoint:?}");
+    assert_eq!(db.checkpoint_lsn(), before);
 }

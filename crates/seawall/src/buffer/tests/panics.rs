@@ -4,8 +4,6 @@
 use super::hook::{At, Hook};
 use super::*;
 use crate::error::Error;
-use seawall_io::Op;
-use seawall_sim::Fault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
@@ -34,7 +32,7 @@ fn a_panic_while_pages_are_written_poisons() {
         (At::SubmitWrite, "writing pages home"),
         (At::Write(DOUBLEWRITE_FILE), "writing pages home"),
         (At::Write(CONTROL_FILE), "writing a checkpoint"),
-        (At::Sync(DATA_FILE), "writing a checkpoint"),
+        (At::Sync(DATA_FILE), "flushing the data file"),
     ];
     for (at, what) in planted {
         let machine = Machine::new(1);
@@ -56,27 +54,6 @@ fn a_panic_while_pages_are_written_poisons() {
         drop(db);
         assert_eq!(machine.open().unwrap().get(4, 0), 44, "{at:?}");
     }
-}
-
-/// The kernel reports a lost write to one of the flushes that run at the same time.
-#[test]
-fn a_checkpoint_fails_when_another_threads_flush_of_the_file_did() {
-    let machine = Machine::new(12);
-    let (db, hook) = hooked(&machine);
-    let before = db.checkpoint_lsn();
-    let end = db.set(4, 0, 44);
-    db.log().flush_to(end).unwrap();
-    machine.disk.inject(Fault::eio().on(Op::Sync).path(Path::new(DIR).join(DATA_FILE)).once());
-    let pool = db.pool.clone();
-    hook.before(At::Sync(DATA_FILE), move || {
-        let other = std::thread::spawn(move || assert!(matches!(pool.grow_file(40), Err(Error::Poisoned { .. }))));
-        other.join().unwrap();
-    });
-    assert!(matches!(db.flush_all(), Err(Error::Poisoned { .. })));
-    assert_eq!(db.checkpoint_lsn(), before);
-    db.process.crash_by(SimDisk::power_cut);
-    drop(db);
-    assert_eq!(machine.open().unwrap().get(4, 0), 44);
 }
 
 #[test]

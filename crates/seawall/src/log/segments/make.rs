@@ -195,7 +195,7 @@ impl Segments {
         enum Need {
             Nothing,
             Make,
-            Remove(Vec<u64>),
+            Remove,
         }
         let need = {
             let mut state = self.state.lock();
@@ -223,41 +223,50 @@ impl Segments {
                 let is_full = state.full_since.is_some() && !state.may_have_space(now);
                 if is_full && !is_there { Need::Nothing } else { Need::Make }
             } else {
-                let surplus = state.total().saturating_sub(state.files_wanted()).min(REMOVED_AT_ONCE as u64) as usize;
-                let closed = state.spares.iter().copied().filter(|spare| self.shelf.close(*spare));
-                let remove: Vec<u64> = closed.take(surplus).collect();
-                state.spares.retain(|spare| !remove.contains(spare));
-                if remove.is_empty() { Need::Nothing } else { Need::Remove(remove) }
+                Need::Remove
             }
         };
         match need {
-            Need::Nothing => return Ok(false),
-            Need::Make => self.step_job(counters)?,
-            Need::Remove(spares) => {
-                for (i, spare) in spares.iter().enumerate() {
-                    if let Err(e) = self.disk.remove(&path_of(&self.dir, *spare)) {
-                        self.state.lock().spares.extend(&spares[i..]);
-                        return Err(e.into());
-                    }
-                    count(&counters.segments_removed, 1);
-                }
-                self.sync_dir()?;
-            }
+            Need::Nothing => Ok(false),
+            Need::Make => self.step_job(counters).map(|()| true),
+            Need::Remove => self.remove_surplus(counters),
         }
+    }
+
+    /// Removes some of the files that are not needed. Returns whether there were any.
+    fn remove_surplus(&self, counters: &Counters) -> Result<bool> {
+        let spares = {
+            let mut state = self.state.lock();
+            let surplus = state.total().saturating_sub(state.files_wanted()).min(REMOVED_AT_ONCE as u64) as usize;
+            let closed = state.spares.iter().copied().filter(|spare| self.shelf.close(*spare));
+            let remove: Vec<u64> = closed.take(surplus).collect();
+            state.spares.retain(|spare| !remove.contains(spare));
+            remove
+        };
+        if spares.is_empty() {
+            return Ok(false);
+        }
+        for (i, spare) in spares.iter().enumerate() {
+            if let Err(e) = self.disk.remove(&path_of(&self.dir, *spare)) {
+                self.state.lock().spares.extend(&spares[i..]);
+                return Err(e.into());
+            }
+            count(&counters.segments_removed, 1);
+        }
+        self.sync_dir()?;
         Ok(true)
     }
 
     /// Breaks the hold and removes files that are not needed, so that another file can use the space. Returns `false`
-    /// if there are none.
-    pub(in crate::log) fn give_way(&self, promised: u64, counters: &Counters) -> bool {
-        let before = {
-            let mut state = self.state.lock();
-            state.break_hold(Broken::NoSpace);
-            state.total()
-        };
-        // Errors of `tend` occur again where the log needs a file.
-        while self.tend(promised, counters).is_ok_and(|more| more) {}
-        self.state.lock().total() < before
+    /// if there are none. Does not wait for a file that is being made.
+    pub(in crate::log) fn give_way(&self, counters: &Counters) -> bool {
+        self.state.lock().break_hold(Broken::NoSpace);
+        let mut removed = false;
+        // An error occurs again where the log needs a file.
+        while self.remove_surplus(counters).is_ok_and(|some| some) {
+            removed = true;
+        }
+        removed
     }
 
     /// Makes files until the log has the fewest among which it can rotate.

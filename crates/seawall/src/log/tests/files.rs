@@ -310,6 +310,40 @@ fn a_full_disk_breaks_no_hold_without_files() {
     assert!(matches!(broken, Some(Error::BackupTooSlow { disk_full: true, .. })), "{broken:?}");
 }
 
+/// The files of a hold make way at once, also while a file is being made, whose next step is not due yet.
+#[test]
+fn a_log_that_makes_a_file_gives_way() {
+    let mut machine = Machine::new(46);
+    machine.segment_bytes = 4 << 20;
+    machine.buffer_bytes = 32 << 20;
+    let (_process, log) = machine.create();
+    let log = Arc::new(log);
+    let hold = log.hold(u64::MAX).unwrap();
+    work(&log, 700, false).unwrap();
+    log.release_before(log.head());
+    hold.check().unwrap();
+    // What was used lately is not kept for what comes.
+    for _ in 0..3 {
+        machine.clock.advance(RECENT);
+        tend_all(&log);
+    }
+    let is_filling = || {
+        let files = machine.disk.list(DIR.as_ref()).unwrap();
+        files.iter().any(|path| path.extension().is_some_and(|end| end == "filling"))
+    };
+    for _ in 0..500 {
+        work(&log, 1, false).unwrap();
+        tend_all(&log);
+        if is_filling() {
+            break;
+        }
+    }
+    assert!(is_filling(), "its next step is not due");
+    hold.check().unwrap();
+    assert!(log.give_way());
+    assert!(matches!(hold.check(), Err(Error::BackupTooSlow { disk_full: true, .. })));
+}
+
 /// A mini-transaction that a full disk refused is admitted when there is space again, even with the smallest segments.
 #[test]
 fn space_that_is_free_again_is_found() {
