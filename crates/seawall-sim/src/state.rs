@@ -439,7 +439,13 @@ impl State {
         if open.direct && len < bytes.len() {
             let physical = u64::from(self.options.physical_sector_bytes);
             let end = (offset + len as u64) / physical * physical;
-            len = if end > offset { (end - offset) as usize } else { len };
+            // A sector that the write covers is written whole; the first one may be covered in part.
+            let covers = offset % physical == 0 && bytes.len() as u64 >= physical;
+            len = match end.saturating_sub(offset) {
+                0 if covers => physical as usize,
+                0 => len,
+                whole => whole as usize,
+            };
         }
         self.write_inode(inode, offset, &bytes[..len], how, open, fault)
     }

@@ -515,6 +515,9 @@ fn seeds_that_failed_once_pass() {
         run(seed, mode, size, &Options::default(), false)
             .unwrap_or_else(|why| panic!("{why}\nWIDER=0 MODE={mode:?} {}", replay(seed)));
     }
+    // A short write cut a page that the simulated device writes whole, and the process died before the rest.
+    let latest = 182_911_800_407;
+    one(latest, compactions(latest), false).unwrap_or_else(|why| panic!("{why}\n{}", replay(latest)));
 }
 
 /// Runs again in this process, on a thread with another number: a run depends neither on earlier work of the
