@@ -300,16 +300,15 @@ impl Shrinking<'_> {
     /// Purges what can be purged now of the transactions that have begun.
     fn purge(&mut self, is_broken: Broken<'_>) -> Result<()> {
         let next = self.engine.active.next_id();
-        loop {
+        while !self.broken_off {
             for _ in 0..PURGE_STEPS {
                 if !self.db.inner.work.purge_before(next)? {
                     return Ok(());
                 }
             }
-            if !self.goes_on(is_broken)? {
-                return Ok(());
-            }
+            self.goes_on(is_broken)?;
         }
+        Ok(())
     }
 
     /// Cuts off the free end that is not needed, and truncates the file.
