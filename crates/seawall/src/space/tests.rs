@@ -672,7 +672,7 @@ fn the_file_is_shortened_only_behind_its_last_cut() {
     assert!(space.is_free(PageId(pages + 1)).unwrap() && !space.is_owner(TreeId(7), PageId(pages + 1)).unwrap());
 }
 
-/// What others claim below the fence while a shrink works is taken from all free pages, and those above the fence count.
+/// What others claim below the fence counts against all free pages, also those above the fence, which a cut takes.
 #[test]
 fn a_cut_leaves_the_reserve_for_rollback() {
     let machine = Machine::new(78, 96, redo_stamped);
