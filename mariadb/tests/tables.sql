@@ -114,5 +114,7 @@ create table n (id int auto_increment, p int, primary key (id, p)) partition by 
 alter table n auto_increment = 1; insert into n (p) values (5); select * from n order by id; drop table n;
 create table n (id bigint unsigned primary key auto_increment); insert into n values (3), (18446744073709551615);
 alter table n auto_increment = 5; insert into n values (null); select * from n; drop table n;
+create table n (id bigint unsigned primary key auto_increment, v int); insert into n values (18446744073709551615, 0); set auto_increment_increment = 3;
+insert into n (v) values (1); insert into n (v) values (2), (3); set auto_increment_increment = 1; select * from n; drop table n;
 create table n (a int primary key, id int auto_increment, key (id)); insert into n values (1, 7), (2, 9); alter table n drop key id, drop column id; select * from n; drop table n;
 create table n (id int primary key, a bigint, v bigint as (a * a) virtual); insert into n (id, a) values (1, 9000000000000000000); check table n; drop table n;
