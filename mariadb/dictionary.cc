@@ -591,6 +591,7 @@ seawall_status Counters::take_auto(uint64_t offset, uint64_t increment, uint64_t
     next = gap > UINT64_MAX - next ? UINT64_MAX : next + gap; /* of which the server makes an error */
   }
   *first = next;
+  increment = std::max<uint64_t>(increment, 1);
   return reserve_auto(wanted > (UINT64_MAX - next) / increment ? UINT64_MAX : next + wanted * increment, most);
 }
 

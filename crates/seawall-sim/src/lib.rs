@@ -22,9 +22,9 @@
 //! This is the least that POSIX and Linux promise, not what one file system happens to do: on ext4 the fsync of a new
 //! file keeps its name, and the flush of one file empties the device's cache for all. A short direct write cuts no
 //! physical sector that it covers: the block layer splits requests nowhere else (Linux, block/blk-merge.c,
-//! `get_max_io_size`), and the model assumes that the blocks of the file system are no smaller. Not
-//! modelled: stale contents of freed blocks, and drives that damage neighbours of a torn sector. Space is not modelled
-//! across a power cut: undone removals may leave more blocks in use than the capacity, and then none are free.
+//! `get_max_io_size`), and the model assumes that the blocks of the file system are no smaller. Not modelled: stale
+//! contents of freed blocks, and drives that damage neighbours of a torn sector. Space is not modelled across a power
+//! cut: undone removals may leave more blocks in use than the capacity, and then none are free.
 //!
 //! # Faults
 //!

@@ -45,7 +45,7 @@ impl Pool {
             }
         }
         if !restored.is_empty() {
-            self.data.sync(Cause::Recovery).map_err(|e| self.failed(e))?;
+            self.flush_data(|data| data.sync(Cause::Recovery))?;
             count(&self.counters.pages_restored, restored.len());
         }
         Ok(restored)
@@ -60,8 +60,7 @@ impl Pool {
         page::init(&mut bytes, number, TreeId::FREE, PageKind::Abandoned, 0);
         page::seal(&mut bytes, number);
         self.data.write_at(self.offset_of(number), &bytes, Cause::Recovery).map_err(|e| self.failed(e))?;
-        self.data.sync(Cause::Recovery).map_err(|e| self.failed(e))?;
-        Ok(())
+        self.flush_data(|data| data.sync(Cause::Recovery))
     }
 
     /// Returns the pages whose home fails its check, cannot be read, or is beyond the end of the file.
