@@ -451,7 +451,7 @@ fn a_damaged_page_is_named_and_a_free_one_is_not_needed() {
 fn a_page_that_is_lost_is_named() {
     let sim = sim(4);
     let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
-    let db = filled(&disk, 3000);
+    let db = filled(&disk, 300);
     let tree = db.open_tree("t").unwrap();
     db.checkpoint().unwrap();
     db.backup_to("/full", &unlimited()).unwrap();
@@ -462,7 +462,19 @@ fn a_page_that_is_lost_is_named() {
     let at = used as u64 * 4096;
     disk.write_at(&file, at, &[IoSlice::new(&[0; 4096])], WriteHow::default()).unwrap();
     disk.sync(&file, SyncHow::All).unwrap();
-    for (to, options) in [("/lost", unlimited()), ("/lost-since", since("/full"))] {
+    // Also if it is changed in memory, so that it is written again during the backup.
+    for (to, options, changed) in [
+        ("/lost", unlimited(), false),
+        ("/lost-since", since("/full"), false),
+        ("/changed", unlimited(), true),
+        ("/changed-since", since("/full"), true),
+    ] {
+        disk.write_at(&file, at, &[IoSlice::new(&[0; 4096])], WriteHow::default()).unwrap();
+        disk.sync(&file, SyncHow::All).unwrap();
+        if changed {
+            db.transact(|tx| (0..300u32).step_by(7).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), b"changed")))
+                .unwrap();
+        }
         let error = db.backup_to(to, &options).unwrap_err();
         assert!(matches!(error, Error::Corrupt(_)) && error.to_string().contains(&format!("page {used} ")), "{error}");
     }
@@ -481,6 +493,18 @@ fn a_page_that_is_lost_is_named() {
     let expected = contents(&db);
     backup.end().unwrap();
     restores(&disk, 4, &["/new".into()], "/restored", &expected, "pages are new");
+}
+
+#[test]
+fn a_backup_of_a_database_whose_disk_is_full_succeeds() {
+    let sim = sim(6);
+    let disk: Arc<dyn Disk> = Arc::new(Process::new(&sim));
+    let db = filled(&disk, 300);
+    sim.inject(Fault::enospc().on(Op::Write).path("/db/backup.history"));
+    db.backup_to("/full", &unlimited()).unwrap();
+    restores(&disk, 4, &["/full".into()], "/restored", &contents(&db), "its disk was full");
+    let error = db.backup_to("/since", &since("/full")).unwrap_err();
+    assert!(error.to_string().contains("no record of it"), "{error}");
 }
 
 // --- what is held ------------------------------------------------------------------------------------------

@@ -473,7 +473,7 @@ fn redo_threads(env: &Env) -> usize {
 }
 
 /// Makes `path` absolute, so that it stays valid if the process changes its working directory.
-pub(super) fn absolute(path: &Path) -> Result<std::path::PathBuf> {
+pub(in crate::db) fn absolute(path: &Path) -> Result<std::path::PathBuf> {
     let failed =
         |e: std::io::Error| seawall_io::IoError::os(seawall_io::Op::Directory, path, e.raw_os_error().unwrap_or(2));
     std::path::absolute(path).map_err(|e| failed(e).into())

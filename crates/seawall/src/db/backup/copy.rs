@@ -3,8 +3,11 @@
 //! 1. Each step copies log before pages, and releases the log that is copied, so that little is held.
 //! 2. The hold is checked after each read from a segment: only if it is still unbroken do the bytes belong to that
 //!    segment (`log/hold.rs`, 1).
-//! 3. A page of zeroes was never written, or the file was truncated and grew again. Nothing is copied; redo creates the
-//!    page if it is needed.
+//! 3. A page of zeroes was never written, or the file was truncated and grew again. Nothing is copied. If it was in use
+//!    then, the copied log must have a record that initialises it, or the page is lost. (Such a page was made after C:
+//!    one that was made before C and never written would have kept the checkpoint before it. The mini-transaction that
+//!    gives a page an owner initialises it.) What the source has on its disk later proves nothing: a lost page that is
+//!    changed in memory is written again.
 //! 4. A page that is still invalid after all dirty pages were written was not changed after C: writing the change would
 //!    have made it whole. It is damaged, unless it has no owner.
 
@@ -13,16 +16,18 @@ use super::taken::Taken;
 use super::types::{BackupFile, BackupOptions, BackupProgress, BackupReport};
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Pool};
 use crate::db::background::Work;
+use crate::db::open::absolute;
 use crate::error::{Corruption, Error, Result};
 use crate::format::control::ControlBlock;
-use crate::format::{Lsn, PageId, page};
-use crate::log::{Log, LogConfig, LogHold, LogReader};
+use crate::format::{Lsn, PageId, page, tag};
+use crate::log::{Log, LogConfig, LogEntry, LogHold, LogReader, Records};
 use crate::space::FileHold;
 use crate::txn::Engine;
 use seawall_io::{
     AlignedBuf, Allocate, BUFFER_ALIGN, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoStats, Pace,
 };
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,7 +135,7 @@ pub(super) struct Copying {
     newest: (Lsn, PageId),
     read_again: u64,
     /// Pages in use that were zeroes in the data file: new ones that only the log has, or lost ones.
-    blank: Vec<PageId>,
+    blank: BTreeSet<PageId>,
     /// Whether all pages are copied and the end is not yet decided.
     waits: bool,
     log: LogCopy,
@@ -209,6 +214,7 @@ impl LogCopy {
 
 impl Copying {
     pub(super) fn begin(of: Subject, dir: &Path, options: &BackupOptions) -> Result<Self> {
+        let dir = &absolute(dir)?;
         Self::begin_in(of, dir, options).map_err(|error| or_no_space(error, dir))
     }
 
@@ -279,7 +285,7 @@ impl Copying {
             copied: 0,
             newest: (Lsn::ZERO, PageId::NONE),
             read_again: 0,
-            blank: Vec::new(),
+            blank: BTreeSet::new(),
             waits: false,
             log: copy,
             pace: Pace::new(rate),
@@ -489,37 +495,30 @@ impl Copying {
         Err(refused.map_or_else(|| why.into(), Error::from))
     }
 
-    /// Notes a page in use that is zeroes in the data file. `find_lost` finds out whether it is lost.
+    /// Notes a page in use that is zeroes in the data file. `check_log` finds out whether it is lost.
     fn settle_zeroes(&mut self, number: PageId) -> Result<bool> {
         if !self.of.engine.space.is_free(number)? {
-            self.blank.push(number);
+            self.blank.insert(number);
         }
         Ok(false)
     }
 
-    /// Makes sure that the pages that were zeroes are new: writing all dirty pages writes them too.
-    fn find_lost(&mut self) -> Result<()> {
-        let path = self.pool().data_path().to_owned();
-        let mut page = AlignedBuf::zeroed(self.block.page_bytes as usize);
-        for time in 1..=READ_AGAIN {
-            if self.blank.is_empty() {
-                return Ok(());
-            }
-            self.pool().flush_all()?;
-            let mut still = Vec::new();
-            for number in std::mem::take(&mut self.blank) {
-                self.source.read_at(u64::from(number.0) * page.len() as u64, &mut page, Cause::Other)?;
-                if is_zero(&page) && !self.of.engine.space.is_free(number)? {
-                    // The page may have been freed meanwhile, and be in use again.
-                    if time == READ_AGAIN {
-                        page::verify(&page, number, &path)?;
-                    }
-                    still.push(number);
+    /// Reads the whole copy of the log, which must end where `block` says, and make each page that was zeroes.
+    fn check_log(&mut self, config: &LogConfig, block: &ControlBlock) -> Result<()> {
+        let disk = self.pool().disk().clone();
+        let (of, blank) = (&self.of, &mut self.blank);
+        log_is_whole(&disk, config, &self.target.dir, block, |entry| {
+            of.goes_on()?;
+            if !blank.is_empty() {
+                for record in Records::new(entry.body).flatten().filter(|record| tag::initialises(record.tag)) {
+                    blank.remove(&record.page);
                 }
             }
-            self.blank = still;
-        }
-        Ok(())
+            Ok(())
+        })?;
+        let Some(lost) = self.blank.first() else { return Ok(()) };
+        let zeroes = vec![0; self.block.page_bytes as usize];
+        Ok(page::verify(&zeroes, *lost, self.pool().data_path())?)
     }
 
     pub(super) fn end(self) -> Result<BackupReport> {
@@ -536,7 +535,6 @@ impl Copying {
         if self.options.ends_when_told && self.hold.end().is_none() {
             return Err(Error::Usage("the end of the backup is not told yet: step until it does not wait".into()));
         }
-        self.find_lost()?;
         let log = self.live_log().clone();
         let end = match self.hold.end() {
             Some(told) => told,
@@ -567,8 +565,8 @@ impl Copying {
         self.hold.check()?;
         self.pool().health().check()?;
         let block = ControlBlock { log_end: end, clean: false, ..self.block.clone() };
+        self.check_log(log.config(), &block)?;
         let disk = self.pool().disk().clone();
-        log_is_whole(&disk, log.config(), &self.target.dir, &block)?;
         write_control(&disk, &self.target.dir, &self.stats, &block)?;
         let (begin, incremental) = (block.checkpoint, self.base.is_some());
         let parts: [&[u8]; 5] = [
@@ -590,8 +588,13 @@ impl Copying {
             data_bytes,
             pages: self.copied,
         };
-        let taken = self.taken.note(&*disk, &self.of.path, (manifest.name, end), manifest.base);
-        taken.map_err(|error| or_no_space(error, &self.of.path))?;
+        self.of.goes_on()?;
+        match self.taken.note(&*disk, &self.of.path, (manifest.name, end), manifest.base) {
+            Err(Error::Io(error)) if error.is_full() => {
+                log::warn!("no increment can follow the backup {}: {error}", self.target.dir.display());
+            }
+            noted => noted?,
+        }
         self.target.finish_backup(&*disk, &manifest)?;
         Ok(BackupReport {
             begin: begin.0,
@@ -623,7 +626,7 @@ fn fits(base: &Manifest, path: &Path, block: &ControlBlock, taken: &Taken) -> Re
     if !taken.has(base.name) {
         return refuse(
             "the database has no record of it: its files were restored or put back since, 128 backups were taken since, \
-             or an older version took it. Take a full backup",
+             its disk was full then, or an older version took it. Take a full backup",
         );
     }
     Ok(())
@@ -633,8 +636,14 @@ pub(super) fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Reads the whole copy of the log: it must end exactly where `block` says.
-pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path, block: &ControlBlock) -> Result<()> {
+/// Reads the whole copy of the log, and shows `each` mini-transaction: it must end exactly where `block` says.
+pub(super) fn log_is_whole(
+    disk: &Arc<dyn Disk>,
+    config: &LogConfig,
+    dir: &Path,
+    block: &ControlBlock,
+    mut each: impl FnMut(&LogEntry<'_>) -> Result<()>,
+) -> Result<()> {
     let config = LogConfig {
         dir: dir.into(),
         method: FlushMethod::ODirect,
@@ -645,7 +654,9 @@ pub(super) fn log_is_whole(disk: &Arc<dyn Disk>, config: &LogConfig, dir: &Path,
     };
     let mut reader = LogReader::open(disk.clone(), &config, block.checkpoint, block.incarnation)?;
     reader.written_by(block.log_incarnation, block.log_buffer);
-    while reader.next()?.is_some() {}
+    while let Some(entry) = reader.next()? {
+        each(&entry)?;
+    }
     if reader.at() == block.log_end {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use super::copy::{BLOCK, is_zero, lengthen, log_is_whole, new_file, or_no_space,
 use super::manifest::{Manifest, Name, PAGES_FILE, Target, files_of};
 use crate::buffer::{CONTROL_FILE, DATA_FILE};
 use crate::db::database::Database;
-use crate::db::open::Env;
+use crate::db::open::{Env, absolute};
 use crate::error::{Error, Result};
 use crate::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
 use crate::format::{PageId, page};
@@ -64,7 +64,7 @@ impl Database {
     /// # Errors
     /// Those of [`Database::restore`].
     pub fn restore_in(env: &Env, from: &[impl AsRef<Path>], to: impl AsRef<Path>) -> Result<Restored> {
-        let to = to.as_ref();
+        let to = &absolute(to.as_ref())?;
         Self::restore_from(env, from, to).map_err(|error| or_no_space(error, to))
     }
 
@@ -173,7 +173,7 @@ impl Restoring<'_> {
             clock: self.env.clock.clone(),
             ..usual
         };
-        log_is_whole(disk, &config, self.to, block)
+        log_is_whole(disk, &config, self.to, block, |_| Ok(()))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! 1. An increment is accepted only on a backup in the record. A restored database has none.
 //! 2. A backup is recorded with its end, when the log up to there is durable, and before its manifest is written. So
-//!    every backup that has a manifest was recorded.
+//!    every backup that has a manifest was recorded, unless the database's disk was full.
 //! 3. An opening removes the backups that end after its log, before it writes to the log. The files that it found were
 //!    put back (from a snapshot of the file system, or with `cp`) and never had the changes of these backups; once the
 //!    log is longer, they could not be told from others any more. After a crash there are none.
