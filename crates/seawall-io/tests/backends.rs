@@ -5,6 +5,7 @@ mod common;
 
 use common::skip::skipped;
 use common::{Rng, backends, dir};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use seawall_io::probe::Finding;
 use seawall_io::{
     AlignedBuf, Arena, Backend, Create, Disk, IoBuf, IoErrorKind, Op, OpenHow, OsDisk, Request, SyncHow, Ticket,
@@ -475,5 +476,37 @@ fn no_waiter_is_left_asleep() {
         });
         let outside = std::fs::File::open(&path).unwrap();
         outside.read_exact_at(&mut [0; 16], 0).unwrap();
+    }
+}
+
+/// A kernel that can start no thread for a request cancels it, each time.
+#[test]
+#[allow(unsafe_code)]
+fn a_request_is_run_though_the_kernel_can_start_no_thread_for_it() {
+    let dir = dir();
+    let disk = match OsDisk::new(Backend::IoUring, None) {
+        Ok(disk) => disk,
+        Err(e) => return skipped(format_args!("io_uring: {e}")),
+    };
+    let file = disk.open(&dir.path().join("f"), writable(false)).unwrap();
+    let asked = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: the bare system call changes the user of the calling thread alone, which ends here.
+            if unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, libc::uid_t::MAX) } != 0 {
+                return None;
+            }
+            // Threads that are still root's are exempt.
+            let before = getrlimit(Resource::Nproc);
+            setrlimit(Resource::Nproc, Rlimit { current: Some(0), ..before }).unwrap();
+            let tickets = disk.submit(vec![Request::sync(&file, SyncHow::All)]);
+            let done = disk.wait(&tickets[0]).result;
+            setrlimit(Resource::Nproc, before).unwrap();
+            Some(done)
+        });
+        thread.join().unwrap()
+    });
+    match asked {
+        None => skipped(format_args!("only root can be another user")),
+        Some(done) => done.unwrap(),
     }
 }

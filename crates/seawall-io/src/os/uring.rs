@@ -15,7 +15,8 @@
 //!    to be submitted again: it will complete.
 //! 4. Dropping the ring first waits for everything in flight: the kernel may still be writing to the buffers.
 //! 5. A request that ends with `ECANCELED` because its submitter ended is submitted again by the thread that
-//!    fetched it.
+//!    fetched it. The kernel also answers so as long as it can start no thread for the request (RLIMIT_NPROC,
+//!    `pids.max`), so after [`CANCELED_MAX`] such answers the thread that fetches runs the request itself.
 #![allow(unsafe_code)]
 
 use super::raw;
@@ -33,6 +34,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const ENTRIES: u32 = 256;
 /// Requests that may be in flight at once.
 const CAPACITY: u32 = 4096;
+/// How often the kernel may cancel a request before it is run without the kernel's threads.
+const CANCELED_MAX: u32 = 3;
 /// The kernel registers at most this many bytes as one buffer.
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
 
@@ -59,6 +62,7 @@ struct InFlight {
     request: Request,
     completer: Completer,
     iovecs: Vec<libc::iovec>,
+    canceled: u32,
 }
 
 // SAFETY: the raw pointers in `iovecs` point into the buffers that `request` owns and are used by the kernel
@@ -149,7 +153,7 @@ impl Uring {
                 }
                 request.done = request.done.min(request.len());
                 self.in_flight.fetch_add(1, Ordering::AcqRel);
-                self.push(Box::new(InFlight { request, completer, iovecs: Vec::new() }), &guard);
+                self.push(Box::new(InFlight { request, completer, iovecs: Vec::new(), canceled: 0 }), &guard);
             }
             self.enter(&guard);
         }
@@ -224,15 +228,20 @@ impl Uring {
                 // SAFETY: every entry's user_data is a box leaked by `push`, and each comes back once
                 // (invariant 1).
                 let mut flight = unsafe { Box::from_raw(entry.user_data() as *mut InFlight) };
-                match flight.request.attempt_ended(i64::from(entry.result())) {
-                    None => again.push(flight),
-                    Some(result) => {
-                        let InFlight { request, completer, .. } = *flight;
-                        self.in_flight.fetch_sub(1, Ordering::AcqRel);
-                        completer.complete(Completion { result, bufs: request.bufs });
-                        completed += 1;
-                    }
+                flight.canceled += u32::from(entry.result() == -libc::ECANCELED);
+                let ended = flight.request.attempt_ended(i64::from(entry.result()));
+                if ended.is_none() && flight.canceled < CANCELED_MAX {
+                    again.push(flight);
+                    continue;
                 }
+                let InFlight { request, completer, .. } = *flight;
+                let completion = match ended {
+                    Some(result) => Completion { result, bufs: request.bufs },
+                    None => raw::run(request),
+                };
+                self.in_flight.fetch_sub(1, Ordering::AcqRel);
+                completer.complete(completion);
+                completed += 1;
             }
             // A cooperative ring shows completions only when a thread enters the kernel: enter once even
             // without waiting.

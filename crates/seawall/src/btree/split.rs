@@ -136,7 +136,7 @@ impl Tree {
             return Err(Error::Usage(why));
         }
         while let Some(leaf) = pool.retry(|| self.elide_for(pool, key, payload_len, horizon))? {
-            self.split_for(space, key, payload_len, leaf, purpose)?;
+            self.split_for(space, key, (0, Need::Payload(payload_len)), leaf, purpose)?;
         }
         Ok(())
     }
@@ -171,33 +171,33 @@ impl Tree {
         Ok(full)
     }
 
-    /// Splits from the leaf upward as far as needed, until the leaf's need is met.
-    fn split_for(&self, space: &Space, key: &[u8], payload_len: usize, near: PageId, purpose: Purpose) -> Result<()> {
-        let (mut level, mut need) = (0, Need::Payload(payload_len));
-        loop {
-            let mut reserved = space.reserve(self.id, near, 1, purpose)?;
-            let outcome = space.pool().retry(|| self.try_split(space.pool(), &mut reserved, key, level, need))?;
-            match outcome {
-                Outcome::Room if level == 0 => return Ok(()),
-                Outcome::Room | Outcome::Changed => (level, need) = (0, Need::Payload(payload_len)),
-                Outcome::ParentFull(bytes) => (level, need) = (level + 1, Need::Separator(bytes)),
-            }
-        }
-    }
-
     /// Makes room for a separator of `bytes` bytes in the branch just above the leaf of `key`. No latch may
     /// be held.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; those of reading.
     pub(super) fn make_room_for_child(&self, space: &Space, key: &[u8], bytes: usize) -> Result<()> {
-        let (mut level, mut need) = (1, Need::Separator(bytes));
+        self.split_for(space, key, (1, Need::Separator(bytes)), self.root, Purpose::Grow)
+    }
+
+    /// Splits the node of the level `lowest`, or finds that it has room. If its parent is full, that is split before,
+    /// from as far up as needed.
+    fn split_for(
+        &self,
+        space: &Space,
+        key: &[u8],
+        lowest: (u8, Need),
+        near: PageId,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let (mut level, mut need) = lowest;
         loop {
-            let mut reserved = space.reserve(self.id, self.root, 1, Purpose::Grow)?;
+            let mut reserved = space.reserve(self.id, near, 1, purpose)?;
             let outcome = space.pool().retry(|| self.try_split(space.pool(), &mut reserved, key, level, need))?;
             match outcome {
-                Outcome::Room if level == 1 => return Ok(()),
-                Outcome::Room | Outcome::Changed => (level, need) = (1, Need::Separator(bytes)),
+                // The caller looks again. Another page must not be needed for that: there may be none.
+                Outcome::Room | Outcome::Changed if level == lowest.0 => return Ok(()),
+                Outcome::Room | Outcome::Changed => (level, need) = lowest,
                 Outcome::ParentFull(bytes) => (level, need) = (level + 1, Need::Separator(bytes)),
             }
         }

@@ -504,6 +504,9 @@ fn a_full_disk_refuses_the_split_and_harms_nothing() {
         error
     });
     assert!(matches!(refused, Some(Error::NoSpace { .. })), "{refused:?}");
+    // What was refused had not made the room that it needed.
+    let refused = (model.len() as u32).to_be_bytes();
+    assert!(matches!(rig.try_to_put(&refused, &payload), Err(Error::NoSpace { .. })));
     let mut writer = begin_long_for(&rig, Purpose::Undo);
     let error = writer.append(&rig.space, &[1; 100_000], Purpose::Grow).unwrap_err();
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
