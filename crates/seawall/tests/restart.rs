@@ -8,7 +8,7 @@
 use seawall::{
     Background, Database, Durability, Env, Error, Isolation, LockWait, OnConflict, Options, Tree, TxOptions,
 };
-use seawall_io::{Disk as _, Op};
+use seawall_io::{Disk as _, Op, SystemClock};
 use seawall_sim::{Fault, Process, SimDisk, SimOptions};
 use std::sync::Arc;
 
@@ -35,6 +35,29 @@ const NO_WAIT: TxOptions = TxOptions {
     wait: LockWait::NoWait,
     tag: 0,
 };
+
+#[test]
+fn a_level_that_is_set_holds_for_transactions_that_are_reused() {
+    let sim = SimDisk::new(SimOptions { seed: 3, trace_entries_max: 0, ..SimOptions::default() });
+    let process = Arc::new(Process::new(&sim));
+    let env = |disk| Env { disk, clock: Arc::new(SystemClock::default()), seed: 5, background: Background::Steps };
+    let options = || Options::default().with_data_initial_size(1 << 20).with_log_segment_size(256 << 10);
+    let db = Database::open_in(env(process.clone()), "/db", options().with_durability(Durability::Deferred)).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    let (mut tx, mut started) = (db.begin().unwrap(), db.begin().unwrap());
+    tx.put(&tree, b"deferred", b"1").unwrap();
+    tx.commit_in_place().unwrap();
+    started.put(&tree, b"started", b"1").unwrap();
+    db.set("durability", "flushed").unwrap();
+    started.commit_start().unwrap().wait().unwrap();
+    tx.put(&tree, b"flushed", b"1").unwrap();
+    tx.commit_in_place().unwrap();
+    process.crash_by(SimDisk::power_cut);
+    drop((tx, db));
+    let db = Database::open_in(env(Arc::new(Process::new(&sim))), "/db", options()).unwrap();
+    let (tx, tree) = (db.begin().unwrap(), db.open_tree("t").unwrap());
+    assert_eq!((get(&tx, &tree, b"started"), get(&tx, &tree, b"flushed")), (Some(b"1".into()), Some(b"1".into())));
+}
 
 #[test]
 fn each_life_is_a_transaction_of_its_own() {
@@ -137,7 +160,7 @@ fn a_level_for_each_statement() {
     tx.set_durability(Some(Durability::Deferred));
     assert_eq!(tx.options().durability, Some(Durability::Deferred));
     tx.set_durability(None);
-    assert_eq!(tx.options().durability, Some(Durability::Flushed));
+    assert_eq!(tx.options().durability, None);
 }
 
 /// A savepoint set at one level and rolled back to at another: a row locked by a read stays locked, even if

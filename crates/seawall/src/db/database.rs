@@ -149,7 +149,7 @@ impl Database {
     pub fn begin_with(&self, options: TxOptions) -> Result<Transaction> {
         self.here()?;
         self.inner.shutdown.admit()?;
-        let durability = options.durability.unwrap_or_else(|| self.inner.work.durability());
+        let durability = options.durability;
         let txn = Txn::begin(self.inner.engine_refs.get(), options);
         Ok(Transaction::new(self.inner.clone(), txn, durability))
     }

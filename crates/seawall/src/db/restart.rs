@@ -57,14 +57,14 @@ impl Transaction {
     pub fn restart(&mut self, options: TxOptions) -> Result<()> {
         self.txn.here()?;
         self.number = 0;
-        self.durability = options.durability.unwrap_or_else(|| self.inner.work.durability());
+        self.durability = options.durability;
         self.txn.restart(options)
     }
 
     /// Returns the transaction's options.
     #[must_use]
     pub fn options(&self) -> TxOptions {
-        TxOptions { durability: Some(self.durability), ..self.txn.options() }
+        TxOptions { durability: self.durability, ..self.txn.options() }
     }
 
     /// Sets the isolation level from the next statement on. A new level drops the snapshot and keeps all locks.
@@ -80,8 +80,8 @@ impl Transaction {
         self.txn.set_wait(wait);
     }
 
-    /// Sets what the commit waits for; `None` uses the database's option.
+    /// Sets what the commit waits for; `None` uses the database's option at the commit.
     pub fn set_durability(&mut self, durability: Option<Durability>) {
-        self.durability = durability.unwrap_or_else(|| self.inner.work.durability());
+        self.durability = durability;
     }
 }

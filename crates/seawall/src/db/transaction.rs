@@ -34,7 +34,8 @@ pub struct Transaction {
     // logged after that.
     pub(super) txn: Txn,
     pub(super) inner: Arc<Inner>,
-    pub(super) durability: Durability,
+    /// `None`: the database's option, whatever it is at the commit.
+    pub(super) durability: Option<Durability>,
     /// Identifies this transaction's savepoints: unique in this process, 0 before the first savepoint.
     pub(super) number: u64,
 }
@@ -72,7 +73,7 @@ pub struct Commit {
 }
 
 impl Transaction {
-    pub(super) fn new(inner: Arc<Inner>, txn: Txn, durability: Durability) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, txn: Txn, durability: Option<Durability>) -> Self {
         Self { inner, txn, durability, number: 0 }
     }
 
@@ -363,7 +364,8 @@ impl Transaction {
     pub(super) fn commit_counted(&mut self, commit: impl FnOnce(&mut Txn, Durability) -> Result<()>) -> Result<()> {
         self.txn.here()?;
         let begun = (self.txn.id() != TxnId::NONE).then(|| self.inner.counts.now());
-        commit(&mut self.txn, self.durability)?;
+        let durability = self.durability.unwrap_or_else(|| self.inner.work.durability());
+        commit(&mut self.txn, durability)?;
         if let Some(begun) = begun {
             self.inner.counts.committed(self.inner.counts.now().saturating_sub(begun));
         }
@@ -375,7 +377,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`Transaction::commit`].
     pub fn commit_with(mut self, durability: Durability) -> Result<()> {
-        self.durability = durability;
+        self.durability = Some(durability);
         self.commit()
     }
 
@@ -387,6 +389,7 @@ impl Transaction {
     pub fn commit_start(self) -> Result<Commit> {
         let Self { inner, txn, durability, .. } = self;
         txn.here()?;
+        let durability = durability.unwrap_or_else(|| inner.work.durability());
         let begun = (txn.id() != TxnId::NONE).then(|| inner.counts.now());
         Ok(Commit { committing: txn.commit_start(durability)?, begun, inner })
     }
