@@ -132,8 +132,10 @@ fn a_refused_insert_under_a_unique_prefix_keeps_no_lock() {
         for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
             let mut both = [begin(&db, isolation, LockWait::NoWait), begin(&db, isolation, LockWait::NoWait)];
             for tx in &mut both {
-                let refused = tx.insert_unique_prefix(&tree, prefix_bytes, &entry(column, 1), b"");
-                assert!(matches!(refused, Err(Error::KeyExists { .. })), "{refused:?}");
+                for value in [&b""[..], &[1; 100_000]] {
+                    let refused = tx.insert_unique_prefix(&tree, prefix_bytes, &entry(column, 1), value);
+                    assert!(matches!(refused, Err(Error::KeyExists { .. })), "{refused:?}");
+                }
             }
             assert_eq!(held(&db), 0, "{isolation:?}");
             let [mut first, mut second] = both;
@@ -274,6 +276,27 @@ fn a_write_taken_back_leaves_a_lock_but_at_read_committed() {
     }
 }
 
+/// A row that it has read with a lock stays locked, though it had changed the row before.
+#[test]
+fn a_write_taken_back_leaves_the_lock_of_a_read_after_it() {
+    for by_cursor in [false, true] {
+        let db = database(&[]);
+        let tree = db.create_tree("t").unwrap();
+        db.transact(|tx| tx.put(&tree, b"a", b"old")).unwrap();
+        let mut tx = begin(&db, Isolation::ReadCommitted, LockWait::NoWait);
+        let savepoint = tx.savepoint();
+        tx.put(&tree, b"a", b"new").unwrap();
+        if by_cursor {
+            let options = CursorOptions { lock: Some(LockMode::Exclusive), ..Default::default() };
+            assert!(tx.cursor(&tree, options).seek(Seek::First).unwrap());
+        } else {
+            tx.get_for_update(&tree, b"a").unwrap();
+        }
+        tx.rollback_to(&savepoint).unwrap();
+        assert!(matches!(read_committed(&db).put(&tree, b"a", b"x"), Err(Error::LockTimeout { .. })), "{by_cursor}");
+    }
+}
+
 #[test]
 fn read_committed_is_told_when_its_locks_need_too_much_memory() {
     let db = database(&[("lock_memory_per_transaction", "64K")]);
@@ -288,6 +311,9 @@ fn read_committed_is_told_when_its_locks_need_too_much_memory() {
     assert!(at >= 100, "it has some hundred locks by then: {at}");
     let text = refused.to_string();
     assert!(text.contains("lock_memory_per_transaction") && text.contains("commit"), "{text}");
+    assert_eq!(held(&db), u64::from(at));
+    // A change needs no memory for its lock, however long the value is.
+    tx.put(&tree, &rows.to_be_bytes(), &[1; 100_000]).unwrap();
     assert_eq!(held(&db), u64::from(at));
     // It keeps its locks, and no other row is locked.
     tx.get_for_update(&tree, &0u32.to_be_bytes()).unwrap();

@@ -1,6 +1,6 @@
-//! A rollback of a prepared transaction that meets read errors: what is said to be prepared is what a crash leaves.
+//! Rollbacks that meet read errors: what is said to be prepared is what a crash leaves, and what is undone can go on.
 
-use seawall::{Background, Database, Env, Options, Xid};
+use seawall::{Background, Database, Durability, Env, Options, Transaction, Xid};
 use seawall_io::{Op, SystemClock};
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ fn xid() -> Xid {
     Xid(b"X".to_vec())
 }
 
-/// A database whose prepared transaction X has no page in the pool.
-fn prepared() -> (Arc<SimDisk>, Database) {
+/// A database of 6,000 rows in the tree "other", and a tree "t".
+fn filled() -> (Arc<SimDisk>, Database) {
     let disk = SimDisk::new(SimOptions { seed: 3, trace_entries_max: 10, ..SimOptions::default() });
     let db = open(&disk);
     let (tree, other) = (db.create_tree("t").unwrap(), db.create_tree("other").unwrap());
@@ -35,11 +35,14 @@ fn prepared() -> (Arc<SimDisk>, Database) {
         db.transact(|tx| tx.put_rows(&other, rows.clone())).unwrap();
         while db.step().unwrap() {}
     }
-    let mut tx = db.begin().unwrap();
-    tx.put(&tree, b"first", b"1").unwrap();
-    tx.put(&tree, b"second", b"1").unwrap();
-    tx.prepare(&xid()).unwrap();
+    db.transact(|tx| tx.put(&tree, b"before", b"1")).unwrap();
+    (disk, db)
+}
+
+/// Reads the tree "other", so that the pool has no other page.
+fn read_others(db: &Database) {
     db.checkpoint().unwrap();
+    let other = db.open_tree("other").unwrap();
     let reader = db.begin().unwrap();
     for _ in 0..3 {
         assert_eq!(reader.iter(&other).count(), 6000);
@@ -47,22 +50,46 @@ fn prepared() -> (Arc<SimDisk>, Database) {
     for row in (0..6000u64).step_by(5).flat_map(|row| [row; 3]) {
         assert!(reader.get(&other, &row.to_be_bytes()).unwrap().is_some());
     }
-    drop(reader);
-    (disk, db)
+}
+
+/// A database whose prepared transaction X has no page in the pool; the transaction, if it is prepared in place.
+fn prepared(in_place: bool) -> (Arc<SimDisk>, Database, Option<Transaction>) {
+    let (disk, db) = filled();
+    let tree = db.open_tree("t").unwrap();
+    let mut tx = db.begin().unwrap();
+    tx.put(&tree, b"first", b"1").unwrap();
+    tx.put(&tree, b"second", b"1").unwrap();
+    let tx = if in_place {
+        tx.prepare_in_place(&xid(), Durability::Flushed).unwrap();
+        Some(tx)
+    } else {
+        tx.prepare(&xid()).unwrap();
+        None
+    };
+    read_others(&db);
+    (disk, db, tx)
 }
 
 #[test]
 fn a_rollback_that_stops_is_decided_or_has_not_begun() {
+    for in_place in [false, true] {
+        rollbacks_that_stop(in_place);
+    }
+}
+
+fn rollbacks_that_stop(in_place: bool) {
     let mut seen = [0, 0];
     for (nth, closes) in (0..4).flat_map(|nth| [(nth, false), (nth, true)]) {
-        let (disk, db) = prepared();
+        let (disk, db, tx) = prepared(in_place);
         // All reads, or one.
         disk.inject(if nth == 0 { Fault::eio().on(Op::Read) } else { Fault::eio().on(Op::Read).nth(nth) });
-        let answer = db.rollback_prepared(&xid());
+        let answer = tx.map_or_else(|| db.rollback_prepared(&xid()), Transaction::rollback);
         disk.clear_faults();
         if answer.is_ok() {
             continue;
         }
+        // As `rollback_prepared` does.
+        db.flush_log().unwrap();
         let listed = db.prepared();
         seen[usize::from(listed.is_empty())] += 1;
         let after = disk.fork(9);
@@ -80,5 +107,36 @@ fn a_rollback_that_stops_is_decided_or_has_not_begun() {
         assert_eq!(db.get(&db.open_tree("t").unwrap(), b"first").unwrap(), None);
         assert_eq!(db.check().unwrap(), []);
     }
-    assert!(seen.iter().all(|&times| times > 0), "errors before and after the decision: {seen:?}");
+    // In place, its undo log's last page stays in the pool: the decision reads nothing.
+    assert!(seen[1] > 0 && (seen[0] > 0) != in_place, "errors before and after the decision: {seen:?}");
+}
+
+/// A long value whose writing fails, and whose written part cannot be taken back at once: a rollback to a savepoint before
+/// it makes the transaction whole.
+#[test]
+fn a_savepoint_is_a_way_back_from_a_change_that_is_half_done() {
+    let mut was_half_done = 0;
+    for nth in 1..12 {
+        let (disk, db) = filled();
+        let tree = db.open_tree("t").unwrap();
+        let mut tx = db.begin().unwrap();
+        tx.put(&tree, b"kept", b"1").unwrap();
+        let savepoint = tx.savepoint();
+        tx.put(&tree, b"undone", b"1").unwrap();
+        read_others(&db);
+        // Some reads that follow each other.
+        (nth..nth + 6).for_each(|nth| disk.inject(Fault::eio().on(Op::Read).nth(nth)));
+        let put = tx.put(&tree, b"before", &[7; 300_000]);
+        disk.clear_faults();
+        if put.is_err() && tx.put(&tree, b"other", b"1").is_err() {
+            was_half_done += 1;
+        }
+        tx.rollback_to(&savepoint).unwrap();
+        tx.put(&tree, b"after", b"1").unwrap();
+        tx.commit().unwrap();
+        let rows: Vec<_> = db.begin().unwrap().iter(&tree).map(|row| row.unwrap().0).collect();
+        assert_eq!(rows, [&b"after"[..], b"before", b"kept"], "{nth}");
+        assert_eq!(db.check().unwrap(), []);
+    }
+    assert!(was_half_done > 0);
 }

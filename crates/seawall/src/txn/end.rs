@@ -223,6 +223,8 @@ impl Txn {
         if self.has_ended() {
             return Ok(());
         }
+        // Also if it stops: cursors that stay behind do not hold back purge.
+        self.give_up_views();
         // An undo frees a row, and no lock keeps true what was read there.
         self.see_followed();
         while self.undo_one(SavepointAt::BEGIN)? {}

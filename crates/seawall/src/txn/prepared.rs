@@ -120,15 +120,21 @@ impl Txn {
     /// opening finds it prepared, or gone.
     pub(super) fn decide_against(&mut self) -> Result<()> {
         let prepared = self.take_prepared(State::Open);
+        let Some((xid, names)) = prepared else { return self.rollback_all() };
         let stopped_before = self.engine.health().check().is_err();
-        let decided = prepared.is_none() || self.revoke().is_ok();
-        let rolled_back = self.rollback_all();
-        let Some((xid, names)) = prepared else { return rolled_back };
-        // The name is free even if the rollback stopped midway: background work completes it. But while the log has
-        // the record of the preparation, the name stays taken: after a crash it would stand for two transactions.
-        if decided || rolled_back.is_ok() {
-            names.ended(&xid);
-        }
+        let rolled_back = match self.revoke() {
+            Ok(()) => {
+                let rolled_back = self.rollback_all();
+                // The name is free even if the rollback stopped midway: background work completes it.
+                names.ended(&xid);
+                rolled_back
+            }
+            // The log has the record of its preparation: it stays prepared, and can be ended by name.
+            Err(error) => {
+                self.hand_over(&xid, &*names);
+                Err(error)
+            }
+        };
         rolled_back.map_err(|error| match error {
             cause @ Error::Poisoned { .. } if !stopped_before => Error::OutcomeUnknown { cause: Arc::new(cause) },
             error => error,
@@ -165,7 +171,9 @@ impl Txn {
         // place here.
         self.give_up_views();
         self.release_reads();
-        let empty = Self::begin(self.engine.clone(), self.options);
-        names.left(xid, std::mem::replace(self, empty));
+        let mut prepared = std::mem::replace(self, Self::begin(self.engine.clone(), self.options));
+        self.interrupt = std::mem::take(&mut prepared.interrupt);
+        prepared.state = State::Kept;
+        names.left(xid, prepared);
     }
 }

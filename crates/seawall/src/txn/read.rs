@@ -24,6 +24,8 @@ pub(super) enum RowLock {
     IfThere,
     /// As a range of this key alone, present or not.
     Range,
+    /// As a point until it is written, which takes the lock over: it needs no memory.
+    ForChange,
     /// Not at all; the read still waits for the locks of others. The answer need not stay true.
     None,
 }
@@ -215,12 +217,12 @@ impl Txn {
         Ok(LockedRow { value, newly_locked })
     }
 
-    /// Locks the row of `key`, present or not; returns whether it is present. A long value is not read.
-    ///
-    /// # Errors
-    /// As [`Txn::lock_row`].
-    pub(super) fn lock_key(&self, tree: &Arc<TreeState>, key: &[u8], mode: Mode) -> Result<bool> {
-        Ok(self.lock_stored(tree, key, mode, RowLock::Point, self.options.wait)?.0.is_some())
+    /// Called when it locks a row that it has written, which at read committed its change alone keeps locked: from now
+    /// on a rollback to a savepoint leaves all rows locked.
+    pub(super) fn keeps_written_rows(&self) {
+        if self.options.isolation == Isolation::ReadCommitted {
+            self.owner.note_gave_back();
+        }
     }
 
     /// As [`Txn::lock_row_how`], without the bytes of a long value.
@@ -280,12 +282,19 @@ impl Txn {
                     if how == RowLock::Range {
                         locks.add_own_row(&self.owner, id, key, mode);
                     }
+                    if matches!(how, RowLock::Point | RowLock::IfThere | RowLock::Range) {
+                        self.keeps_written_rows();
+                    }
                     Ok(false)
                 }
                 Writer::Other => return Ok((Latest::Blocked, false)),
                 Writer::Busy(writer) => return Ok((Latest::Busy(writer), false)),
-                Writer::None if how == RowLock::Point || (how == RowLock::IfThere && there) => {
-                    locks.room(&self.owner, id, key)?;
+                Writer::None
+                    if matches!(how, RowLock::Point | RowLock::ForChange) || (how == RowLock::IfThere && there) =>
+                {
+                    if how != RowLock::ForChange {
+                        locks.room(&self.owner, id, key)?;
+                    }
                     match again {
                         false => locks.try_new_point(&self.owner, id, key, mode),
                         true => locks.try_point_again(&self.owner, id, key, mode),

@@ -79,15 +79,13 @@ impl Txn {
     }
 
     /// Runs a change of several steps: all of it is done, or nothing. If its steps cannot be undone, the
-    /// transaction cannot continue.
+    /// transaction can only be rolled back, to a savepoint before it or as a whole.
     pub(super) fn atomically<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.check_takes_changes()?;
         let before = self.savepoint_within();
         let changed = change(self);
         if changed.is_err() {
-            self.state = State::HalfDone;
             self.roll_back_to(before)?;
-            self.state = State::Open;
         }
         changed
     }

@@ -50,13 +50,30 @@ impl Txn {
         self.check_lengths(key, value)?;
         self.start()?;
         let prefix = &key[..prefix_bytes];
+        // The lock of the new entry's place, if it is taken before the entry is inserted.
+        let mut place = false;
         if value.len() > inline_value_max(self.engine.pool().page_bytes(), key.len()) {
             // A long value takes many steps, none of which may wait: the row is locked first.
-            self.lock_key(tree, key, Mode::Exclusive)?;
+            (_, place) = self.lock_stored(tree, key, Mode::Exclusive, RowLock::ForChange, self.options.wait)?;
         }
+        let inserted = self.insert_in_place(tree, prefix, key, value, &mut place);
+        if inserted.is_err() && place && self.options.isolation != Isolation::Serializable {
+            self.engine.locks.give_back(&self.owner, tree.at.id, key);
+        }
+        inserted
+    }
+
+    /// `place`: whether this call has locked the new entry's place, as an attempt does that has waited for it (3).
+    fn insert_in_place(
+        &mut self,
+        tree: &Arc<TreeState>,
+        prefix: &[u8],
+        key: &[u8],
+        value: &[u8],
+        place: &mut bool,
+    ) -> Result<()> {
+        let long = *place;
         let gives_back = self.options.isolation != Isolation::Serializable;
-        // The lock of the new entry's place, if an attempt has waited for it (3).
-        let mut place = false;
         loop {
             // The view is kept to the end of the attempt, as for every locking read.
             let view = self.pin();
@@ -73,9 +90,9 @@ impl Txn {
                     _ => give_back(prefix),
                 }
             }
-            if place && gives_back && !matches!(attempt, Ok(Attempt::Inserted)) {
+            if *place && !long && gives_back && !matches!(attempt, Ok(Attempt::Inserted)) {
                 give_back(key);
-                place = false;
+                *place = false;
             }
             match attempt? {
                 Attempt::Inserted => return Ok(()),
@@ -90,7 +107,7 @@ impl Txn {
                 Attempt::Blocked(at, mode) => {
                     let new = self.wait_for_row(tree, &at, mode)?;
                     if at == key {
-                        place |= new;
+                        *place |= new;
                     } else if new {
                         give_back(&at);
                     }

@@ -93,6 +93,7 @@ impl ScanState {
                 }
                 locked.map(|()| false)
             } else if mine {
+                txn.keeps_written_rows();
                 Ok(false)
             } else {
                 engine.locks.room(&txn.owner, id, key)?;
