@@ -1,6 +1,9 @@
 //! Rollbacks that meet read errors: what is said to be prepared is what a crash leaves, and what is undone can go on.
 
-use seawall::{Background, Database, Durability, Env, Options, Transaction, Xid};
+use seawall::{
+    Background, CursorOptions, Database, Durability, Env, Isolation, Options, OwnedCursor, Seek, Transaction,
+    TxOptions, Xid,
+};
 use seawall_io::{Op, SystemClock};
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::sync::Arc;
@@ -139,4 +142,25 @@ fn a_savepoint_is_a_way_back_from_a_change_that_is_half_done() {
         assert_eq!(db.check().unwrap(), []);
     }
     assert!(was_half_done > 0);
+}
+
+/// A cursor that stays idle does not hold back purge, though the rollback of its transaction stopped.
+#[test]
+fn an_idle_cursor_has_no_view_after_a_rollback_that_stopped() {
+    let (disk, db) = filled();
+    let tree = db.open_tree("t").unwrap();
+    let isolation = Isolation::ReadCommitted;
+    let mut tx = db.begin_with(TxOptions { isolation, ..TxOptions::default() }).unwrap();
+    let mut cursor = OwnedCursor::new();
+    cursor.reset(&tree, CursorOptions::default(), ..);
+    assert!(cursor.seek(&tx, Seek::First).unwrap());
+    tx.put(&tree, b"before", b"2").unwrap();
+    read_others(&db);
+    disk.inject(Fault::eio().on(Op::Read));
+    assert!(tx.rollback_in_place().is_err());
+    disk.clear_faults();
+    while db.step().unwrap() {}
+    assert_eq!(db.stats().txn.views, 0);
+    assert_eq!(db.get(&tree, b"before").unwrap().as_deref(), Some(&b"1"[..]));
+    drop(cursor);
 }

@@ -182,14 +182,7 @@ impl Tree {
 
     /// Splits the node of the level `lowest`, or finds that it has room. If its parent is full, that is split before,
     /// from as far up as needed.
-    fn split_for(
-        &self,
-        space: &Space,
-        key: &[u8],
-        lowest: (u8, Need),
-        near: PageId,
-        purpose: Purpose,
-    ) -> Result<()> {
+    fn split_for(&self, space: &Space, key: &[u8], lowest: (u8, Need), near: PageId, purpose: Purpose) -> Result<()> {
         let (mut level, mut need) = lowest;
         loop {
             let mut reserved = space.reserve(self.id, near, 1, purpose)?;

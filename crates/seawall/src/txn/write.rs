@@ -165,7 +165,8 @@ impl Txn {
         // The row is locked before pages are allocated, so that none are allocated for a tree that is dropped
         // and purged meanwhile. The answer also shows whether the change is refused: then the value is not
         // written, and the row is not locked, as for a short value.
-        let (stored, newly_locked) = self.lock_stored(tree, key, Mode::Exclusive, RowLock::ForChange, self.options.wait)?;
+        let (stored, newly_locked) =
+            self.lock_stored(tree, key, Mode::Exclusive, RowLock::ForChange, self.options.wait)?;
         let there = stored.is_some();
         if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {
             self.see_followed();
