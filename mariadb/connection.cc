@@ -12,7 +12,9 @@
 #include "advice.h"
 #include "crash_point.h"
 #include "dictionary.h"
+#include <atomic>
 #include <cstring>
+#include <unistd.h>
 
 /* Functions of the server, which declares them in no header. */
 extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
@@ -38,7 +40,9 @@ Connection *Connection::of(THD *thd) {
     thd_set_ha_data(thd, hton, connection);
     std::lock_guard<std::mutex> guard(connections_mutex);
     connection->m_number = thd_get_thread_id(thd);
-    connections[connection->m_number] = connection;
+    Connection *&known = connections[connection->m_number];
+    connection->m_outer = known;
+    known = connection;
   }
   return connection;
 }
@@ -46,7 +50,8 @@ Connection *Connection::of(THD *thd) {
 Connection::~Connection() {
   {
     std::lock_guard<std::mutex> guard(connections_mutex);
-    connections.erase(m_number);
+    if (m_outer) connections[m_number] = m_outer;
+    else connections.erase(m_number);
   }
   detach();
 }
@@ -549,17 +554,22 @@ template <seawall_status (*END)(const seawall_db *, seawall_slice)> static int e
   return status == SEAWALL_STATUS_OK ? XA_OK : status == SEAWALL_STATUS_NOT_FOUND ? XAER_NOTA : XAER_RMERR;
 }
 
-extern "C" {
-static void checkpoint_done(void *cookie, bool ok) {
-  if (ok) commit_checkpoint_notify_ha(cookie);
-}
-}
+/* The server asks once for each binary log when all that the log has is durable here, and RESET MASTER waits for the answer
+   with the binary log locked: it is not left to the next flush. Without an answer, recovery reads that binary log again. */
+static std::atomic<bool> has_no_answer(false);
 static void commit_checkpoint_request(void *cookie) {
-  uint64_t position = 0;
-  seawall_log_position(db.get(), &position);
-  if (seawall_on_durable(db.get(), position, checkpoint_done, cookie) != SEAWALL_STATUS_OK &&
-      seawall_flush_log(db.get(), position) == SEAWALL_STATUS_OK)
+  if (seawall_flush_log(db.get(), 0) == SEAWALL_STATUS_OK) {
     commit_checkpoint_notify_ha(cookie);
+    return;
+  }
+  has_no_answer = true;
+  sql_print_error("Seawall: binary logs are kept for the next start, because its log cannot be written: %s", seawall_error());
+}
+/* The server's end would wait for the answer. */
+static void pre_shutdown() {
+  if (!has_no_answer) return;
+  sql_print_error("Seawall: the server ends at once, because the log could not be written. The next start recovers from the binary logs");
+  _exit(EXIT_FAILURE);
 }
 /* BACKUP STAGE END calls this before commits continue: a backup that waits for it ends where the binary log ends. The
    server ignores the outcome. A backup whose end could not be decided keeps waiting, and fails when the engine does. */
@@ -592,6 +602,7 @@ void set_hooks(handlerton *h) {
   h->rollback_by_xid = SEAWALL_HOOK(end_by_xid<seawall_rollback_prepared>);
   h->kill_query = kill_query;
   h->commit_checkpoint_request = commit_checkpoint_request;
+  h->pre_shutdown = pre_shutdown;
   h->flush_logs = flush_logs;
   h->end_backup = end_backup;
   h->signal_ddl_recovery_done = ddl_recovery_done;

@@ -98,8 +98,8 @@ public:
   void leave();
   bool is_active() const { return m_active; }
   /* The tables whose trees are dropped when the transaction, which may have locked them, has ended; null when there is
-     no transaction. */
-  std::vector<uint64_t> *to_drop() { return m_active ? &m_to_drop : nullptr; }
+     no transaction, or when it is not this connection that ends it. */
+  std::vector<uint64_t> *to_drop(bool temporary) { return m_active && (m_xid.empty() || temporary) ? &m_to_drop : nullptr; }
 
   /* The numbers of the tables that the statement copies (ALTER TABLE). */
   void note_copied(uint64_t table);
@@ -144,6 +144,8 @@ private:
 
   THD *m_thd = nullptr;
   uint64_t m_number = 0;     /* the thread's number */
+  /* The connection of the same thread that the server has set aside to read a system table. */
+  Connection *m_outer = nullptr;
   Tx m_tx;
   std::mutex m_interrupt_mutex;
   Interrupt m_interrupt, m_of_other;

@@ -286,14 +286,14 @@ std::string seawall::version_of(const TABLE *form) {
 
 /* The trees are dropped when the connection's transaction ends, if it may have locked them: those of temporary tables,
    which are dropped without a commit before. */
-static std::vector<uint64_t> *later() {
+static std::vector<uint64_t> *later(bool temporary) {
   THD *thd = current_thd;
   Connection *connection = thd ? Connection::known(thd) : nullptr;
-  return connection ? connection->to_drop() : nullptr;
+  return connection ? connection->to_drop(temporary) : nullptr;
 }
 
 int seawall::drop_by_path(const char *path, Bytes *error) {
-  seawall_status status = drop_table(path, later());
+  seawall_status status = drop_table(path, later(is_temporary(path)));
   return status == SEAWALL_STATUS_NOT_FOUND ? HA_ERR_NO_SUCH_TABLE : error_of(nullptr, status, error);
 }
 
@@ -309,7 +309,7 @@ int ha_seawall::truncate() {
   if (table->s->tmp_table == NO_TMP_TABLE)
     if (int error = failed(seawall_lock_tree(tx(), rows()))) return error;
   std::lock_guard<std::mutex> guard(m_share->mutex);
-  if (int error = failed(truncate_table(m_name.c_str(), later()))) return error;
+  if (int error = failed(truncate_table(m_name.c_str(), later(is_temporary(m_name.c_str()))))) return error;
   m_share->open = false;
   return open_trees(m_name.c_str());
 }

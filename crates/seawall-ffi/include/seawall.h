@@ -237,10 +237,6 @@ typedef struct {
   uint32_t kind;
 } seawall_bound;
 
-// Called once, by a thread of the database: with `ok` when the log before a position is durable, without `ok` when it
-// never will be.
-typedef void (*seawall_on_durable_fn)(void *context, bool ok);
-
 // Called by a thread that is about to wait.
 typedef void (*seawall_blocks_fn)(seawall_blocking on);
 
@@ -592,12 +588,6 @@ seawall_status seawall_option(const seawall_db *db,
 seawall_status seawall_flush_log(const seawall_db *db,
                                  uint64_t position);
 
-// Stores in `position` the current end of the log.
-//
-// # Safety
-// `db` is a handle of a database; `position` is writable.
-seawall_status seawall_log_position(const seawall_db *db, uint64_t *position);
-
 // Decides the end of the backup that another process requested with `--wait-for-end`: the backup has everything that
 // was committed before this call, and nothing whose commit begins after it. Stores the end in `position`, or 0 when no
 // backup waits.
@@ -606,17 +596,6 @@ seawall_status seawall_log_position(const seawall_db *db, uint64_t *position);
 // `db` is a handle of a database; `position` is writable.
 seawall_status seawall_end_backup(const seawall_db *db,
                                   uint64_t *position);
-
-// Calls `told` once when the log before `position` is durable. Causes no flush: background work flushes within
-// `flush_interval`.
-//
-// # Safety
-// `db` is a handle of a database; another thread may call `told` with `context`, even after this handle is freed,
-// until the database has closed.
-seawall_status seawall_on_durable(const seawall_db *db,
-                                  uint64_t position,
-                                  seawall_on_durable_fn told,
-                                  void *context);
 
 // Lists the transactions that are prepared and not decided.
 //

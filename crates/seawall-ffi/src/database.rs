@@ -160,21 +160,6 @@ pub unsafe extern "C" fn seawall_flush_log(db: *const Database, position: u64) -
     })
 }
 
-/// Stores in `position` the current end of the log.
-///
-/// # Safety
-/// `db` is a handle of a database; `position` is writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_log_position(db: *const Database, position: *mut u64) -> Status {
-    call(|| {
-        // SAFETY: as the function requires.
-        let db = unsafe { shared(db) }?;
-        // SAFETY: as the function requires.
-        unsafe { store(position, db.0.log_position().as_u64()) };
-        Ok(Status::Ok)
-    })
-}
-
 /// Decides the end of the backup that another process requested with `--wait-for-end`: the backup has everything that
 /// was committed before this call, and nothing whose commit begins after it. Stores the end in `position`, or 0 when no
 /// backup waits.
@@ -189,41 +174,6 @@ pub unsafe extern "C" fn seawall_end_backup(db: *const Database, position: *mut 
         let end = db.0.tell_backup_to_end()?;
         // SAFETY: as the function requires.
         unsafe { store(position, end.unwrap_or(0)) };
-        Ok(Status::Ok)
-    })
-}
-
-/// Called once, by a thread of the database: with `ok` when the log before a position is durable, without `ok` when it
-/// never will be.
-pub type OnDurable = Option<unsafe extern "C" fn(context: *mut c_void, ok: bool)>;
-
-struct Context(*mut c_void);
-// SAFETY: the caller promises that the context may be used by another thread.
-unsafe impl Send for Context {}
-
-/// Calls `told` once when the log before `position` is durable. Causes no flush: background work flushes within
-/// `flush_interval`.
-///
-/// # Safety
-/// `db` is a handle of a database; another thread may call `told` with `context`, even after this handle is freed,
-/// until the database has closed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn seawall_on_durable(
-    db: *const Database,
-    position: u64,
-    told: OnDurable,
-    context: *mut c_void,
-) -> Status {
-    call(|| {
-        // SAFETY: as the function requires.
-        let db = unsafe { shared(db) }?;
-        let told = told.ok_or_else(|| usage("a null function"))?;
-        let context = Context(context);
-        db.0.on_durable(LogPosition::from_u64(position), move |durable| {
-            let context = context;
-            // SAFETY: as the function requires.
-            unsafe { told(context.0, durable.is_ok()) };
-        })?;
         Ok(Status::Ok)
     })
 }

@@ -167,13 +167,14 @@ impl Txn {
     }
 
     fn hand_over(&mut self, xid: &[u8], names: &dyn Names) {
-        // It is handed over with the locks that it keeps and its runs of dead rows. An empty transaction takes its
-        // place here.
+        // It is handed over with the locks that it keeps and its runs of dead rows, and is not its user's any more. An
+        // empty transaction takes its place here.
         self.give_up_views();
         self.release_reads();
         let mut prepared = std::mem::replace(self, Self::begin(self.engine.clone(), self.options));
         self.interrupt = std::mem::take(&mut prepared.interrupt);
         prepared.state = State::Kept;
+        prepared.owner.set_tag(0);
         names.left(xid, prepared);
     }
 }
