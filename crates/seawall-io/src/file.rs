@@ -179,9 +179,13 @@ fn open_by(disk: &dyn Disk, path: &Path, method: FlushMethod, create: Create) ->
     let mut handle = handle;
     if direct {
         match direct_support(&handle) {
-            DirectSupport::Aligned(bytes) => align_bytes = bytes,
+            DirectSupport::Aligned(bytes) if bytes as usize <= crate::BUFFER_ALIGN => align_bytes = bytes,
             DirectSupport::Unknown => align_bytes = 4096,
-            DirectSupport::Ignored(why) => {
+            unusable => {
+                let why = match unusable {
+                    DirectSupport::Ignored(why) => why,
+                    _ => "direct I/O of this file needs larger blocks than 4096 bytes",
+                };
                 // Reopen it buffered, so that the flag, the alignment and the reported mode agree.
                 handle = disk.open(path, OpenHow { direct: false, create: Create::No, ..how })?;
                 degraded = Some(why.to_owned());

@@ -510,3 +510,27 @@ fn a_request_is_run_though_the_kernel_can_start_no_thread_for_it() {
         Some(done) => done.unwrap(),
     }
 }
+
+/// What root creates in another user's directory is that user's; a link that the user has put there is not followed.
+#[test]
+fn what_root_creates_belongs_to_the_owner_of_the_directory() {
+    use std::os::unix::fs::{MetadataExt as _, chown, symlink};
+    let (dir, disk) = (dir(), OsDisk::synchronous());
+    let owner = |path: &Path| std::fs::metadata(path).map(|meta| (meta.uid(), meta.gid())).unwrap();
+    let (theirs, target) = (dir.path().join("theirs"), dir.path().join("target"));
+    std::fs::create_dir(&theirs).unwrap();
+    if owner(&theirs).0 != 0 || chown(&theirs, Some(65_534), Some(65_533)).is_err() {
+        return skipped(format_args!("only root can give a directory away"));
+    }
+    std::fs::write(&target, "").unwrap();
+    symlink(&target, theirs.join("link")).unwrap();
+    for (name, create) in [("new", Create::New), ("missing", Create::IfMissing), ("missing", Create::IfMissing)] {
+        let how = OpenHow { write: true, create, ..OpenHow::default() };
+        disk.open(&theirs.join(name), how).unwrap();
+        disk.open(&theirs.join("link"), OpenHow { create: Create::IfMissing, ..how }).unwrap();
+        assert_eq!((owner(&theirs.join(name)), owner(&target)), ((65_534, 65_533), owner(dir.path())), "{name}");
+    }
+    disk.pin(&theirs).unwrap();
+    disk.open(&theirs.join("pinned"), OpenHow { write: true, create: Create::New, ..OpenHow::default() }).unwrap();
+    assert_eq!(owner(&theirs.join("pinned")), (65_534, 65_533));
+}

@@ -9,7 +9,7 @@
 //!    is moved and whatever takes its place.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -36,6 +36,20 @@ pub(super) struct Place<'a> {
 impl Place<'_> {
     pub(super) fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_ref().map_or(CWD, |dir| dir.as_fd())
+    }
+
+    /// The owner of a file that root creates here, if that is another user: the owner of the directory, who must be able
+    /// to open what a command of root's has made.
+    pub(super) fn owner_of_new(&self) -> Option<(Uid, Gid)> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let stat = match &self.dir {
+            Some(dir) => rustix::fs::fstat(dir),
+            None => rustix::fs::stat(self.name.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."))),
+        };
+        let stat = stat.ok().filter(|stat| stat.st_uid != 0)?;
+        Some((Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)))
     }
 }
 

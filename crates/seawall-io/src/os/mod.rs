@@ -165,9 +165,22 @@ impl Disk for OsDisk {
         flags.set(OFlags::DIRECT, how.direct);
         flags.set(OFlags::DSYNC, how.dsync);
         let place = self.dirs.place(path);
-        uninterrupted(|| rustix::fs::openat(place.dir(), place.name, flags, Mode::from_raw_mode(0o640)))
-            .map(|fd| Handle::os(path, fd))
-            .map_err(|e| Self::errno(Op::Open, path, e))
+        let open =
+            |flags| uninterrupted(|| rustix::fs::openat(place.dir(), place.name, flags, Mode::from_raw_mode(0o640)));
+        let opened = match place.owner_of_new().filter(|_| how.create != Create::No) {
+            // Exclusively: a link that another user has put there must not make its target the directory's.
+            Some((user, group)) => match open(flags | OFlags::CREATE | OFlags::EXCL) {
+                Ok(fd) => {
+                    // Where it cannot be changed, the file is root's.
+                    rustix::fs::fchown(&fd, Some(user), Some(group)).unwrap_or_default();
+                    Ok(fd)
+                }
+                Err(Errno::EXIST) if how.create == Create::IfMissing => open(flags.difference(OFlags::CREATE)),
+                refused => refused,
+            },
+            None => open(flags),
+        };
+        opened.map(|fd| Handle::os(path, fd)).map_err(|e| Self::errno(Op::Open, path, e))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

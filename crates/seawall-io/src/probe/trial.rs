@@ -3,7 +3,7 @@
 use super::{AtomicWrites, DirectAlign, DirectIo, DirectSupport, Finding, atomic_writes, direct_align, direct_support};
 use crate::buf::AlignedBuf;
 use crate::disk::{Allocate, Create, Disk, Handle, OpenHow, SyncHow, WriteHow};
-use crate::error::Result;
+use crate::error::{IoError, Result};
 use crate::os::{Backend, OsDisk, sys};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -102,6 +102,16 @@ pub(super) fn run(dir: &Path) -> Result<Trial> {
     })
 }
 
+/// What it means that no direct write succeeded, with these errors.
+fn no_alignment(errors: [Option<IoError>; 4]) -> (Finding<DirectIo>, Finding<u32>) {
+    // A full disk, a quota or a failing device says nothing about direct I/O.
+    let other = |error: &IoError| !matches!(error.errno(), Some(libc::EINVAL | libc::EOPNOTSUPP));
+    match errors.into_iter().flatten().find(other) {
+        Some(error) => (Finding::unknown(error.to_string()), Finding::unknown(error.to_string())),
+        None => (Finding::Known(DirectIo::Refused), Finding::unknown("no alignment up to 4096 bytes was accepted")),
+    }
+}
+
 /// Tries direct writes of 512 to 4096 bytes, then checks whether they bypassed the page cache.
 fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<DirectIo>, Finding<u32>) {
     let how = OpenHow { write: true, direct: true, ..OpenHow::default() };
@@ -112,13 +122,13 @@ fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<D
         }
         Err(e) => return (Finding::unknown(e.to_string()), Finding::unknown(e.to_string())),
     };
-    let tried = [512u32, 1024, 2048, 4096].into_iter().find(|&align| {
+    let tries = [512u32, 1024, 2048, 4096].map(|align| {
         let at = align as usize;
-        matches!(disk.write_at(&file, u64::from(align), &[IoSlice::new(&data[at..2 * at])], WriteHow::default()), Ok(n) if n == at)
+        let part = IoSlice::new(&data[at..2 * at]);
+        (align, disk.write_at(&file, u64::from(align), &[part], WriteHow::default()))
     });
-    let Some(align) = tried else {
-        return (Finding::Known(DirectIo::Refused), Finding::unknown("no alignment up to 4096 bytes was accepted"));
-    };
+    let accepted = tries.iter().find(|(align, written)| matches!(written, Ok(n) if *n == *align as usize));
+    let Some(&(align, _)) = accepted else { return no_alignment(tries.map(|(_, written)| written.err())) };
     let is_shown = disk
         .write_at(&scratch.file, 0, &[IoSlice::new(data)], WriteHow::default())
         .and_then(|_| disk.cached(&scratch.file, TRIAL_BYTES as u64))
@@ -149,4 +159,19 @@ fn direct(disk: &OsDisk, scratch: &Scratch<'_>, data: &AlignedBuf) -> (Finding<D
         Err(e) => Finding::unknown(e.to_string()),
     };
     (direct_io, Finding::Known(align))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Op;
+    use crate::error::IoErrorKind;
+
+    #[test]
+    fn only_a_refusal_is_one() {
+        let failed =
+            |errno| [errno; 4].map(|errno| Some(IoError::new(Op::Write, Path::new("f"), IoErrorKind::Os(errno))));
+        assert!(matches!(no_alignment(failed(libc::EINVAL)).0, Finding::Known(DirectIo::Refused)));
+        assert!(matches!(no_alignment(failed(libc::EDQUOT)).0, Finding::Unknown { .. }));
+    }
 }
