@@ -36,6 +36,8 @@ const METHODS: [(Sync, &str, &str); 4] = [
 /// A faster flush programs no NAND page: single-level-cell programs take about 100 us or more, today's TLC
 /// 300 us to 2 ms.
 const NAND_PROGRAM_NS: f64 = 100e3;
+/// The width of a histogram's bucket, as a part of its value.
+const BUCKET: f64 = 1.0 / 64.0;
 /// A faster flush does not wait for a platter: at 15,000 rpm half a turn is 2 ms.
 const HALF_TURN_NS: f64 = 2e6;
 
@@ -90,7 +92,11 @@ fn flush_cost(results: &Results, w: &mut Writer<'_>) {
 fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
     let Some(cost) = flush_cost_ns(results) else { return };
     let cache = results.probe.device.known().and_then(|d| d.write_cache.known());
-    let unclear = without_flush(results).is_none_or(|p| p.answer == Answer::Unclear && !p.limited);
+    let unclear = without_flush(results).is_none_or(|p| {
+        // The medians are those of buckets, which are wide where writes are slow.
+        let told_apart = p.a.latency_ns(0.5).is_none_or(|without| without * 2.0 * BUCKET < NAND_PROGRAM_NS);
+        !p.limited && (p.answer == Answer::Unclear || (p.answer == Answer::Same && !told_apart))
+    });
     let (least, why) = match rotates(results) {
         Some(true) => (HALF_TURN_NS, "half a turn of a 15,000 rpm platter takes 2 ms"),
         _ => (NAND_PROGRAM_NS, "programming a NAND page takes 100 µs or more"),
@@ -100,6 +106,7 @@ fn flush_plausible(results: &Results, w: &mut Writer<'_>) {
         None => "write cache not known, so taken for volatile".into(),
     };
     let outcome = match cache {
+        _ if results.probe.device.known().is_none() => "elsewhere",
         Some(WriteCache::Through) => "through",
         _ if unclear => "unclear",
         _ if cost < least => "fast",
@@ -267,6 +274,12 @@ mod tests {
         assert_eq!(said(&slow, "direct-sync.flush-plausible").0, Level::Good);
         device(&mut slow).rotational = Finding::Known(true);
         assert_eq!(said(&slow, "direct-sync.flush-plausible").0, Level::Warning);
+        // The time of a network is not that of a medium.
+        slow.probe.device = Finding::unknown("nfs4 mounted from elsewhere:/export has no block device in sysfs");
+        assert_eq!(said(&slow, "direct-sync.flush-plausible").0, Level::CannotTell);
+        // Medians of 10 ms, one bucket apart.
+        let coarse = run(100.0, 99.0, 1.0, 1.0);
+        assert_eq!(said(&coarse, "direct-sync.flush-plausible").0, Level::CannotTell);
     }
 
     #[test]

@@ -238,21 +238,29 @@ pub(crate) fn write_capacity(results: &Results) -> Result<(f64, String), String>
     if results.run.rate.is_some() {
         return Err("the run was held to a rate, so capacity was not measured".into());
     }
-    let specs = [
-        parallel(16, Beside::Nothing),
-        parallel(8, Beside::Nothing),
-        direct_sync(16, 16 << 10, Sync::None),
-        direct_sync(16, 4096, Sync::Fdatasync),
-        parallel(1, Beside::Nothing),
-    ];
-    let sustained = results.sustain.iter().flat_map(|s| crate::sustain::plateaus(&s.per_second));
+    let flushed = direct_sync(16, 4096, Sync::Fdatasync);
+    // Without direct I/O, writes without a flush go to memory.
+    let to_memory = seawall::direct_works(results).err();
+    let specs = match to_memory {
+        Some(_) => vec![flushed],
+        None => vec![
+            parallel(16, Beside::Nothing),
+            parallel(8, Beside::Nothing),
+            direct_sync(16, 16 << 10, Sync::None),
+            flushed,
+            parallel(1, Beside::Nothing),
+        ],
+    };
+    let sustained = results.sustain.iter().filter(|_| to_memory.is_none());
+    let sustained = sustained.flat_map(|s| crate::sustain::plateaus(&s.per_second));
     let lasting = sustained.filter(|p| p.to_s - p.from_s >= 30 && p.rate >= 1.0).map(|p| p.rate);
     let lowest = lasting.fold(f64::INFINITY, f64::min);
     let Some(cell) = specs.iter().find_map(|spec| results.cell(spec)) else {
         if lowest.is_finite() {
             return Ok((lowest, format!("{} writes per second last under sustained load", text::count(lowest))));
         }
-        return Err("parallel direct writes were not measured (run parallel-direct)".into());
+        let unmeasured = || "parallel direct writes were not measured (run parallel-direct)".into();
+        return Err(to_memory.map_or_else(unmeasured, |why| format!("writes without a flush went to memory: {why}")));
     };
     let title = cell.spec.title();
     if cell.disturbed() {

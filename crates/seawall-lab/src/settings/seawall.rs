@@ -294,6 +294,12 @@ mod tests {
         series.extend(vec![3_000; 240]);
         r.sustain = Some(crate::results::Sustain { title: "writes".into(), per_second: series, plateaus: vec![] });
         assert_eq!(get(&r, "io_capacity").0, "1500");
+        // Writes that were called direct and went to memory.
+        for buffered in [Finding::Known(DirectIo::SilentlyBuffered), Finding::unknown("no trial")] {
+            let mut r = r.clone();
+            r.probe.direct_io = buffered;
+            assert_eq!(get(&r, "io_capacity"), ("2000".into(), Confidence::DefaultKept));
+        }
         r.run.rate = Some(100.0);
         assert_eq!(get(&r, "io_capacity"), ("2000".into(), Confidence::DefaultKept));
         assert_eq!(get(&sample::results(vec![]), "prefetch_depth"), ("32".into(), Confidence::DefaultKept));

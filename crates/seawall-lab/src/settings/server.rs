@@ -224,7 +224,7 @@ impl Advice<'_> {
     fn mysql_write_ahead_size(&self) -> Recommendation {
         let block = physical_block(self.results);
         let finding = match block {
-            Some(8193..=16384) => "large",
+            Some(8193..) => "large",
             Some(_) => "covered",
             None => "unknown",
         };
@@ -385,6 +385,8 @@ mod tests {
     fn write_ahead_size_stays_within_each_series_range() {
         let mut r = sample::results(vec![]);
         device(&mut r).physical_block_bytes = Finding::Known(16384);
+        assert_eq!(value(&r, Server::MySql80, "innodb_log_write_ahead_size"), "16384");
+        device(&mut r).physical_block_bytes = Finding::Known(65536);
         assert_eq!(value(&r, Server::MySql80, "innodb_log_write_ahead_size"), "16384");
         assert!(!get(&r, Server::MariaDb11, "innodb_log_write_ahead_size").unwrap().changes_default());
         device(&mut r).physical_block_bytes = Finding::Known(512);
