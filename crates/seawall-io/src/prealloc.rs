@@ -60,6 +60,8 @@ pub struct FillOptions {
     pub stats: Arc<IoStats>,
     /// Use `FALLOC_FL_WRITE_ZEROES` where it works: written extents without writing.
     pub write_zeroes: bool,
+    /// Without, the blocks are only allocated, where the file system can: for those that copy on write.
+    pub written: bool,
 }
 
 impl FillOptions {
@@ -71,7 +73,8 @@ impl FillOptions {
     /// ```
     #[must_use]
     pub fn new(class: FileClass, len: u64) -> Self {
-        Self { len, reserve: 64 << 20, bytes_per_second: 100e6, class, stats: Arc::default(), write_zeroes: true }
+        let (stats, bytes_per_second) = (Arc::default(), 100e6);
+        Self { len, reserve: 64 << 20, bytes_per_second, class, stats, write_zeroes: true, written: true }
     }
 }
 
@@ -184,7 +187,7 @@ impl Fill {
 
     fn allocate(&mut self) -> Result<()> {
         let file = &self.file;
-        if self.options.write_zeroes {
+        if self.options.write_zeroes && self.options.written {
             match file.grow(Allocate::WriteZeroes, self.options.len, Cause::Preallocate) {
                 Ok(()) => {
                     self.done = self.options.len;
@@ -196,9 +199,13 @@ impl Fill {
         }
         match file.grow(Allocate::Unwritten, self.options.len, Cause::Preallocate) {
             // No fallocate here: writing the zeroes allocates the blocks.
-            Err(e) if e.is_unsupported() => Ok(()),
-            grown => grown,
+            Err(e) if e.is_unsupported() => return Ok(()),
+            grown => grown?,
         }
+        if !self.options.written {
+            self.done = self.options.len;
+        }
+        Ok(())
     }
 
     /// Returns the bytes written and the total.
@@ -223,7 +230,7 @@ impl Fill {
         self.take_name()?;
         self.disk.sync_dir(directory(&self.target))?;
         let options = FileOptions {
-            known_written: true,
+            known_written: self.options.written,
             ..FileOptions::new(self.options.class, FlushMethod::ODirect).stats(&self.options.stats)
         };
         File::open(self.disk.clone(), &self.target, options).map(FillStep::Ready)

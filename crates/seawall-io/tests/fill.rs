@@ -309,3 +309,18 @@ fn recycling_keeps_the_extents_and_syncs_both_directories() {
     assert_eq!(disk.calls().len(), 2);
     assert_eq!(recycle(&*os, &target, &b.join("log.4")).unwrap_err().errno(), Some(libc::ENOENT));
 }
+
+#[test]
+fn a_file_that_is_only_allocated_has_its_length_and_no_writes() {
+    for written in [true, false] {
+        let dir = dir();
+        let options = FillOptions { written, write_zeroes: false, ..options() };
+        let (stats, len) = (options.stats.clone(), options.len);
+        let disk = Arc::new(OsDisk::synchronous());
+        let fill = Fill::begin(disk, &dir.path().join("log"), options).unwrap();
+        let file = fill.run(&SystemClock::default(), &AtomicBool::new(false)).unwrap();
+        assert!(file.len() >= len);
+        let snapshot = stats.snapshot();
+        assert_eq!(snapshot.get(FileClass::Redo, Op::Write, Cause::Preallocate).is_some(), written);
+    }
+}

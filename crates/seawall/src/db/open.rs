@@ -18,7 +18,7 @@ use super::database::Database;
 use super::inner::Inner;
 use super::marker::{self, Beside, Found, Marker};
 use super::memory::MemoryDisk;
-use super::options::{ControlSocketChoice, DamagedPages, FlushChoice, MemoryLimit, Options, TornPages};
+use super::options::{ControlSocketChoice, DamagedPages, FlushChoice, MemoryLimit, Options, Preallocate, TornPages};
 use super::prepared::Xid;
 use crate::btree::Tree as Btree;
 use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, Mtr, MtrSize, Pool, PoolConfig, remove_leftovers};
@@ -216,6 +216,7 @@ impl Opening {
             segment_bytes: block.segment_bytes,
             capacity_bytes: options.log_capacity(),
             reserve_bytes: options.log_space_reserve(),
+            written: options.preallocate() == Preallocate::Written,
             buffer_bytes: options.log_buffer_size() as usize,
             ring_dir: Some(options.log_ring_dir()).filter(|dir| !dir.as_os_str().is_empty()),
             database: block.database,

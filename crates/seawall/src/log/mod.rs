@@ -110,6 +110,8 @@ pub struct LogConfig {
     pub capacity_bytes: u64,
     /// Free space on the log's file system that additional segments must leave, bytes.
     pub reserve_bytes: u64,
+    /// Whether new segments are filled with zeroes before their use, and not only allocated.
+    pub written: bool,
     /// Size of the buffer in memory, bytes; a power of two, at least 4 x [`MTR_BYTES_MAX`].
     pub buffer_bytes: usize,
     /// The directory of the ring's file, relative to `dir`: what is published there survives the death of the process,
@@ -145,6 +147,7 @@ impl LogConfig {
             segment_bytes: 16 << 20,
             capacity_bytes: 1 << 30,
             reserve_bytes: 64 << 20,
+            written: true,
             buffer_bytes: 16 << 20,
             ring_dir: None,
             flush_interval: Duration::from_secs(1),

@@ -105,6 +105,7 @@ pub(super) struct SegmentOptions {
     pub(super) block_bytes: usize,
     /// Free space to leave once there are enough files for the log to rotate, bytes.
     pub(super) reserve_bytes: u64,
+    pub(super) written: bool,
 }
 
 impl SegmentOptions {
@@ -115,6 +116,7 @@ impl SegmentOptions {
             segment_bytes: config.segment_bytes,
             block_bytes: config.block_bytes,
             reserve_bytes: config.reserve_bytes,
+            written: config.written,
         }
     }
 }

@@ -271,9 +271,9 @@ options! {
 
     preallocate, with_preallocate: Preallocate as Word<Preallocate> = Preallocate::Written,
         Limits::Any, Opening, "", [],
-        "How log and doublewrite space is prepared.",
-        "`written` fills it with zeroes, so that a commit changes no metadata; `off` is for copy-on-write file \
-         systems.";
+        "How new files of the log are prepared.",
+        "`written` fills them with zeroes, so that a commit changes no metadata; `off` only allocates them, for \
+         copy-on-write file systems.";
 
     io_backend, with_io_backend: Backend as Word<Backend> = Backend::Auto,
         Limits::Any, Opening, "", [],

@@ -319,15 +319,15 @@ impl Choice for DamagedPages {
     }
 }
 
-/// How log and doublewrite space is prepared.
+/// How new files of the log are prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Preallocate {
-    /// Written with zeroes: a commit changes no file system metadata.
+    /// Filled with zeroes: a commit changes no file system metadata.
     #[default]
     Written,
-    /// No preparation: for copy-on-write file systems, which release written blocks at the first overwrite.
+    /// Only allocated: for copy-on-write file systems, which release written blocks at the first overwrite.
     Off,
 }
 

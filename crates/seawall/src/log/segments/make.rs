@@ -150,7 +150,7 @@ impl Segments {
                 // reserve.
                 let reserve = if total < SEGMENTS_MIN { 0 } else { how.reserve_bytes };
                 let usual = FillOptions::new(FileClass::Redo, how.segment_bytes);
-                let options = FillOptions { stats: how.io.clone(), reserve, ..usual };
+                let options = FillOptions { stats: how.io.clone(), reserve, written: how.written, ..usual };
                 match Fill::begin(self.disk.clone(), &target, options) {
                     Ok(fill) => Ok(Step::More(Job::Filling(Box::new(fill)))),
                     Err(e) if is_named(&e) => Ok(Step::More(Job::Named { filled: true })),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::log::segments::RECENT;
-use seawall_io::{IoError, Op};
+use seawall_io::{FlushMethod, IoError, Op};
 use seawall_sim::{Call, Fault, FaultKind};
 
 const EMFILE: i32 = 24;
@@ -272,6 +272,22 @@ fn the_reserve_is_for_what_the_log_cannot_do_without() {
     log.set_space_reserve(0);
     work(&log, 10, false).unwrap();
     assert!(files(&log) > 3);
+}
+
+#[test]
+fn what_is_flushed_into_blocks_that_are_only_allocated_survives() {
+    for method in [FlushMethod::ODirect, FlushMethod::ODirectDsync, FlushMethod::ODirectNoFsync] {
+        let machine = Machine::new(45);
+        let process = Arc::new(Process::new(&machine.disk));
+        let config = LogConfig { written: false, method, ..machine.config(1) };
+        let log = Log::create(process.clone(), config, Arc::default()).unwrap();
+        work(&log, 60, false).unwrap();
+        tend_all(&log);
+        assert!(log.stats().segments_made > 3);
+        process.crash_by(SimDisk::power_cut);
+        drop(log);
+        assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 60);
+    }
 }
 
 /// The next fill removes a file that a failed fill left behind because it could not be removed either.
