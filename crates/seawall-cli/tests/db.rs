@@ -215,6 +215,9 @@ fn a_second_process_is_kept_out_and_may_look() {
     assert!(
         seawall(dir.path(), ["doctor", "db", "--json", "--window", "100ms"]).exits(0).json()["findings"].is_array()
     );
+    db.set("stats_interval", "1h").unwrap();
+    seawall(dir.path(), ["doctor", "db"]).exits(0);
+    seawall(dir.path(), ["doctor", "db", "--window", "2s"]).exits(2).says("option stats_interval");
     drop(tree);
     db.close().unwrap();
     seawall(dir.path(), ["stat", "db"]).exits(0).shows("closed: the last numbers of process");

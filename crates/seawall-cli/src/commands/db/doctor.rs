@@ -1,17 +1,19 @@
 //! `seawall doctor DIR`: where the I/O time goes, and what to change. Each finding includes its numbers.
 
 use super::stat::{Seen, percentile, time};
-use crate::{Ended, Outcome, Stop, answer, pretty, units};
+use crate::{Ended, Failed, Outcome, Stop, answer, pretty, units};
 use seawall::Stats;
 use seawall::stats::total_ns;
 use seawall_lab::run::pause;
 use seawall_tools::doctor::{diagnose, place};
 use std::fmt::Display;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Maximum number of causes of I/O to report.
 const TOLD_MAX: usize = 6;
+/// Numbers that come no later than this are waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
@@ -36,7 +38,8 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &Stop) -> Outcome {
         if !pause(time, stop) {
             return Ok(Ended::Interrupted);
         }
-        now = Seen::look(&args.dir)?;
+        let Some(later) = published_after(&first, &args.dir, stop)? else { return Ok(Ended::Interrupted) };
+        now = later;
     }
     let window = args.window.map(|_| &first.published.stats);
     let mut found = diagnose(&now.published.stats, window);
@@ -53,6 +56,30 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &Stop) -> Outcome {
     answer(format!(
         "{origin}\n{seconds:.0} s are looked at.\n\nWhere the I/O time goes:\n{told}\nWhat to change:\n{found}"
     ))
+}
+
+/// Returns the numbers that the same process publishes after `first`; `None` if the user interrupts.
+fn published_after(first: &Seen, dir: &Path, stop: &Stop) -> Result<Option<Seen>, Failed> {
+    let before = &first.published;
+    let every = Duration::from_millis(before.every_ms);
+    let until = Instant::now() + if every <= PATIENCE { every + Duration::from_secs(1) } else { Duration::ZERO };
+    loop {
+        let now = Seen::look(dir)?;
+        if now.published.pid != before.pid || now.published.stats.elapsed_ns < before.stats.elapsed_ns {
+            return Err(format!("the database was opened again meanwhile: {}", now.origin()).into());
+        }
+        if now.published.at_unix_ms != before.at_unix_ms {
+            return Ok(Some(now));
+        }
+        if Instant::now() >= until {
+            let every = time(before.every_ms.saturating_mul(1_000_000));
+            let why = format!("no numbers came within the window: they come every {every} (option stats_interval)");
+            return Err(why.into());
+        }
+        if !pause(Duration::from_millis(20), stop) {
+            return Ok(None);
+        }
+    }
 }
 
 fn list(lines: &[impl Display], none: &str) -> String {
