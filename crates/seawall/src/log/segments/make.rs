@@ -247,9 +247,12 @@ impl Segments {
             return Ok(false);
         }
         for (i, spare) in spares.iter().enumerate() {
-            if let Err(e) = self.disk.remove(&path_of(&self.dir, *spare)) {
-                self.state.lock().spares.extend(&spares[i..]);
-                return Err(e.into());
+            match self.disk.remove(&path_of(&self.dir, *spare)) {
+                Err(e) if e.errno() != Some(errno::ENOENT) => {
+                    self.state.lock().spares.extend(&spares[i..]);
+                    return Err(e.into());
+                }
+                _ => {}
             }
             count(&counters.segments_removed, 1);
         }
