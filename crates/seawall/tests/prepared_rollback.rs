@@ -114,8 +114,8 @@ fn rollbacks_that_stop(in_place: bool) {
     assert!(seen[1] > 0 && (seen[0] > 0) != in_place, "errors before and after the decision: {seen:?}");
 }
 
-/// A long value whose writing fails, and whose written part cannot be taken back at once: a rollback to a savepoint before
-/// it makes the transaction whole.
+/// A long value whose writing fails, and whose written part cannot be taken back at once: a rollback to a savepoint
+/// before it makes the transaction whole.
 #[test]
 fn a_savepoint_is_a_way_back_from_a_change_that_is_half_done() {
     let mut was_half_done = 0;

@@ -88,7 +88,10 @@ pub(crate) fn backup(args: &BackupArgs, stop: &Stop) -> Outcome {
     };
     let to = args.to.display();
     let Some(report) = done else {
-        return interrupted(format_args!("broken off: {to} holds an unfinished backup, remove it (a file `backup` there shows that it was finished nevertheless)"));
+        return interrupted(format_args!(
+            "broken off: {to} holds an unfinished backup, remove it (a file `backup` there shows that it was finished \
+             nevertheless)"
+        ));
     };
     if args.json {
         return answer(serde_json::to_string(&report)? + "\n");
