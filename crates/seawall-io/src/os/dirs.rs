@@ -38,8 +38,8 @@ impl Place<'_> {
         self.dir.as_ref().map_or(CWD, |dir| dir.as_fd())
     }
 
-    /// The owner of a file that root creates here, if that is another user: the owner of the directory, who must be able
-    /// to open what a command of root's has made.
+    /// The owner of a file that root creates here, if that is another user: the owner of the directory, who must be
+    /// able to open what a command of root's has made.
     pub(super) fn owner_of_new(&self) -> Option<(Uid, Gid)> {
         if !rustix::process::geteuid().is_root() {
             return None;
