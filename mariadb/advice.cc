@@ -130,7 +130,7 @@ void note_failure(THD *thd, seawall_status status) {
     if (thd) remember_deadlock(thd);
     break;
   case SEAWALL_STATUS_NO_SPACE:
-    log_failure(&full, "Until then statements that change rows fail; what is committed stays");
+    log_failure(&full, "Until then statements that add data fail; reads, deletes and commits go on");
     break;
   case SEAWALL_STATUS_IO:
   case SEAWALL_STATUS_CORRUPT:

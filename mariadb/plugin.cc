@@ -187,7 +187,7 @@ static int init(void *p) {
   }
   if (status != SEAWALL_STATUS_OK) {
     sql_print_error("Seawall: %s", seawall_error());
-    sql_print_error("Seawall: the server goes on without the engine; its tables cannot be used.");
+    sql_print_error("Seawall: its tables cannot be used. With seawall=FORCE the server does not start, else it goes on without the engine.");
     db.out();
     return 1;
   }

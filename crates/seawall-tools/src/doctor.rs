@@ -191,8 +191,8 @@ fn disk_space(s: &Stats) -> Vec<Diagnosis> {
                 bytes(data),
                 bytes(s.space.free_bytes)
             ),
-            "Free space there or move the database. When it is full the database turns read-only; what is committed \
-             stays."
+            "Free space there or move the database. When it is full, new data is refused; reads, deletes and commits go \
+             on."
                 .into(),
         )
     })

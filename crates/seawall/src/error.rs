@@ -277,8 +277,8 @@ messages! { Error:
     Io(inner) => "{inner}";
     Corrupt(inner) => "{inner}";
     Poisoned { first_error } =>
-        "the database stopped at its first failed write: {first_error}. Committed data is safe. Close the database, \
-         repair the disk, and open the database again";
+        "the database stopped at its first failed write: {first_error}. What was flushed is safe; later commits at \
+         written or deferred may be lost. Close the database, repair the disk, and open the database again";
     OutcomeUnknown { cause } =>
         "it is unknown whether this transaction was committed: {cause}. Open the database again to find out";
     ReadOnly { why } => "read-only: {why}";

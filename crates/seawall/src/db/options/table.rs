@@ -217,8 +217,8 @@ options! {
     log_block_bytes, with_log_block_bytes: u64 as Size = 4 * KIB,
         Limits::PowerOfTwo(512, 64 * KIB), Opening, "bytes", ["log_block_size"],
         "The unit in which the log is written.",
-        "Use at least the device's physical block; with a smaller unit the device must read a block for each commit \
-         to complete it.";
+        "At least the device's physical block: a smaller unit is refused, because a power cut can tear durable log \
+         beside it.";
 
     log_segment_size, with_log_segment_size: u64 as Size = 16 * MIB,
         Limits::PowerOfTwo(64 * KIB, GIB), Creation, "bytes", [],
@@ -250,8 +250,8 @@ options! {
 
     flush_interval, with_flush_interval: Duration as Time = Duration::from_secs(1),
         Limits::Between(Duration::from_millis(1), Duration::from_secs(3600)), Running, "time", ["flush_log_at_timeout"],
-        "How old the oldest unflushed commit may become under `written` and `deferred`.",
-        "This is the most that these levels can lose.";
+        "How old the oldest unflushed commit may become under `written` and `deferred` before others wait for it.",
+        "These levels can lose at most the commits acknowledged within one such interval.";
 
     torn_page_protection, with_torn_page_protection: TornPages as Word<TornPages> = TornPages::Doublewrite,
         Limits::Any, Opening, "", [],
