@@ -544,6 +544,23 @@ impl File {
         self.disk.cached(&self.current().handle, self.len())
     }
 
+    /// Makes later reads return what is on the disk. Without direct I/O, the page cache may hold pages that were never
+    /// written: a sync that fails leaves them there, clean. So it syncs the file and drops its pages. On a read-only
+    /// disk, it only drops them.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn distrust_cache(&self, cause: Cause) -> Result<()> {
+        if self.mode().direct {
+            return Ok(());
+        }
+        match self.sync(cause) {
+            Err(e) if e.errno() == Some(libc::EROFS) => {}
+            synced => synced?,
+        }
+        self.drop_cache()
+    }
+
     /// Drops the file's clean pages from the page cache. Dirty pages stay: call [`File::sync`] first.
     ///
     /// # Errors

@@ -155,11 +155,8 @@ impl Pool {
             // What a killed process wrote can be read but may not be durable: no later barrier of this process would
             // cover it, and the areas of its doublewrite file may still be needed.
             data.sync(Cause::Recovery)?;
-            if !data.mode().direct {
-                // The page cache may hold pages that an earlier process's failed write-back marked clean but never
-                // wrote; redo would take such a page for current. Only what is on the disk is valid.
-                data.drop_cache()?;
-            }
+            // Redo would take a page that is only in the page cache for current.
+            data.distrust_cache(Cause::Recovery)?;
         }
         let block = control.current();
         Ok(Self {

@@ -8,8 +8,10 @@
 //!    search).
 //! 3. Whole entries beyond the refused one that prove nothing are *ghosts*: parts of groups whose earlier bytes did not
 //!    persist. The reader reports them, and `Log::open` erases them.
-//! 4. Log that was read may not be durable: it may be in a cache after a failed flush. Only what a later entry says was
-//!    flushed is known to be durable; `Log::open` writes the rest again.
+//! 4. Log that was read may not be durable: it may be in a device's cache after a failed flush. Only what a later entry
+//!    says was flushed is known to be durable; `Log::open` writes the rest again. It is not taken from the page cache
+//!    ([`File::distrust_cache`]): the kernel may drop pages there that a failed flush left, and a second read would
+//!    return something else than the first.
 //! 5. Each segment is locked briefly before anything is read: then a killed process's last writes have completed, and
 //!    none can follow (trap 7).
 //! 6. A piece that the disk cannot read counts as zeroes, and its error is remembered. If the log ends in an entry with
@@ -141,7 +143,7 @@ impl LogReader {
         let shelf = Arc::new(Shelf::new(disk, &config.dir, SegmentOptions::of(config)));
         // The last segment first: a running database has that one open.
         for number in numbers.iter().rev() {
-            while_locked(&*config.clock, || shelf.get(*number))?;
+            while_locked(&*config.clock, || shelf.get(*number))?.distrust_cache(Cause::Recovery)?;
         }
         let first = from.0 / config.segment_bytes;
         let missing = |number: u64, why: &str| -> Result<Self> {

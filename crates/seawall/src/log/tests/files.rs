@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::log::segments::RECENT;
-use seawall_io::{FlushMethod, IoError, Op};
+use seawall_io::{FlushMethod, IoError, Op, OpenHow};
 use seawall_sim::{Call, Fault, FaultKind};
 
 const EMFILE: i32 = 24;
@@ -288,6 +288,27 @@ fn what_is_flushed_into_blocks_that_are_only_allocated_survives() {
         drop(log);
         assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2.len(), 60);
     }
+}
+
+/// A flush that fails leaves its pages in the page cache, clean, and the kernel may drop them at any time.
+#[test]
+fn what_only_the_page_cache_has_is_not_read() {
+    let machine = Machine { method: FlushMethod::Fsync, ..Machine::new(46) };
+    let (process, log) = machine.create();
+    work(&log, 1, false).unwrap();
+    tend_all(&log);
+    let end = append(&log, &body(1, 20_000));
+    machine.disk.inject(Fault::eio().on(Op::Sync).path(DIR).once());
+    assert!(log.flush_to(end).is_err());
+    drop(log);
+    process.crash_by(SimDisk::process_crash);
+    let read = || machine.read(Arc::new(Process::new(&machine.disk)), FIRST_LSN, 1).unwrap().0;
+    let first = read();
+    for path in machine.disk.list(DIR.as_ref()).unwrap() {
+        let file = machine.disk.open(&path, OpenHow::default()).unwrap();
+        machine.disk.drop_cache(&file, 0, 0).unwrap();
+    }
+    assert_eq!(first, read());
 }
 
 /// The next fill removes a file that a failed fill left behind because it could not be removed either.
