@@ -8,7 +8,8 @@ seawall_status Index_build::begin(const seawall_tree *rows, uint fill_percent, u
   m_base = rows;
   m_fill_percent = fill_percent;
   m_keep_percent = keep_percent;
-  return seawall_begin_index_build(db.get(), rows, m_build.out());
+  seawall_status status = seawall_begin_index_build(db.get(), rows, m_build.out());
+  return status != SEAWALL_STATUS_OK ? status : seawall_index_build_interrupt(m_build.get(), m_interrupt.out());
 }
 
 static std::unique_ptr<Key_codec> codec_of(TABLE *altered, const Layouts &layouts, uint key) {
@@ -129,6 +130,7 @@ void Index_build::abandon() {
     m_abandoned = true;
     m_changed.notify_all();
   }
+  if (m_interrupt) seawall_interrupt(m_interrupt.get());
   if (m_thread.joinable()) m_thread.join();
 }
 

@@ -79,6 +79,7 @@ private:
   void move_to(State state);
 
   Build m_build;
+  Interrupt m_interrupt;
   const seawall_tree *m_base = nullptr;
   uint m_fill_percent = 0, m_keep_percent = 0;
   TABLE *m_altered = nullptr;

@@ -677,6 +677,13 @@ seawall_status seawall_begin_index_build(const seawall_db *db,
                                          const seawall_tree *base,
                                          seawall_index_build **build);
 
+// Makes a handle with which any thread can end the build, in whatever step it is.
+//
+// # Safety
+// `build` is a handle of a build that has not begun to run; `interrupt` is writable.
+seawall_status seawall_index_build_interrupt(const seawall_index_build *build,
+                                             seawall_interrupt_t **interrupt);
+
 // Builds new trees `names` from the entries that `entries` gives for each row of the base. This thread calls `entries`
 // and `switch`. Other transactions may change the base meanwhile: the build pauses so that they keep `keep_percent`
 // (at most 95) of their rate; with 0 it does not pause. Leaves are filled to `fill_percent` (50 to 100; with 0, 90).

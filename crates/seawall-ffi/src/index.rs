@@ -3,6 +3,7 @@
 use crate::database::Database;
 use crate::slice::{Slice, exclusive, free, hand_out, shared, text, usage};
 use crate::status::{Status, call};
+use crate::transaction::Interrupt;
 use crate::tree::Tree;
 use seawall::IndexOptions;
 use std::ffi::{c_char, c_void};
@@ -76,6 +77,25 @@ pub unsafe extern "C" fn seawall_begin_index_build(
         let builder = Some(db.0.index_builder(&base.0)?);
         // SAFETY: as the function requires.
         unsafe { hand_out(build, IndexBuild { builder }) }?;
+        Ok(Status::Ok)
+    })
+}
+
+/// Makes a handle with which any thread can end the build, in whatever step it is.
+///
+/// # Safety
+/// `build` is a handle of a build that has not begun to run; `interrupt` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn seawall_index_build_interrupt(
+    build: *const IndexBuild,
+    interrupt: *mut *mut Interrupt,
+) -> Status {
+    call(|| {
+        // SAFETY: as the function requires.
+        let build = unsafe { shared(build) }?;
+        let builder = build.builder.as_ref().ok_or_else(|| usage("the build has run"))?;
+        // SAFETY: as the function requires.
+        unsafe { hand_out(interrupt, Interrupt(builder.interrupt_handle())) }?;
         Ok(Status::Ok)
     })
 }

@@ -33,7 +33,7 @@ pub struct Savepoint(seawall::Savepoint);
 
 /// A handle that interrupts a transaction while it waits or scans.
 #[derive(Debug)]
-pub struct Interrupt(InterruptHandle);
+pub struct Interrupt(pub(crate) InterruptHandle);
 
 /// What other transactions may do to the rows that a transaction reads.
 #[repr(C)]

@@ -537,3 +537,31 @@ fn what_cannot_be_an_index_is_told_and_leaves_nothing() {
     db.build_index(&base, "i", IndexOptions::default(), by_value, none).unwrap();
     assert_eq!(db.check().unwrap(), []);
 }
+
+#[test]
+fn a_build_is_interrupted_in_any_step() {
+    let db = Database::in_memory().unwrap();
+    let base = db.create_tree("base").unwrap();
+    let rows = (0..5000u32).map(|n| (n.to_be_bytes(), [7; 10]));
+    db.transact(|tx| tx.put_rows(&base, rows.clone())).unwrap();
+    for (at, sort_bytes) in [(0, 1 << 20), (4999, 1 << 20), (4999, 20_000)] {
+        let builder = db.index_builder(&base).unwrap();
+        let (handle, mut calls) = (builder.interrupt_handle(), 0);
+        let options = IndexOptions { sort_bytes, ..IndexOptions::default() };
+        let built = builder.build(
+            &["index"],
+            options,
+            |_, key, value, index| {
+                if calls == at {
+                    handle.interrupt();
+                }
+                calls += 1;
+                index.push([value, key].concat(), key);
+            },
+            |_| unreachable!("it is not switched to"),
+        );
+        assert!(matches!(built, Err(Error::Interrupted { .. })), "{built:?}");
+        assert!(calls <= at + 300);
+        assert!(matches!(db.open_tree("index"), Err(Error::NoSuchTree { .. })));
+    }
+}

@@ -278,6 +278,7 @@ fn an_index_that_is_being_built_is_given_up() {
                 |_| unreachable!("it is not switched to"),
             );
             is_refused("build_index", built);
+            assert!(calls <= at + 300, "{calls} calls, {at} of them before the shutdown");
             shuts.unwrap().join().unwrap().unwrap();
         });
         drop((tree, db));
@@ -326,4 +327,19 @@ fn a_check_is_given_up() {
         check.join().unwrap()
     });
     is_refused("check", checked);
+}
+
+#[test]
+fn a_shutdown_with_patience_does_not_wait_for_another_one() {
+    let db = Database::in_memory().unwrap();
+    let open = db.begin().unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| db.shutdown());
+        while db.begin().is_ok() {
+            std::thread::yield_now();
+        }
+        assert!(matches!(db.shutdown_within(Duration::ZERO), Err(Error::StillRunning { .. })));
+        drop(open);
+        waits.join().unwrap().unwrap();
+    });
 }

@@ -224,9 +224,10 @@ impl Counts {
 
     fn txn(&self) -> TxnStats {
         let active_set = &self.work.engine.active;
+        // In this order: what begins or ends in between is not taken for a rollback, which would stay counted.
+        let begun = active_set.next_id().0.saturating_sub(self.first_txn);
         let (active, prepared) = (active_set.active_len() as u64, self.prepared.lock().len() as u64);
         let (commits, losers) = (self.commits(|some| &some.all), self.work.losers() as u64);
-        let begun = active_set.next_id().0.saturating_sub(self.first_txn);
         self.rollbacks.fetch_max(begun.saturating_sub(commits + active), Relaxed);
         TxnStats {
             active: active.saturating_sub(prepared + losers),
@@ -242,8 +243,9 @@ impl Counts {
 
     fn purge(&self, page_bytes: u64) -> PurgeStats {
         let engine = &self.work.engine;
-        let history = engine.undo.history_length();
+        // In this order, as above.
         let ever = self.history_at_open + self.commits(|some| &some.all);
+        let history = engine.undo.history_length();
         self.purged.fetch_max(ever.saturating_sub(history), Relaxed);
         PurgeStats {
             history,

@@ -20,6 +20,7 @@ use super::cursor::CursorOptions;
 use super::database::Database;
 use super::index_sort::Sort;
 use super::load::BuildOptions;
+use super::locking::InterruptHandle;
 use super::owned_cursor::OwnedCursor;
 use super::pace::Pace;
 use super::transaction::Transaction;
@@ -202,8 +203,9 @@ impl Database {
     /// # Errors
     /// [`Error::LockTimeout`] if they do not end; [`Error::TreeDropped`].
     pub fn index_builder(&self, base: &Tree) -> Result<IndexBuilder> {
-        let watching = self.begin()?.txn().watch(&base.state)?;
-        Ok(IndexBuilder { db: self.clone(), base: base.clone(), watching })
+        let tx = self.begin()?;
+        let watching = tx.txn().watch(&base.state)?;
+        Ok(IndexBuilder { db: self.clone(), base: base.clone(), watching, tx })
     }
 
     fn snapshot(&self) -> Result<Transaction> {
@@ -219,9 +221,17 @@ pub struct IndexBuilder {
     db: Database,
     base: Tree,
     watching: Watching,
+    tx: Transaction,
 }
 
 impl IndexBuilder {
+    /// Returns a handle with which any thread can end the build: it fails with [`Error::Interrupted`] soon, in whatever
+    /// step it is.
+    #[must_use]
+    pub fn interrupt_handle(&self) -> InterruptHandle {
+        self.tx.interrupt_handle()
+    }
+
     /// Builds the indexes `names`, as [`Database::build_index`] builds one. For each version of a row, `entries` is
     /// called once for each index, with the index's position in `names`, before it is called for the next version. All
     /// indexes become visible together.
@@ -235,7 +245,7 @@ impl IndexBuilder {
         entries: impl FnMut(usize, &[u8], &[u8], &mut IndexEntries),
         switch: impl FnOnce(&mut Transaction) -> Result<()>,
     ) -> Result<Vec<Tree>> {
-        let Self { db, base, watching } = self;
+        let Self { db, base, watching, mut tx } = self;
         for &name in names {
             match db.begin()?.open_tree(name) {
                 Ok(_) => return Err(Error::TreeExists { name: name.into() }),
@@ -250,17 +260,23 @@ impl IndexBuilder {
         let engine = db.inner.engine();
         // With `Background::Steps` there are no pauses.
         let keep_percent = if engine.may_wait { options.keep_percent } else { 0 };
+        let interrupt = tx.interrupt_handle();
         let mut build = Build {
             db: &db,
             base: &base,
             entries,
             row: IndexEntries::default(),
-            pace: Pace::new(&*engine.clock, keep_percent, || watching.noted()),
+            pace: Pace::new(&*engine.clock, keep_percent, || watching.noted()).while_it(|| {
+                db.inner.shutdown.admit()?;
+                match interrupt.is_interrupted() {
+                    true => Err(Error::Interrupted { during: "an index build", on: None }),
+                    false => Ok(()),
+                }
+            }),
             watching: &watching,
             touched: BTreeMap::new(),
             now: db.snapshot()?,
         };
-        let mut tx = db.begin()?;
         let indexes = build.build(&mut tx, names, options)?;
         for _ in 0..ROUNDS_MAX {
             if build.round(&mut tx, &indexes, true)? <= options.last_round_rows {
@@ -339,6 +355,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                 }
             }
             self.pace.step();
+            self.pace.check()?;
             rows += 1;
             if rows % COLLECT_ROWS == 0 {
                 self.collect();
@@ -390,6 +407,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
             }
             if paced {
                 self.pace.caught_up(ROUND_PART);
+                self.pace.check()?;
             }
             Ok(())
         })?;
@@ -407,6 +425,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                 }
                 if paced {
                     self.pace.caught_up(part);
+                    self.pace.check()?;
                 }
             }
             for entry in &come {
@@ -416,6 +435,7 @@ impl<F: FnMut(usize, &[u8], &[u8], &mut IndexEntries)> Build<'_, F> {
                 }
                 if paced {
                     self.pace.caught_up(part);
+                    self.pace.check()?;
                 }
             }
         }

@@ -101,6 +101,7 @@ impl Sort {
 
     fn end_run(&mut self, scratch: &mut Transaction, pace: &mut Pace<'_>) -> Result<()> {
         self.sort(pace);
+        pace.check()?;
         // A name that no other tree has, even after a crash, while the rollback of this transaction is still pending.
         // The name is logged, so it must depend only on the contents of the database. The tree is never visible.
         let name =
@@ -113,6 +114,7 @@ impl Sort {
             Error::DuplicateRow { on, .. } => Error::KeyExists { on },
             error => error,
         })?;
+        pace.check()?;
         self.runs.push(run);
         self.bytes.clear();
         self.places.clear();
@@ -130,6 +132,7 @@ impl Sort {
     ) -> Result<Tree> {
         if self.runs.is_empty() {
             self.sort(pace);
+            pace.check()?;
         } else {
             self.end_run(scratch, pace)?;
             (self.bytes, self.places) = (Vec::new(), Vec::new());
@@ -140,6 +143,7 @@ impl Sort {
         let mut last_unique = 0;
         let mut put = |key: &[u8], value: &[u8], unique: usize| {
             pace.step();
+            pace.check()?;
             if last.as_ref().is_some_and(|last| collide((last, last_unique), (key, unique))) {
                 return Err(Error::KeyExists { on: LockedOn::row(tree, last.take().unwrap_or_default()) });
             }

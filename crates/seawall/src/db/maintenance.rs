@@ -201,8 +201,9 @@ impl Transaction {
     pub fn open_tree_by_id(&self, id: TreeId) -> Result<Tree> {
         self.txn().here()?;
         let found = self.txn().trees()?.into_iter().find(|(_, row)| row.tree == id);
-        let (name, _) = found.ok_or_else(|| Error::Unknown { what: "tree id", name: id.to_string() })?;
-        self.open_tree(&name)
+        let (name, row) = found.ok_or_else(|| Error::Unknown { what: "tree id", name: id.to_string() })?;
+        // Not by its name, which it may have given up since.
+        Ok(Tree::new(self.inner.engine().trees.state(row), &name))
     }
 
     /// Requests the leaves of keys that will be read soon, and returns the number of leaves that were not in

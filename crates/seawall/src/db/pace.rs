@@ -5,9 +5,11 @@
 //! 2. Pauses change only the timing: the result is the same without them. Without changes by writers there are
 //!    no pauses.
 //! 3. The work takes no latch and no lock for a pause.
-//! 4. A pause is bounded: the work runs for at least a tenth of the time. Where it catches up with the
+//! 4. The work is asked whether it is to go on before each pause, and ends with the error at its next check.
+//! 5. A pause is bounded: the work runs for at least a tenth of the time. Where it catches up with the
 //!    writers, it stays twice as fast as they are.
 
+use crate::error::{Error, Result};
 use seawall_io::Clock;
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ pub(super) struct Pace<'p> {
     working: Option<f64>,
     pausing: Option<f64>,
     slices: u32,
+    /// Looked at as often as the clock: whether the work is to go on.
+    goes_on: Box<dyn Fn() -> Result<()> + 'p>,
+    stopped: Option<Error>,
 }
 
 /// Returns the length of the pause after `worked` seconds of work, in seconds; `working` and `pausing` are the
@@ -69,7 +74,19 @@ impl<'p> Pace<'p> {
             working: None,
             pausing: None,
             slices: 0,
+            goes_on: Box::new(|| Ok(())),
+            stopped: None,
         }
+    }
+
+    /// Makes the work end with the error of `goes_on` soon after that returns one.
+    pub(super) fn while_it(self, goes_on: impl Fn() -> Result<()> + 'p) -> Self {
+        Self { goes_on: Box::new(goes_on), ..self }
+    }
+
+    /// Returns the error if the work is not to go on.
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.stopped.take().map_or(Ok(()), Err)
     }
 
     /// Counts one small step as done.
@@ -93,6 +110,10 @@ impl<'p> Pace<'p> {
     }
 
     fn look(&mut self, caught_up: Option<f64>) {
+        self.stopped = (self.goes_on)().err();
+        if self.stopped.is_some() {
+            return;
+        }
         if self.keep == 0.0 {
             return;
         }

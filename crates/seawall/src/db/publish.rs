@@ -154,11 +154,14 @@ impl State {
         while !*stop {
             let every = self.counts.publish_every();
             if !every.is_zero() && published.is_none_or(|at| at.elapsed() >= every) {
-                published = Some(Instant::now());
                 parking_lot::MutexGuard::unlocked(&mut stop, || {
                     let _its_age_tells = self.write(true).is_err();
                 });
-                continue;
+                // After the write: an interval that is shorter than that does not keep a processor busy.
+                published = Some(Instant::now());
+                if *stop {
+                    break;
+                }
             }
             self.wake.wait_for(&mut stop, SAMPLE_EVERY);
             self.counts.sample(sampled.elapsed());

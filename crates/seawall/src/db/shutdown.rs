@@ -60,33 +60,39 @@ impl Database {
     /// Like [`Database::shutdown`], but waits at most `patience` for open transactions.
     ///
     /// # Errors
-    /// [`Error::StillRunning`]: no new transaction begins, open transactions go on, and the call can be
-    /// repeated; those of [`Database::shutdown`].
+    /// [`Error::StillRunning`], also while another thread shuts down: no new transaction begins, open transactions go on,
+    /// and the call can be repeated; those of [`Database::shutdown`].
     pub fn shutdown_within(&self, patience: Duration) -> Result<()> {
         let engine = self.inner.engine();
         if engine.instance.is_here() && engine.instance.is_shut() {
             return Ok(());
         }
         self.here()?;
-        let _role = self.inner.shutdown.shutting.take();
+        let begun = engine.clock.now();
+        // Transactions, commits and calls that hold the shared state (1).
+        let running = || {
+            let handles = self.inner.shutdown.handles.lock();
+            Arc::strong_count(&self.inner) - *handles
+        };
+        let wait = || {
+            if !engine.may_wait || engine.clock.now().saturating_sub(begun) >= patience {
+                return Err(Error::StillRunning { running: running() });
+            }
+            engine.clock.sleep(LOOK_EVERY);
+            Ok(())
+        };
+        let _role = loop {
+            match self.inner.shutdown.shutting.try_take() {
+                Some(role) => break role,
+                None => wait()?,
+            }
+        };
         if engine.instance.is_shut() {
             return Ok(());
         }
         self.inner.shutdown.draining.store(true, Ordering::SeqCst);
-        let begun = engine.clock.now();
-        loop {
-            // Transactions, commits and calls that hold the shared state (1).
-            let running = {
-                let handles = self.inner.shutdown.handles.lock();
-                Arc::strong_count(&self.inner) - *handles
-            };
-            if running == 0 {
-                break;
-            }
-            if !engine.may_wait || engine.clock.now().saturating_sub(begun) >= patience {
-                return Err(Error::StillRunning { running });
-            }
-            engine.clock.sleep(LOOK_EVERY);
+        while running() > 0 {
+            wait()?;
         }
         engine.instance.shut();
         let closed = self.inner.close_after(|| {
