@@ -60,8 +60,8 @@ impl Database {
     /// Like [`Database::shutdown`], but waits at most `patience` for open transactions.
     ///
     /// # Errors
-    /// [`Error::StillRunning`], also while another thread shuts down: no new transaction begins, open transactions go on,
-    /// and the call can be repeated; those of [`Database::shutdown`].
+    /// [`Error::StillRunning`], also while another thread shuts down: no new transaction begins, open transactions go
+    /// on, and the call can be repeated; those of [`Database::shutdown`].
     pub fn shutdown_within(&self, patience: Duration) -> Result<()> {
         let engine = self.inner.engine();
         if engine.instance.is_here() && engine.instance.is_shut() {
