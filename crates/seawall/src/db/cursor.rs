@@ -147,8 +147,8 @@ impl<'t> Cursor<'t> {
         Self(options.apply(tx.txn().scan(&tree.state, options.scan_lock())))
     }
 
-    /// Restricts the cursor to `range`. It reads no leaf beyond the end that it moves towards; whether it finds an entry
-    /// there is unspecified. A locking cursor takes no lock beyond that end. Seek to keys in the range.
+    /// Restricts the cursor to `range`. It reads no leaf beyond the end that it moves towards; whether it finds an
+    /// entry there is unspecified. A locking cursor takes no lock beyond that end. Seek to keys in the range.
     #[must_use]
     pub fn within<K: AsRef<[u8]>>(self, range: impl RangeBounds<K>) -> Self {
         Self(self.0.within(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref)))
