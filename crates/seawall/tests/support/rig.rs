@@ -28,7 +28,7 @@ use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid
 use crate::support::tally::Tally;
 use crate::support::workload::outside::{Copied, InPlace};
 use crate::support::workload::temporary::Temporary;
-use seawall_io::{Disk as _, Op};
+use seawall_io::{Disk as _, Op, OpenHow};
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Bound, Range};
@@ -192,6 +192,8 @@ pub(crate) struct Rig {
     pub(crate) head: u64,
     /// A bit flips after this many steps.
     rots_after: Option<u64>,
+    /// Decides on faults during openings, if there are any.
+    openings_fail: Option<Dice>,
     /// The ranges of the log, by position, that differed from what was written when it was opened, since the
     /// last judgement.
     pub(crate) log_damage: Vec<Range<u64>>,
@@ -199,6 +201,10 @@ pub(crate) struct Rig {
 
 /// From this seed on rows are taken from the ends of trees. Earlier seeds stay unchanged.
 const POPS_FROM: u64 = 100_000;
+
+/// From this seed on openings meet faults, and are repeated without a restart of the machine. Earlier seeds stay
+/// unchanged.
+const OPENINGS_FAIL_FROM: u64 = 182_913_000_000;
 
 /// A seventh of the seeds has the log's ring in a file; none of those that were kept before it could be.
 const RINGS_AT: u64 = 1;
@@ -314,6 +320,7 @@ impl Rig {
             compactions,
             bursts,
             pops: if seed >= POPS_FROM { 4 } else { 0 },
+            openings_fail: (mode == Mode::Faults && seed >= OPENINGS_FAIL_FROM).then(|| Dice::new(seed ^ 0x09e1_1f00)),
             kept,
             newer,
             wider,
@@ -511,6 +518,8 @@ impl Rig {
             // A disk that was full during the backup may have space again when its next step reports the
             // error.
             Error::BackupTooSlow { disk_full: true, .. } if self.mode == Mode::Faults => Ok(()),
+            // The disk was full when its base should have been recorded.
+            Error::BadBackup { why, .. } if self.mode == Mode::Faults && why.contains("no record of it") => Ok(()),
             Error::Io(_) if self.faulty => Ok(()),
             error => fail(format!("unexpected error: {error} ({error:?})")),
         }

@@ -11,6 +11,7 @@ pub(crate) struct Tally {
     pub(crate) power_cuts: u64,
     pub(crate) kills: u64,
     pub(crate) dead_openings: u64,
+    pub(crate) failed_openings: u64,
     pub(crate) openings: u64,
     pub(crate) poisoned: u64,
     pub(crate) named: u64,
@@ -83,6 +84,7 @@ impl Tally {
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
         self.dead_openings += other.dead_openings;
+        self.failed_openings += other.failed_openings;
         self.openings += other.openings;
         self.poisoned += other.poisoned;
         self.named += other.named;

@@ -31,7 +31,17 @@ impl Rig {
             self.tally.openings += 1;
             self.opening.0 = self.operations();
             self.note_log_damage();
+            self.drop_caches();
+            let fault = self.fault_of_opening(attempt);
+            let fault_given = fault.is_some();
+            // A checkpoint or flush of the opening may have failed in the background.
+            self.faulty = fault_given;
+            if let Some(fault) = fault {
+                self.say(|| format!("  during the opening: {fault:?}"));
+                self.sim.inject(fault);
+            }
             let opened = Database::open_in(env, DIR, options);
+            self.sim.clear_faults();
             self.opening.1 = self.operations();
             match opened {
                 Ok(db) => {
@@ -56,6 +66,12 @@ impl Rig {
                     self.tally.dead_openings += 1;
                     self.crashed(how);
                 }
+                // Whoever runs it tries again: without a restart, what the failed opening wrote is still in the page cache.
+                Err(Error::Io(_) | Error::Poisoned { .. } | Error::OutcomeUnknown { .. }) if fault_given => {
+                    self.say(|| "  it fails".into());
+                    self.tally.failed_openings += 1;
+                    self.powerless = true;
+                }
                 Err(error) if self.names_damage(&error) => {
                     self.say(|| format!("  damage is named: {error}"));
                     self.named();
@@ -73,6 +89,27 @@ impl Rig {
             }
         }
         unreachable!("an opening without a crash answers")
+    }
+
+    /// The kernel drops clean pages from the page cache when it likes.
+    fn drop_caches(&mut self) {
+        let (Some(dice), Ok(paths)) = (&mut self.openings_fail, self.sim.list(DIR.as_ref())) else { return };
+        for path in paths {
+            if dice.percent(20) {
+                if let Ok(file) = self.sim.open(&path, OpenHow::default()) {
+                    drop(self.sim.drop_cache(&file, 0, 0));
+                }
+            }
+        }
+    }
+
+    fn fault_of_opening(&mut self, attempt: u32) -> Option<Fault> {
+        let dice = self.openings_fail.as_mut().filter(|_| attempt < 4)?;
+        if !dice.percent(40) {
+            return None;
+        }
+        let op = dice.pick(&[Op::Sync, Op::Sync, Op::Write, Op::DurableWrite, Op::Read]);
+        Some(Fault::eio().on(op).nth(dice.log_uniform(60)).once())
     }
 
     fn model_is_empty(&self) -> bool {
