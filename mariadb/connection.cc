@@ -149,12 +149,12 @@ int Connection::begin() {
   if (status != SEAWALL_STATUS_OK) return error_of(m_thd, status, nullptr);
   m_active = true;
   m_begun_us = m_thd->start_utime;
-  m_prepared = m_committed = m_changed_temporary = m_changed_lasting = false;
+  m_prepared = m_has_locked = m_committed = m_changed_temporary = m_changed_lasting = false;
   m_incomplete = 0;
   return 0;
 }
 
-int Connection::use(THD *thd) {
+int Connection::use(THD *thd, bool locks) {
   m_thd = thd;
   /* The server has detached the connection's XA transaction, which the engine keeps. */
   if (!m_xid.empty()) detach();
@@ -162,6 +162,7 @@ int Connection::use(THD *thd) {
     if (int error = begin()) return error;
     m_statement = false;
   }
+  m_has_locked |= locks;
   if (!m_statement) {
     seawall_status status = SEAWALL_STATUS_OK;
     seawall_isolation isolation = isolation_of(thd);
@@ -202,7 +203,7 @@ void Connection::note_copied(uint64_t table) {
 }
 
 int Connection::take_snapshot() {
-  if (int error = use(m_thd)) return error;
+  if (int error = use(m_thd, false)) return error;
   seawall_status status = seawall_take_snapshot(m_tx.get());
   return status == SEAWALL_STATUS_OK ? 0 : error_of(m_thd, status, nullptr);
 }
@@ -524,6 +525,11 @@ static int savepoint_rollback(handlerton *, THD *thd, void *place) {
   Connection *connection = Connection::known(thd);
   return connection ? connection->rollback_to(*static_cast<uint64_t *>(place)) : 0;
 }
+/* mariadb-dump lets the definition of a table change when it has dumped it. */
+static bool savepoint_rollback_can_release_mdl(handlerton *, THD *thd) {
+  Connection *connection = Connection::known(thd);
+  return !connection || !connection->has_locked();
+}
 static int savepoint_release(handlerton *, THD *thd, void *place) {
   if (Connection *connection = Connection::known(thd)) connection->release_savepoint(*static_cast<uint64_t *>(place));
   return 0;
@@ -597,6 +603,7 @@ void set_hooks(handlerton *h) {
   h->savepoint_set = SEAWALL_HOOK(savepoint_set);
   h->savepoint_rollback = SEAWALL_HOOK(savepoint_rollback);
   h->savepoint_release = SEAWALL_HOOK(savepoint_release);
+  h->savepoint_rollback_can_release_mdl = SEAWALL_HOOK(savepoint_rollback_can_release_mdl);
   h->recover = SEAWALL_HOOK(recover);
   h->commit_by_xid = SEAWALL_HOOK(end_by_xid<commit_by_name>);
   h->rollback_by_xid = SEAWALL_HOOK(end_by_xid<seawall_rollback_prepared>);

@@ -65,8 +65,11 @@ public:
   static Connection *of(THD *thd);
   static Connection *known(THD *thd);
 
-  /* Called for each table that a statement uses: begins the transaction and the statement as needed. */
-  int use(THD *thd);
+  /* Called for each table that a statement uses: begins the transaction and the statement as needed. `locks`: it may lock or
+     change rows there. */
+  int use(THD *thd, bool locks);
+  /* Whether the transaction may have locked or changed rows. */
+  bool has_locked() const { return m_active && m_has_locked; }
   seawall_tx *tx() const { return m_tx.get(); }
   /* Called before a change of a row. `*before`: the savepoint to which the statement is rolled back. `*first`: this is
      the statement's first change. */
@@ -162,6 +165,7 @@ private:
   query_id_t m_copying = 0;  /* the statement that m_copied belongs to */
   std::vector<uint64_t> m_copied;
   bool m_prepared = false;
+  bool m_has_locked = false;
   bool m_committed = false;  /* by commit_ordered */
   Savepoint m_before;        /* before the statement's first change */
   std::map<uint64_t, Savepoint> m_savepoints;

@@ -605,7 +605,7 @@ int ha_seawall::external_lock(THD *thd, int type) {
     return begin_own(m_is_temporary ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
   }
   if (type == F_WRLCK) m_lock = SEAWALL_LOCK_EXCLUSIVE;
-  return m_connection->use(thd);
+  return m_connection->use(thd, m_lock != SEAWALL_LOCK_NONE);
 }
 
 int ha_seawall::start_stmt(THD *thd, thr_lock_type type) {
@@ -617,7 +617,7 @@ int ha_seawall::start_stmt(THD *thd, thr_lock_type type) {
   bool expression = thd->in_sub_stmt && !(thd_sql_command(thd) == SQLCOM_SELECT && type == TL_READ);
   if (expression && m_lock == SEAWALL_LOCK_NONE && m_stored_lock != SEAWALL_LOCK_NONE && thd_tx_isolation(thd) > ISO_READ_COMMITTED)
     m_lock = SEAWALL_LOCK_SHARED;
-  return m_connection->use(thd);
+  return m_connection->use(thd, m_lock != SEAWALL_LOCK_NONE);
 }
 
 void ha_seawall::try_semi_consistent_read(bool yes) {

@@ -338,7 +338,7 @@ private:
   int damaged_entry();
   void set_lock(THD *thd, thr_lock_type type);
   int read_point(uchar *record);
-  bool long_columns_changed(const uchar *old_record, const uchar *new_record) const;
+  bool long_columns_changed(const uchar *old_record, const uchar *new_record);
   seawall_status get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const;
   int read_long_columns(seawall_tx *tx, uchar *record);
   int write_long_columns(const uchar *record);

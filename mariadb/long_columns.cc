@@ -37,18 +37,24 @@ static bool has_changed(const Long_column &column, const uchar *old_record, cons
   return from.len != to.len || memcmp(from.data, to.data, to.len);
 }
 
-bool ha_seawall::long_columns_changed(const uchar *old_record, const uchar *new_record) const {
-  for (const Long_column &column : m_row.long_columns())
-    if (has_changed(column, old_record, new_record)) return true;
-  return false;
-}
-
 /* Reads one value, with the statement's lock. The row is locked already: another transaction has the value's lock only
    while it releases its locks, so wait for it. */
 seawall_status ha_seawall::get_long(seawall_tx *tx, const Bytes &key, seawall_slice *value) const {
   const seawall_tree *tree = m_share->long_columns.get();
   return m_lock == SEAWALL_LOCK_NONE ? seawall_get(tx, tree, slice(key), value)
                                      : seawall_lock_row(tx, tree, slice(key), m_lock, SEAWALL_WAIT_MODE_WAIT, 0, value, nullptr);
+}
+
+/* Whether a long value of the row with the key `m_old_key` changes; one that the statement has not read is read now. */
+bool ha_seawall::long_columns_changed(const uchar *old_record, const uchar *new_record) {
+  for (const Long_column &column : m_row.long_columns()) {
+    if (!has_changed(column, old_record, new_record)) continue;
+    if (!is_apart(column.field, old_record) || !is_apart(column.field, new_record) || !is_unread(column.field, old_record)) return true;
+    seawall_slice from, to = value_of(column, new_record);
+    if (get_long(tx(), long_key(m_old_key, column.number), &from) != SEAWALL_STATUS_OK) return true; /* which finds the error again */
+    if (from.len != to.len || memcmp(from.data, to.data, to.len)) return true;
+  }
+  return false;
 }
 
 /* Reads, for the row with the key `m_primary`, the long values of the columns that the statement reads. */
@@ -58,7 +64,9 @@ int ha_seawall::read_long_columns(seawall_tx *tx, uchar *record) {
   m_long_keys.clear();
   const THD *thd = table->in_use;
   bool changes = m_lock == SEAWALL_LOCK_EXCLUSIVE;
-  bool whole = changes && (table->versioned() || table->part_info || thd->rgi_slave || thd->rgi_fake);
+  /* The engine itself computes virtual columns, from whatever columns, for an index whose entries it cannot read alone. */
+  bool computes = m_keyread && table->vfield && active_index != MAX_KEY && (is_primary(active_index) || !m_covers[active_index]);
+  bool whole = computes || (changes && (table->versioned() || table->part_info || thd->rgi_slave || thd->rgi_fake));
   for (size_t at = 0; at < columns.size(); at++) {
     Field_blob *field = columns[at].field;
     /* A change of the row needs its index entries, whatever the statement reads. */

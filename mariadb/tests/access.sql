@@ -124,3 +124,21 @@ select id, v from virtuals force index (kv, kb) where v = 20 and b = 2 order by 
 select v, min(id) from virtuals force index (kv) where v < 50 group by v;
 update virtuals force index (kv) set a = a + 1000 where v >= 900;
 select count(*), sum(v), sum(a) from virtuals;
+-- They are computed from a long value, which the plan does not read.
+create table computed (p varchar(20) not null, t mediumtext, b int, v int as (200 - ascii(t)) virtual, primary key (p(10)), key v (v), key b (b));
+insert into computed (p, t, b) select concat('p', seq), repeat(char(97 + seq % 26), 5000), seq from seq_1_to_2000;
+analyze table computed;
+select count(*) from computed force index (v, b) where v = 103 or b = 5;
+create table computed_too (id int primary key, a int, t longtext, s varchar(20), v int unsigned as (crc32(t)) virtual, key k (a, v, s(5)));
+insert into computed_too (id, a, t, s) values (1, 1, repeat('x', 100000), 's'), (2, 2, repeat('y', 100000), 's');
+update computed_too force index (k) set a = a + 1 where a > 0;
+select id, a, v, length(t) from computed_too;
+-- A long value that is set to what it is, and that the statement does not read.
+create table same (id int primary key, a int, b mediumtext);
+insert into same values (1, 1, repeat('x', 5000)), (2, 2, repeat('y', 5000));
+update same set b = repeat('x', 5000) where id = 1;
+select row_count();
+update same set b = repeat('x', 5000);
+select row_count();
+update same set b = concat(repeat('x', 4999), 'y') where id = 1;
+select row_count(), sum(crc32(b)) from same;
