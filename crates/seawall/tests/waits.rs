@@ -369,33 +369,6 @@ fn a_wait_is_told_with_all_that_are_ahead() {
     assert!(told.contains(&(2, vec![1])) && told.contains(&(3, vec![1, 2])), "{told:?}");
 }
 
-/// So must it be told of one that comes to block a wait that has begun.
-#[test]
-fn a_wait_is_told_again_of_a_holder_that_raises_its_lock() {
-    let (db, tree) = database();
-    let mut holder = begin(&db, Isolation::ReadCommitted, LONG, 1);
-    holder.get_for_share(&tree, &[1]).unwrap();
-    let told = std::sync::Arc::new(Mutex::new(Vec::new()));
-    let heard = told.clone();
-    db.on_wait(move |wait| {
-        heard.lock().unwrap().push((wait.waiter.tag, wait.holders.iter().map(|holder| holder.tag).collect::<Vec<_>>()));
-    })
-    .unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| begin(&db, Isolation::ReadCommitted, LONG, 2).put(&tree, &[1], b"new").unwrap());
-        until_told(&told, 1);
-        scope.spawn(|| begin(&db, Isolation::ReadCommitted, LONG, 3).get_for_share(&tree, &[1]).unwrap());
-        until_told(&told, 2);
-        assert_eq!(told.lock().unwrap()[1], (3, vec![2]));
-        holder.put(&tree, &[1], b"raised").unwrap();
-        until_told(&told, 3);
-        holder.commit().unwrap();
-    });
-    let (waiter, mut holders) = told.lock().unwrap()[2].clone();
-    holders.sort_unstable();
-    assert_eq!((waiter, holders), (3, vec![1, 2]));
-}
-
 #[test]
 fn who_waits_for_whom_is_known_while_it_waits_and_after_a_deadlock() {
     let (db, tree) = database();

@@ -225,9 +225,9 @@ impl Database {
     }
 
     /// Registers a callback for lock waits; it replaces an earlier one. Whenever a transaction begins to wait
-    /// for a lock, `told` is called on the thread that is about to wait, with the transactions that block it; again,
-    /// within about 250 ms, when another transaction has come to block it during the wait. A program that must end
-    /// transactions in its own order interrupts or rolls back the one that blocks.
+    /// for a lock, `told` is called on the thread that is about to wait, with the transactions that block it. A
+    /// program that must end transactions in its own order interrupts or rolls back the one that blocks. It is not
+    /// told of a transaction that comes to block a wait later, by raising a lock that it holds.
     ///
     /// No latch or mutex is held while `told` runs. It must be short: the thread notices a granted lock only
     /// after `told` returns. It may use the database and interrupt any transaction, including the waiting one,

@@ -66,9 +66,8 @@ impl WaitCell {
         *self.outcome.lock()
     }
 
-    /// Blocks until there is an answer. Answers [`Outcome::TimedOut`] itself at the deadline, and when `stopped`, which
-    /// is called now and then, without the cell's mutex.
-    pub(super) fn wait(&self, deadline: Instant, mut stopped: impl FnMut() -> bool) -> Outcome {
+    /// Blocks until there is an answer. Answers [`Outcome::TimedOut`] itself at the deadline, and when `stopped`.
+    pub(super) fn wait(&self, deadline: Instant, stopped: impl Fn() -> bool) -> Outcome {
         let mut outcome = self.outcome.lock();
         loop {
             if let Some(settled) = *outcome {
@@ -77,16 +76,7 @@ impl WaitCell {
             let check = deadline.min(Instant::now() + PATIENCE);
             let (guard, late) = wait_until(&self.settled, outcome, check);
             outcome = guard;
-            if !late || outcome.is_some() {
-                continue;
-            }
-            let ends = check == deadline || {
-                drop(outcome);
-                let ends = stopped();
-                outcome = self.outcome.lock();
-                ends
-            };
-            if ends && outcome.is_none() {
+            if late && outcome.is_none() && (check == deadline || stopped()) {
                 *outcome = Some(Outcome::TimedOut);
             }
         }

@@ -140,22 +140,20 @@ impl LockTable {
         drop(before);
     }
 
-    /// Calls the callback with a wait, unless it has ended by now or the callback knows of all who block it: those in
-    /// `known`. Returns whom it knows. No mutex is held.
-    pub(super) fn tell_of(&self, waiter: &Arc<Waiter>, known: Vec<Party>) -> Vec<Party> {
+    /// Calls the callback with a wait that has begun, unless it has ended by now. No mutex is held.
+    pub(super) fn tell_of(&self, waiter: &Arc<Waiter>) {
         let told = self.observer.read().0.clone();
-        let Some((told, info)) = told.zip(self.wait_info(waiter)) else { return known };
-        let is_known = |holder: &Party| known.iter().any(|known| known.serial == holder.serial);
-        if !info.holders.iter().all(is_known) {
+        let Some(told) = told else { return };
+        if let Some(info) = self.wait_info(waiter) {
             told(&info);
         }
-        info.holders
     }
 
     /// Describes a wait; `None` if it has ended.
     fn wait_info(&self, waiter: &Arc<Waiter>) -> Option<WaitInfo> {
         let (mut holders, mut modes): (Vec<Party>, Vec<Option<Mode>>) = (Vec::new(), Vec::new());
-        // A server that must know who waits for whom gets all blockers, not only the nearest.
+        // A server that must know who waits for whom is told only once, so it gets all blockers, not only the
+        // nearest.
         let blockers = match waiter.queue {
             WaitQueue::Point { .. } => self.points.all_blockers(waiter),
             WaitQueue::Tree { .. } => self.blockers(waiter),

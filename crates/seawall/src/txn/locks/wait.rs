@@ -132,14 +132,10 @@ impl LockTable {
         if let Some(interrupt) = interrupt {
             interrupt.enter(&waiter.cell);
         }
-        let mut told = self.tell_of(&waiter, Vec::new());
+        self.tell_of(&waiter);
         let health = &self.config.health;
         let blocked = Blocked::on(Blocking::Lock);
-        let outcome = waiter.cell.wait(deadline, || {
-            // Others may have come before it: a holder that raises its lock, a range that grows.
-            told = self.tell_of(&waiter, std::mem::take(&mut told));
-            health.check_for_reads().is_err()
-        });
+        let outcome = waiter.cell.wait(deadline, || health.check_for_reads().is_err());
         drop(blocked);
         let holder = match outcome {
             Outcome::TimedOut => self.blockers(&waiter).first().map_or(TxnId::NONE, |holder| holder.txn()),
