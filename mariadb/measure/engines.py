@@ -48,8 +48,6 @@ def options(pool, log=None, level=1, binlog=None, capacity=10000, peers=(), inno
         "--innodb-use-native-aio=1",
         "--innodb-doublewrite=1",
         "--innodb-flush-neighbors=0",
-        # As much as Seawall sorts in when it builds an index; InnoDB's most.
-        "--innodb-sort-buffer-size=64M",
         f"--innodb-flush-log-at-trx-commit={level}",
         f"--innodb-io-capacity={capacity}",
         f"--innodb-io-capacity-max={2 * capacity}",
