@@ -40,10 +40,10 @@ use std::sync::atomic::Ordering;
 pub(super) enum State {
     /// It accepts changes. It is rolled back when dropped.
     Open,
-    /// A change of several steps stopped halfway and could not be undone: it can only be rolled back.
+    /// A tree is being built, or its build failed and could not be undone: it can only be rolled back.
     HalfDone,
-    /// A rollback to the savepoint with this label stopped halfway: it can only be rolled back, to that savepoint, an
-    /// earlier one, or as a whole.
+    /// A rollback to the point with this label, a savepoint or the beginning of a change, stopped halfway: it can only
+    /// be rolled back, to that point, an earlier one, or as a whole.
     HalfUndone(u64),
     /// It is prepared in place: it can only be committed or rolled back. If dropped, it stays prepared and is
     /// ended by its name.
@@ -492,9 +492,9 @@ impl Txn {
                 format!("it is prepared as \"{}\": it can only be committed or rolled back", place.xid.escape_ascii())
             }
             State::HalfUndone(_) => {
-                "a rollback to a savepoint failed: roll back to that savepoint again, or all of it".to_owned()
+                "a rollback to a savepoint, or of one change, failed: roll back to that savepoint or an earlier one, or all of it".to_owned()
             }
-            _ => "one of its changes failed and could not be taken back: it can only be rolled back".to_owned(),
+            _ => "a tree is being built, or its build could not be taken back: it can only be rolled back".to_owned(),
         };
         Error::TransactionEnded { why }
     }

@@ -66,8 +66,7 @@ impl Rig {
                     self.tally.dead_openings += 1;
                     self.crashed(how);
                 }
-                // Whoever runs it tries again: without a restart, what the failed opening wrote is still in the page
-                // cache.
+                // The user tries again, on the same machine: the page cache has what the failed opening wrote.
                 Err(Error::Io(_) | Error::Poisoned { .. } | Error::OutcomeUnknown { .. }) if fault_given => {
                     self.say(|| "  it fails".into());
                     self.tally.failed_openings += 1;
