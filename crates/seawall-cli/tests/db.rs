@@ -208,6 +208,7 @@ fn a_second_process_is_kept_out_and_may_look() {
             .any(|cell| cell["class"] == "redo" && cell["p99_ns"].as_u64().unwrap() > 0)
     );
     seawall(dir.path(), ["stat", "db", "--prometheus"]).exits(0).shows("seawall_txn_commits_total");
+    seawall(dir.path(), ["stat", "db", "--prometheus"]).exits(0).shows("seawall_up 1\n");
     let watched = seawall(dir.path(), ["stat", "db", "--watch", "--count", "2", "--interval", "100ms"]).exits(0);
     assert_eq!(watched.out.matches("commits/s").count(), 2, "{watched:?}");
     let doctor = seawall(dir.path(), ["doctor", "db"]).exits(0).shows("Where the I/O time goes").shows("for commit");
@@ -221,6 +222,7 @@ fn a_second_process_is_kept_out_and_may_look() {
     drop(tree);
     db.close().unwrap();
     seawall(dir.path(), ["stat", "db"]).exits(0).shows("closed: the last numbers of process");
+    seawall(dir.path(), ["stat", "db", "--prometheus"]).exits(0).shows("seawall_up 0\n");
     seawall(dir.path(), ["doctor", "db", "--window", "1s"]).exits(2).says("no process has the database open");
     let stats = path.join("stats.json");
     let mut old = common::read_json(&stats);
@@ -230,7 +232,8 @@ fn a_second_process_is_kept_out_and_may_look() {
     assert_eq!(seawall(dir.path(), ["stat", "db", "--json"]).exits(0).json()["held"], false);
     let silent = Database::open_with(&path, Options::default().with_stats_interval(Duration::ZERO)).unwrap();
     std::fs::write(&stats, old.to_string()).unwrap();
-    seawall(dir.path(), ["stat", "db"]).exits(0).shows("STALE");
+    seawall(dir.path(), ["stat", "db"]).exits(0).shows("STALE").shows("the process that has it open publishes none");
+    seawall(dir.path(), ["doctor", "db", "--window", "1s"]).exits(2).says("no new numbers").says("the disk is full");
     silent.close().unwrap();
     std::fs::remove_file(&stats).unwrap();
     seawall(dir.path(), ["stat", "db"]).exits(2).says("has no stats.json");

@@ -416,7 +416,7 @@ typedef struct {
   // The longest wait for a lock, ms, with `SEAWALL_WAIT_MODE_FOR`.
   uint64_t wait_ms;
   // Whether changing a row whose latest version was committed after the transaction's snapshot fails (snapshot
-  // isolation). Otherwise the change acts on the latest version, as in InnoDB.
+  // isolation). Otherwise the change acts on the latest version. As in InnoDB, only reads take the snapshot.
   bool fail_on_conflict;
   // A number that reports of lock waits show, for example a connection's number.
   uint64_t tag;

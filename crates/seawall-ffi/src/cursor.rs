@@ -113,8 +113,11 @@ pub unsafe extern "C" fn seawall_cursor_new(cursor: *mut *mut Cursor) -> Status 
 /// `cursor` is null, or a handle of a cursor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_cursor_free(cursor: *mut Cursor) {
-    // SAFETY: as the function requires.
-    drop(unsafe { free(cursor) });
+    call(|| {
+        // SAFETY: as the function requires.
+        drop(unsafe { free(cursor) });
+        Ok(Status::Ok)
+    });
 }
 
 /// Sets the cursor's tree, its range, the lock that it takes on each row, and how many rows will be read (`limit`, a

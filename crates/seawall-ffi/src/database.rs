@@ -224,8 +224,11 @@ pub unsafe extern "C" fn seawall_prepared_next(list: *mut PreparedList, xid: *mu
 /// `list` is null, or a handle of a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_prepared_free(list: *mut PreparedList) {
-    // SAFETY: as the function requires.
-    drop(unsafe { free(list) });
+    call(|| {
+        // SAFETY: as the function requires.
+        drop(unsafe { free(list) });
+        Ok(Status::Ok)
+    });
 }
 
 /// Commits a prepared transaction that belongs to no handle. Returns `SEAWALL_STATUS_NOT_FOUND` if none has this name.

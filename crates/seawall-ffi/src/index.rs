@@ -156,6 +156,9 @@ pub unsafe extern "C" fn seawall_build_indexes(
 /// `build` is a handle or null; it is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_index_build_free(build: *mut IndexBuild) {
-    // SAFETY: as the function requires.
-    drop(unsafe { free(build) });
+    call(|| {
+        // SAFETY: as the function requires.
+        drop(unsafe { free(build) });
+        Ok(Status::Ok)
+    });
 }

@@ -65,7 +65,7 @@ pub struct TransactionOptions {
     /// The longest wait for a lock, ms, with `SEAWALL_WAIT_MODE_FOR`.
     pub wait_ms: u64,
     /// Whether changing a row whose latest version was committed after the transaction's snapshot fails (snapshot
-    /// isolation). Otherwise the change acts on the latest version, as in InnoDB.
+    /// isolation). Otherwise the change acts on the latest version. As in InnoDB, only reads take the snapshot.
     pub fail_on_conflict: bool,
     /// A number that reports of lock waits show, for example a connection's number.
     pub tag: u64,
@@ -89,6 +89,7 @@ impl TransactionOptions {
             wait: WaitMode::of(self.wait)?.wait(self.wait_ms).unwrap_or_default(),
             on_conflict: if self.fail_on_conflict { OnConflict::Fail } else { OnConflict::Latest },
             tag: self.tag,
+            like_innodb: true,
             ..TxOptions::default()
         })
     }
@@ -320,8 +321,11 @@ pub unsafe extern "C" fn seawall_rollback_to(tx: *mut Transaction, savepoint: *c
 /// `savepoint` is null, or a handle of a savepoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_savepoint_free(savepoint: *mut Savepoint) {
-    // SAFETY: as the function requires.
-    drop(unsafe { free(savepoint) });
+    call(|| {
+        // SAFETY: as the function requires.
+        drop(unsafe { free(savepoint) });
+        Ok(Status::Ok)
+    });
 }
 
 /// Makes a handle with which any thread can interrupt the transaction, even after later commits and rollbacks.
@@ -371,8 +375,11 @@ pub unsafe extern "C" fn seawall_interrupt_clear(interrupt: *const Interrupt) ->
 /// `interrupt` is null, or a handle that no call uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_interrupt_free(interrupt: *mut Interrupt) {
-    // SAFETY: as the function requires.
-    drop(unsafe { free(interrupt) });
+    call(|| {
+        // SAFETY: as the function requires.
+        drop(unsafe { free(interrupt) });
+        Ok(Status::Ok)
+    });
 }
 
 // --- beside an outside log -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 //! Trees.
 
 use crate::slice::{free, hand_out, text};
-use crate::status::Status;
+use crate::status::{Status, call};
 use crate::transaction::{Transaction, with};
 use std::ffi::c_char;
 
@@ -85,6 +85,9 @@ pub unsafe extern "C" fn seawall_rename_tree(tx: *mut Transaction, from: *const 
 /// `tree` is null, or a handle that no call uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_tree_free(tree: *mut Tree) {
-    // SAFETY: as the function requires.
-    drop(unsafe { free(tree) });
+    call(|| {
+        // SAFETY: as the function requires.
+        drop(unsafe { free(tree) });
+        Ok(Status::Ok)
+    });
 }

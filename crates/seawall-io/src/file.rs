@@ -544,21 +544,19 @@ impl File {
         self.disk.cached(&self.current().handle, self.len())
     }
 
-    /// Makes later reads return what is on the disk. Without direct I/O, the page cache may hold pages that were never
-    /// written: a sync that fails leaves them there, clean. So it syncs the file and drops its pages. On a read-only
-    /// disk, it only drops them.
+    /// Makes durable what an earlier process wrote or copied here, and makes later reads return what is on the disk.
+    /// Without direct I/O, the page cache may hold pages that were never written: a sync that fails leaves them there,
+    /// clean. So the file's pages are dropped after the sync. On a read-only disk, they are only dropped.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn distrust_cache(&self, cause: Cause) -> Result<()> {
-        if self.mode().direct {
-            return Ok(());
-        }
-        match self.sync(cause) {
+    pub fn distrust_cache(&self) -> Result<()> {
+        // Not counted: the refusal of a read-only disk is no I/O error.
+        match self.sync_handle(&self.current().handle, SyncHow::Data) {
             Err(e) if e.errno() == Some(libc::EROFS) => {}
             synced => synced?,
         }
-        self.drop_cache()
+        if self.mode().direct { Ok(()) } else { self.drop_cache() }
     }
 
     /// Drops the file's clean pages from the page cache. Dirty pages stay: call [`File::sync`] first.

@@ -46,7 +46,7 @@ pub use file::{Barrier, File, FileOptions, FileRequest, Pending};
 pub use latency::{GROUPING_POWER, Latencies, Latency, LatencyBucket, MAX_VALUE_POWER};
 pub use method::{EffectiveMode, FlushMethod, UnknownFlushMethod};
 pub use os::limits::raise_descriptor_limit;
-pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend};
+pub use os::{Backend, BackendUnavailable, OsDisk, UnknownBackend, create_dir, create_dir_all};
 pub use prealloc::{FILLING, Fill, FillOptions, FillStep, STEP_BYTES, recycle, sweep};
 pub use process::{InUse, Process, ProcessGate};
 pub use read_only::ReadOnlyDisk;

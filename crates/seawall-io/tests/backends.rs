@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use seawall_io::probe::Finding;
 use seawall_io::{
     AlignedBuf, Arena, Backend, Create, Disk, IoBuf, IoErrorKind, Op, OpenHow, OsDisk, Request, SyncHow, Ticket,
-    WriteHow,
+    WriteHow, create_dir_all,
 };
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -529,6 +529,13 @@ fn what_root_creates_belongs_to_the_owner_of_the_directory() {
         disk.open(&theirs.join(name), how).unwrap();
         disk.open(&theirs.join("link"), OpenHow { create: Create::IfMissing, ..how }).unwrap();
         assert_eq!((owner(&theirs.join(name)), owner(&target)), ((65_534, 65_533), owner(dir.path())), "{name}");
+    }
+    // Some file systems have no direct I/O: their refusal leaves the file there.
+    let how = OpenHow { write: true, create: Create::New, direct: true, ..OpenHow::default() };
+    drop(disk.open(&theirs.join("direct"), how));
+    create_dir_all(&theirs.join("a/b")).unwrap();
+    for name in ["direct", "a", "a/b"] {
+        assert_eq!(owner(&theirs.join(name)), (65_534, 65_533), "{name}");
     }
     disk.pin(&theirs).unwrap();
     disk.open(&theirs.join("pinned"), OpenHow { write: true, create: Create::New, ..OpenHow::default() }).unwrap();

@@ -5,8 +5,8 @@
 //! 3. A latency is counted in the first bucket that certainly includes it: the histogram's own buckets are
 //!    1.6% wide, so `le` overestimates by at most that; `_sum` is an estimate with the same error.
 
-use seawall::Stats;
 use seawall::metrics::Meaning;
+use seawall::{Published, Stats};
 use seawall_io::{CellSnapshot, EffectiveMode};
 use std::fmt::Write;
 
@@ -64,6 +64,19 @@ pub fn text(stats: &Stats) -> String {
     }
     io(&mut out, &stats.io.cells);
     files(&mut out, stats);
+    out.0
+}
+
+/// Formats published statistics as Prometheus text, with whether a process has the database open (`up`) and the time
+/// of the publication: the numbers themselves do not show that they are old.
+#[must_use]
+pub fn published(published: &Published, up: bool) -> String {
+    let mut out = Text(text(&published.stats));
+    out.family("seawall_up", "gauge", "Whether a process has the database open.");
+    out.sample("seawall_up", &[], u8::from(up));
+    out.family("seawall_published_timestamp_seconds", "gauge", "When these numbers were published, since 1970.");
+    let at = seconds(published.at_unix_ms.saturating_mul(1_000_000));
+    out.sample("seawall_published_timestamp_seconds", &[], at);
     out.0
 }
 

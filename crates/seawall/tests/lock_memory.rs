@@ -3,7 +3,7 @@
 //! 1. A row that a transaction has written, and a unique prefix with an inserted entry, need no lock of their
 //!    own: the entry's writer acts as the lock.
 //! 2. At read committed, row locks never become a range: a transaction that needs more of them than
-//!    `lock_memory_per_transaction` gets an error.
+//!    `lock_memory_per_transaction` gets an error, or a range if it is `like_innodb`.
 //! 3. A request that does not wait leaves nothing behind in the transaction that holds the lock.
 
 use seawall::{
@@ -333,6 +333,28 @@ fn read_committed_is_told_when_its_locks_need_too_much_memory() {
     let tx = read_committed(&db);
     for row in 0..rows {
         tx.get_for_update(&tree, &row.to_be_bytes()).unwrap();
+    }
+}
+
+/// A SQL server's transaction goes on instead: it locks a range, as at the other levels.
+#[test]
+fn read_committed_like_innodb_locks_a_range_instead() {
+    let db = database(&[("lock_memory_per_transaction", "64K")]);
+    let tree = db.create_tree("t").unwrap();
+    let rows = 2_000u32;
+    db.transact(|tx| (0..rows).try_for_each(|row| tx.put(&tree, &row.to_be_bytes(), b"old"))).unwrap();
+    let options = TxOptions { isolation: Isolation::ReadCommitted, like_innodb: true, ..TxOptions::default() };
+    let mut tx = db.begin_with(TxOptions { isolation: Isolation::RepeatableRead, ..options }).unwrap();
+    for turn in 0..2 {
+        // Also in a transaction that has become read committed, and in one that begins anew.
+        tx.set_isolation(Isolation::ReadCommitted);
+        for row in 0..rows {
+            tx.get_for_update(&tree, &row.to_be_bytes()).unwrap();
+            assert!(held(&db) <= 300, "{turn} {row}: {}", held(&db));
+        }
+        assert!(read_committed(&db).put(&tree, &(rows / 2).to_be_bytes(), b"x").is_err());
+        read_committed(&db).put(&tree, &rows.to_be_bytes(), b"x").unwrap();
+        tx.restart(options).unwrap();
     }
 }
 

@@ -133,6 +133,10 @@ fn a_savepoint_is_a_way_back_from_a_change_that_is_half_done() {
         disk.clear_faults();
         if put.is_err() && tx.put(&tree, b"other", b"1").is_err() {
             was_half_done += 1;
+            // One that is set afterwards is none.
+            let late = tx.savepoint();
+            drop(tx.rollback_to(&late));
+            assert!(tx.put(&tree, b"other", b"1").is_err(), "{nth}");
         }
         tx.rollback_to(&savepoint).unwrap();
         tx.put(&tree, b"after", b"1").unwrap();

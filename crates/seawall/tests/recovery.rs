@@ -728,6 +728,32 @@ fn the_name_of_a_new_database_and_of_its_log_is_durable() {
     }
 }
 
+/// A copy of a closed database has continued the log, which lies elsewhere: the entries there are not the original's.
+#[test]
+fn a_log_that_a_copy_of_the_database_has_continued_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, copy, log] = ["db", "copy", "log"].map(|name| dir.path().join(name));
+    let options = small().with_log_dir(log);
+    let db = Database::open_with(&path, options.clone()).unwrap();
+    put(&db, 0, Durability::Flushed);
+    db.close().unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    for file in std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path()).filter(|file| file.is_file()) {
+        std::fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
+    }
+    let db = Database::open_with(&copy, options.clone()).unwrap();
+    let (key, value) = row(1);
+    db.transact(|tx| tx.put(&tx.open_tree("t")?, &key, &value)).unwrap();
+    db.close().unwrap();
+    for _ in 0..2 {
+        let refused = Database::open_with(&path, options.clone()).unwrap_err();
+        let Error::Corrupt(corruption) = &refused else { panic!("{refused}") };
+        assert!(matches!(**corruption, Corruption::Log { .. }), "{refused}");
+    }
+    assert_rows(&Database::open_read_only_with(&path, options.clone()).unwrap(), 1, "it is as it was closed");
+    assert_rows(&Database::open_with(&copy, options).unwrap(), 2, "the copy");
+}
+
 /// The real disk, with directories created by this opening, and relative paths.
 #[test]
 fn a_database_can_be_made_where_directories_are_missing() {

@@ -34,6 +34,7 @@ const NO_WAIT: TxOptions = TxOptions {
     on_conflict: OnConflict::Fail,
     wait: LockWait::NoWait,
     tag: 0,
+    like_innodb: false,
 };
 
 #[test]

@@ -143,12 +143,14 @@ fn what_a_change_tells_is_a_read_where_conflicts_fail() {
     ];
     assert!(db.transact(|tx| tx.put(&tree, b"long", &long)).is_ok());
     for (name, tell) in tells {
-        for (on_conflict, sees) in [(OnConflict::Fail, &b"1"[..]), (OnConflict::Latest, b"2")] {
+        let cases =
+            [(OnConflict::Fail, false, &b"1"[..]), (OnConflict::Fail, true, b"2"), (OnConflict::Latest, false, b"2")];
+        for (on_conflict, like_innodb, sees) in cases {
             put(&db, &tree, b"row", b"1");
-            let mut tx = db.begin_with(TxOptions { on_conflict, ..TxOptions::default() }).unwrap();
+            let mut tx = db.begin_with(TxOptions { on_conflict, like_innodb, ..TxOptions::default() }).unwrap();
             tell(&mut tx, &tree);
             put(&db, &tree, b"row", b"2");
-            assert_eq!(tx.get(&tree, b"row").unwrap().unwrap(), sees, "{name}, {on_conflict:?}");
+            assert_eq!(tx.get(&tree, b"row").unwrap().unwrap(), sees, "{name}, {on_conflict:?}, {like_innodb}");
         }
     }
 }

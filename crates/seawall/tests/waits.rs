@@ -153,6 +153,10 @@ fn an_interrupt_outlives_a_restart_and_ends_an_iterator() {
     interrupted(&cursor.next(&tx));
     interrupted(&cursor.seek(&tx, Seek::First));
     handle.clear();
+    // A step would leave rows out.
+    for step in [OwnedCursor::next, OwnedCursor::prev] {
+        assert!(matches!(step(&mut cursor, &tx), Err(Error::Usage(_))));
+    }
     assert!(cursor.seek(&tx, Seek::AtLeast(&[5])).unwrap());
     handle.interrupt();
     interrupted(&cursor.prev(&tx));
@@ -510,6 +514,43 @@ fn the_place_of_an_entry_is_kept_until_it_is_inserted() {
         });
         assert_eq!(inserted, 1, "{isolation:?}");
         assert_eq!(db.stats().locks.held, 0);
+    }
+}
+
+/// Who waited for a key behind another's range has that key alone, and can give it back: a refused insertion keeps no
+/// lock, and a row that a locking read took in vain is free again.
+#[test]
+fn a_key_that_was_waited_for_behind_a_range_is_given_back() {
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let (db, tree) = database();
+        db.transact(|tx| tx.put(&tree, b"pk", b"")).unwrap();
+        for what in ["insertion", "row"] {
+            let holder = begin(&db, Isolation::RepeatableRead, LONG, 0);
+            let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+            assert!(holder.cursor(&tree, options).seek(Seek::AtLeast(b"p")).unwrap());
+            let mut tx = begin(&db, isolation, LONG, 0);
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| {
+                    if what == "insertion" {
+                        let refused = tx.insert_unique_prefix(&tree, 1, b"pq", b"");
+                        assert!(matches!(refused, Err(Error::KeyExists { .. })), "{refused:?}");
+                    } else {
+                        let row = tx.lock_row(&tree, b"pk", LockMode::Exclusive, None).unwrap();
+                        assert!(row.newly_locked && tx.unlock_row(&tree, b"pk").unwrap(), "{isolation:?}");
+                    }
+                });
+                until_waiting(&db, 1);
+                holder.rollback().unwrap();
+                waits.join().unwrap();
+            });
+            let mut other = begin(&db, isolation, LockWait::NoWait, 0);
+            let refused = other.insert_unique_prefix(&tree, 1, b"pr", b"");
+            assert!(matches!(refused, Err(Error::KeyExists { .. })), "{isolation:?} {what}: {refused:?}");
+            other.delete(&tree, b"pk").unwrap();
+            other.rollback().unwrap();
+            tx.commit().unwrap();
+            assert_eq!(db.stats().locks.held, 0);
+        }
     }
 }
 

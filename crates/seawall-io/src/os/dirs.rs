@@ -8,6 +8,8 @@
 //! 4. The names in a pinned directory are those in the directory to which its path led when it was pinned, wherever it
 //!    is moved and whatever takes its place.
 
+use crate::class::Op;
+use crate::error::IoError;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -50,6 +52,53 @@ impl Place<'_> {
         };
         let stat = stat.ok().filter(|stat| stat.st_uid != 0)?;
         Some((Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)))
+    }
+}
+
+/// Makes the directory `path`. One that root makes belongs to the owner of the directory that it is in.
+///
+/// # Errors
+/// The kernel's refusal.
+///
+/// ```
+/// let dir = tempfile::tempdir()?;
+/// seawall_io::create_dir(&dir.path().join("new"))?;
+/// assert!(seawall_io::create_dir(&dir.path().join("new")).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn create_dir(path: &Path) -> crate::error::Result<()> {
+    let mode = Mode::from_raw_mode(0o777);
+    rustix::fs::mkdir(path, mode).map_err(|e| IoError::os(Op::Directory, path, e.raw_os_error()))?;
+    if let Some((user, group)) = (Place { dir: None, name: path }).owner_of_new() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = rustix::fs::open(path, flags, Mode::empty());
+        // Where it cannot be changed, the directory is root's.
+        made.and_then(|dir| rustix::fs::fchown(&dir, Some(user), Some(group))).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// As [`create_dir`], with the directories above it that are missing. One that is there is left as it is.
+///
+/// # Errors
+/// The kernel's refusal.
+///
+/// ```
+/// let dir = tempfile::tempdir()?;
+/// seawall_io::create_dir_all(&dir.path().join("a/b"))?;
+/// seawall_io::create_dir_all(&dir.path().join("a/b"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn create_dir_all(path: &Path) -> crate::error::Result<()> {
+    match create_dir(path) {
+        Err(_) if path.is_dir() => Ok(()),
+        Err(e) if e.errno() == Some(libc::ENOENT) => {
+            let Some(above) = path.parent().filter(|above| *above != Path::new("")) else { return Err(e) };
+            create_dir_all(above)?;
+            // Another process may have made it meanwhile.
+            create_dir_all(path)
+        }
+        made => made,
     }
 }
 

@@ -26,6 +26,7 @@ use crate::probe::device::untorn_write_bytes;
 use crate::probe::finding::Finding;
 use crate::shared::SharedMemory;
 pub use choose::{Backend, BackendUnavailable, UnknownBackend};
+pub use dirs::{create_dir, create_dir_all};
 use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -169,11 +170,14 @@ impl Disk for OsDisk {
             |flags| uninterrupted(|| rustix::fs::openat(place.dir(), place.name, flags, Mode::from_raw_mode(0o640)));
         let opened = match place.owner_of_new().filter(|_| how.create != Create::No) {
             // Exclusively: a link that another user has put there must not make its target the directory's.
-            Some((user, group)) => match open(flags | OFlags::CREATE | OFlags::EXCL) {
+            // Without O_DIRECT at first: a file system that has none refuses such an open after it has created the
+            // file.
+            Some((user, group)) => match open(flags.difference(OFlags::DIRECT) | OFlags::CREATE | OFlags::EXCL) {
                 Ok(fd) => {
                     // Where it cannot be changed, the file is root's.
                     rustix::fs::fchown(&fd, Some(user), Some(group)).unwrap_or_default();
-                    Ok(fd)
+                    let direct = if how.direct { rustix::fs::fcntl_setfl(&fd, OFlags::DIRECT) } else { Ok(()) };
+                    direct.map(|()| fd)
                 }
                 Err(Errno::EXIST) if how.create == Create::IfMissing => open(flags.difference(OFlags::CREATE)),
                 refused => refused,

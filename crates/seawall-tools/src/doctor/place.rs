@@ -16,7 +16,9 @@ use std::path::Path;
 /// ```
 #[must_use]
 pub fn place(dir: &Path) -> Vec<Diagnosis> {
-    let (file_system, device) = (file_system_of(dir), block_device_of(dir));
+    // A mount point is found by its name: a relative path, or a symbolic link to another disk, would miss it.
+    let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let (file_system, device) = (file_system_of(&real), block_device_of(&real));
     let found = file_system.known().and_then(|found| of_file_system(dir, found));
     found.into_iter().chain(device.known().and_then(|found| of_device(dir, found))).collect()
 }
@@ -32,7 +34,7 @@ fn of_file_system(dir: &Path, found: &FileSystem) -> Option<Diagnosis> {
             format!("{dir} is on {kind}: in memory."),
             "Nothing there survives a restart of the machine. Move the data directory to a disk.",
         ),
-        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "fuse" | "virtiofs" | "overlay" => make(
+        kind if is_above_another(kind) => make(
             "network-file-system",
             Severity::Note,
             format!("{dir} is on {kind}."),
@@ -49,6 +51,13 @@ fn of_file_system(dir: &Path, found: &FileSystem) -> Option<Diagnosis> {
             )
         }
     }
+}
+
+/// Whether files there are another file system's, for example a server's.
+fn is_above_another(kind: &str) -> bool {
+    let others = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "virtiofs", "overlay"];
+    // Such as fuse.sshfs, fuse.glusterfs and fuseblk.
+    kind.starts_with("fuse") || others.contains(&kind)
 }
 
 fn of_device(dir: &Path, device: &BlockDevice) -> Option<Diagnosis> {
@@ -86,7 +95,18 @@ mod tests {
     fn what_forgets_is_named() {
         assert_eq!(on("tmpfs", "rw"), Some(("memory-file-system", Severity::Critical)));
         assert_eq!(on("ext4", "rw,noatime,nobarrier"), Some(("barriers-off", Severity::Critical)));
-        assert_eq!(on("overlay", "rw"), Some(("network-file-system", Severity::Note)));
+        for kind in ["overlay", "fuse.sshfs", "fuseblk", "ceph"] {
+            assert_eq!(on(kind, "rw"), Some(("network-file-system", Severity::Note)), "{kind}");
+        }
         assert_eq!(on("ext4", "rw,noatime,errors=remount-ro"), None);
+    }
+
+    #[test]
+    fn the_disk_behind_a_symbolic_link_is_meant() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/dev/shm", &link).unwrap();
+        assert!(matches!(&file_system_of(Path::new("/dev/shm")), Known::Known(found) if found.kind == "tmpfs"));
+        assert_eq!(place(&link).first().map(|found| found.id), Some("memory-file-system"));
     }
 }

@@ -197,6 +197,18 @@ impl Frames {
         self.span.load(Ordering::Acquire)
     }
 
+    /// Number of frames whose memory may be in use: those within the limit, and those beyond it that are not retired
+    /// yet.
+    pub(super) fn in_use(&self) -> u32 {
+        self.limit() + self.stay_beyond(self.limit())
+    }
+
+    /// Number of frames beyond `limit` that are not retired yet.
+    pub(super) fn stay_beyond(&self, limit: u32) -> u32 {
+        let stays = |f: &u32| self.get(*f).flags.load(Ordering::Acquire) & RETIRED == 0;
+        (limit..self.span()).filter(stays).count() as u32
+    }
+
     /// Free frames, approximately.
     pub(super) fn free_count(&self) -> usize {
         usize::try_from(self.free_count.load(Ordering::Relaxed)).unwrap_or(0)

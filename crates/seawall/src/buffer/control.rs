@@ -84,7 +84,7 @@ impl Control {
             }
             opened => opened?,
         };
-        file.distrust_cache(Cause::Recovery)?;
+        file.distrust_cache()?;
         let mut newest: Option<State> = None;
         let mut bad = Vec::new();
         let mut unreadable = None;

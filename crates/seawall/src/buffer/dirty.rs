@@ -25,6 +25,8 @@ use std::collections::BTreeSet;
 
 /// Number of stripes, a power of two: enough that concurrent threads seldom share one.
 const STRIPES: usize = 16;
+/// Fewer pairs are not swept.
+const SWEEP_LEAST: usize = 4096;
 
 /// Alone on its two cache lines, because the processor fetches lines in pairs.
 #[repr(align(128))]
@@ -82,6 +84,8 @@ impl Stripes {
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
     pairs: BTreeSet<(u64, u32)>,
+    /// Pairs that were left after the last sweep.
+    kept: usize,
     /// Frames examined.
     looked: usize,
 }
@@ -126,6 +130,17 @@ impl Ordered {
                 self.pairs.extend([rec_lsn, writing].into_iter().filter(|&lsn| lsn != 0).map(|lsn| (lsn, frame)));
                 self.looked += 1;
             }
+        }
+        self.sweep(dirt);
+    }
+
+    /// Removes the pairs of pages that have left their frames without a write, once there are as many of them as of
+    /// others. They grow with the reads of deferred pages, not with the number of frames.
+    fn sweep<'d>(&mut self, dirt: impl Fn(u32) -> &'d Dirt) {
+        if self.pairs.len() > 2 * self.kept.max(SWEEP_LEAST) {
+            self.looked += self.pairs.len();
+            self.pairs.retain(|&(lsn, frame)| !matches!(stands(dirt(frame), lsn), Stands::Gone));
+            self.kept = self.pairs.len();
         }
     }
 
@@ -180,5 +195,44 @@ impl Ordered {
     /// Frames examined since the last call.
     pub(super) fn take_looked(&mut self) -> usize {
         std::mem::take(&mut self.looked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page that is read and sent away again and again leaves no pair each time, though a page that stays dirty in
+    /// its frame is older than all of them.
+    #[test]
+    fn pairs_of_pages_that_went_away_do_not_collect() {
+        if module_path!().contains("model") {
+            // There its atomics are loom's, which work only in a model.
+            return;
+        }
+        let frames: Vec<Dirt> = (0..16).map(|_| Dirt::new()).collect();
+        let (stripes, mut ordered) = (Stripes::new(), Ordered::default());
+        let dirt = |frame: u32| &frames[frame as usize];
+        let comes = |frame: u32, since: u64| {
+            dirt(frame).rec_lsn.store(since, Ordering::Release);
+            stripes.push(0, frame, dirt(frame));
+        };
+        comes(0, 1);
+        for since in 2..100_000 {
+            let frame = 1 + (since % 15) as u32;
+            comes(frame, since);
+            ordered.drain(&stripes, dirt);
+            assert_eq!(ordered.oldest(dirt), Some(1));
+            if since % 7 != 0 {
+                dirt(frame).rec_lsn.store(0, Ordering::Release);
+            }
+        }
+        assert!(ordered.pairs.len() <= 2 * SWEEP_LEAST, "{}", ordered.pairs.len());
+        let mut found = 0;
+        ordered.dirty_before(u64::MAX, dirt, |_| {
+            found += 1;
+            true
+        });
+        assert_eq!(found, frames.iter().filter(|dirt| dirt.rec_lsn.load(Ordering::Acquire) != 0).count());
     }
 }

@@ -24,7 +24,7 @@ pub fn lend<T>(f: impl FnOnce() -> T) -> T {
 
 /// # Errors
 /// [`Error::Usage`] in a closure that [`lend`] runs.
-pub(super) fn may_latch() -> Result<()> {
+pub fn may_latch() -> Result<()> {
     if LENT.get() {
         let why = "the database is called by a closure that it has lent a value of one of its pages: copy the value, \
             and call afterwards";

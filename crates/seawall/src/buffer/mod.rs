@@ -55,7 +55,7 @@ pub use config::PoolConfig;
 pub use control::{CONTROL_FILE, Control};
 pub use doublewrite::DOUBLEWRITE_FILE;
 pub use guard::{KeptPin, PageRead};
-pub use lend::lend;
+pub use lend::{lend, may_latch};
 pub use mtr::{LatchedPage, MTR_BYTES_SMALL, Mtr, MtrSize};
 pub use pool::{DATA_FILE, Pool};
 pub use prefetcher::Prefetcher;

@@ -24,7 +24,7 @@ use crate::error::{Corruption, Error, Health, Result, while_locked};
 use crate::format::control::page_bytes_are_valid;
 use crate::format::{Lsn, PageId};
 use crate::log::Log;
-use seawall_io::{Cause, Create, Disk, File, FileClass, FileOptions, IoError};
+use seawall_io::{Create, Disk, File, FileClass, FileOptions, IoError};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -153,10 +153,9 @@ impl Pool {
             disk.sync_dir(&config.dir)?;
         } else if !health.is_read_only() {
             // What a killed process wrote can be read but may not be durable: no later barrier of this process would
-            // cover it, and the areas of its doublewrite file may still be needed.
-            data.sync(Cause::Recovery)?;
-            // Redo would take a page that is only in the page cache for current.
-            data.distrust_cache(Cause::Recovery)?;
+            // cover it, and the areas of its doublewrite file may still be needed. And redo would take a page that is
+            // only in the page cache for current.
+            data.distrust_cache()?;
         }
         let block = control.current();
         Ok(Self {

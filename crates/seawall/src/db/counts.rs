@@ -46,13 +46,11 @@ pub(super) struct Counts {
     work: Arc<Work>,
     prepared: Prepared,
     opened: Duration,
-    first_txn: u64,
     history_at_open: u64,
     /// Striped by thread, so that commits share no counter.
     commits: Vec<Padded<Commits>>,
     conflicts: AtomicU64,
     lock_wait_ns: AtomicU64,
-    rollbacks: AtomicU64,
     purged: AtomicU64,
 }
 
@@ -64,12 +62,10 @@ impl Counts {
             dir: dir.into(),
             log_dir,
             opened: engine.clock.now(),
-            first_txn: engine.active.next_id().0,
             history_at_open: engine.undo.history_length(),
             commits: (0..STRIPES).map(|_| Padded::default()).collect(),
             conflicts: AtomicU64::new(0),
             lock_wait_ns: AtomicU64::new(0),
-            rollbacks: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             work,
             prepared,
@@ -224,11 +220,9 @@ impl Counts {
 
     fn txn(&self) -> TxnStats {
         let active_set = &self.work.engine.active;
-        // In this order: what begins or ends in between is not taken for a rollback, which would stay counted.
-        let begun = active_set.next_id().0.saturating_sub(self.first_txn);
+        let begun = active_set.next_id().0.saturating_sub(self.work.engine.first_txn.0);
         let (active, prepared) = (active_set.active_len() as u64, self.prepared.lock().len() as u64);
         let (commits, losers) = (self.commits(|some| &some.all), self.work.losers() as u64);
-        self.rollbacks.fetch_max(begun.saturating_sub(commits + active), Relaxed);
         TxnStats {
             active: active.saturating_sub(prepared + losers),
             prepared,
@@ -236,7 +230,7 @@ impl Counts {
             views: active_set.views() as u64,
             begun,
             commits,
-            rollbacks: self.rollbacks.load(Relaxed),
+            rollbacks: self.work.engine.rollbacks.load(Relaxed),
             conflicts: self.conflicts.load(Relaxed),
         }
     }

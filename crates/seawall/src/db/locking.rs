@@ -151,7 +151,7 @@ impl Transaction {
     /// of another database.
     pub fn lock_tree(&mut self, tree: &Tree) -> Result<()> {
         let txn = self.txn();
-        txn.admit(&tree.state)?;
+        txn.admit_change(&tree.state)?;
         txn.lock_tree(&tree.state)
     }
 
@@ -179,7 +179,7 @@ impl Transaction {
     /// # Ok::<(), seawall::Error>(())
     /// ```
     pub fn lock_or_committed(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<LockOrCommitted> {
-        self.txn().admit(&tree.state)?;
+        self.txn().admit_change(&tree.state)?;
         self.noted(self.txn().lock_or_committed(&tree.state, key.as_ref()))
     }
 }
@@ -231,7 +231,8 @@ impl Database {
     ///
     /// No latch or mutex is held while `told` runs. It must be short: the thread notices a granted lock only
     /// after `told` returns. It may use the database and interrupt any transaction, including the waiting one,
-    /// but it must not wait for the waiting one.
+    /// but it must not wait for the waiting one. A handle of the database in `told` keeps the database open until
+    /// [`Database::forget_on_wait`].
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;

@@ -200,10 +200,9 @@ impl Transaction {
     /// [`Error::Unknown`].
     pub fn open_tree_by_id(&self, id: TreeId) -> Result<Tree> {
         self.txn().here()?;
-        let found = self.txn().trees()?.into_iter().find(|(_, row)| row.tree == id);
-        let (name, row) = found.ok_or_else(|| Error::Unknown { what: "tree id", name: id.to_string() })?;
-        // Not by its name, which it may have given up since.
-        Ok(Tree::new(self.inner.engine().trees.state(row), &name))
+        let found = self.txn().tree_by_id(id)?;
+        let (name, state) = found.ok_or_else(|| Error::Unknown { what: "tree id", name: id.to_string() })?;
+        Ok(Tree::new(state, &name))
     }
 
     /// Requests the leaves of keys that will be read soon, and returns the number of leaves that were not in

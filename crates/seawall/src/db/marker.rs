@@ -344,7 +344,7 @@ fn clear_log(disk: &dyn Disk, dir: &Path) -> Result<()> {
     if files.iter().any(|file| is_named(file, CONTROL_FILE)) {
         return Ok(());
     }
-    files.iter().filter(|file| is_redo(file)).try_for_each(|file| disk.remove(file))?;
+    files.iter().filter(|file| is_redo(file) || is_of_log(file)).try_for_each(|file| disk.remove(file))?;
     Ok(disk.sync_dir(dir)?)
 }
 

@@ -114,17 +114,12 @@ impl Database {
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let path = &absolute(path.as_ref())?;
         seawall_io::raise_descriptor_limit();
-        let directory = |dir: &Path| {
-            std::fs::create_dir_all(dir).map_err(|e| {
-                Error::Io(seawall_io::IoError::os(seawall_io::Op::Directory, dir, e.raw_os_error().unwrap_or(0)))
-            })
-        };
-        directory(path)?;
+        seawall_io::create_dir_all(path)?;
         let options = options.with_file_of(path)?;
         let log_dir = options.log_dir_of(path);
         // The log's directory of an existing database exists: a name that does not is wrong, and is not made.
         if !path.join(CONTROL_FILE).exists() || path.join(marker::CREATING_FILE).exists() {
-            directory(&log_dir)?;
+            seawall_io::create_dir_all(&log_dir)?;
         }
         if let Finding::Known(device) = probe::block_device_of(&log_dir.canonicalize().unwrap_or(log_dir)) {
             refuse_small_blocks(options.log_block_bytes(), &device)?;
@@ -346,14 +341,11 @@ impl Opening {
                 return Err(unread.clone().into());
             }
         }
-        let ghosts = Planted::here().has(Mutant::GhostTail);
-        let incarnation =
-            if ghosts { made.incarnation } else { control.begin_incarnation(options.log_buffer_size())? };
-        let block = control.current();
-        let log_config = Self::log_config(&env, path, options, &block, &stats);
-        let mut reader =
-            LogReader::open(disk.clone(), &log_config, block.checkpoint, incarnation - u32::from(!ghosts))?;
-        reader.written_by(block.log_incarnation, block.log_buffer);
+        // Before the control file is written: a log that is not there, or not this database's any more, takes no mark
+        // of a clean shutdown away, and is refused at the next opening, too.
+        let log_config = Self::log_config(&env, path, options, &made, &stats);
+        let mut reader = LogReader::open(disk.clone(), &log_config, made.checkpoint, made.incarnation)?;
+        reader.written_by(made.log_incarnation, made.log_buffer);
         let mut again = reader.again();
         if made.clean {
             reader.closed_at(made.checkpoint);
@@ -363,17 +355,22 @@ impl Opening {
         while reader.next()?.is_some() {}
         let tail = reader.finish()?;
         let end = tail.end;
-        if end < block.log_end {
+        if end < made.log_end {
             let why = format!(
                 "it ends at {end}, but was whole and durable up to {} when the checkpoint was made",
-                block.log_end
+                made.log_end
             );
             return Err(Corruption::Log { at: end, why }.into());
         }
+        if !Planted::here().has(Mutant::GhostTail) {
+            control.begin_incarnation(options.log_buffer_size())?;
+        }
+        let block = control.current();
+        let log_config = Self::log_config(&env, path, options, &block, &stats);
         if beside.backed_up {
             Taken::forget_abandoned(&*disk, path, end)?;
         }
-        let log = Arc::new(Log::open(disk.clone(), log_config.clone(), health.clone(), tail)?);
+        let log = Arc::new(Log::open(disk.clone(), log_config, health.clone(), tail)?);
         let pool_config = Self::pool_config(&env, path, options, &block, &stats);
         let pool = Arc::new(Pool::open(disk.clone(), pool_config, control, log, health)?);
         options.check_torn_pages(&pool.data_mode(), pool.config().atomic_writes)?;
@@ -412,6 +409,8 @@ impl Opening {
             space,
             undo,
             locks,
+            first_txn: active.next_id(),
+            rollbacks: AtomicU64::new(0),
             active,
             resumed: AtomicU64::new(0),
             resumed_asked: AtomicBool::new(false),

@@ -172,7 +172,9 @@ impl State {
     fn write(&self, open: bool) -> std::io::Result<()> {
         let text = Published::now(self.counts.gather(), open, self.counts.publish_every()).to_json();
         let new = self.path.with_extension("json.new");
-        std::fs::write(&new, text)?;
+        // One that another user's process has left there may not be writable.
+        std::fs::write(&new, &text)
+            .or_else(|_| std::fs::remove_file(&new).and_then(|()| std::fs::write(&new, &text)))?;
         std::fs::rename(&new, &self.path)
     }
 }

@@ -42,8 +42,7 @@ impl Transaction {
     /// Undoes all changes, and begins a new transaction with the same options.
     ///
     /// # Errors
-    /// The error that stopped the rollback; background work, or the next opening, completes it. This object is
-    /// a new transaction nevertheless.
+    /// Those of [`Transaction::rollback`]. This object is a new transaction nevertheless.
     pub fn rollback_in_place(&mut self) -> Result<()> {
         self.txn.here()?;
         self.number = 0;

@@ -17,6 +17,7 @@
 
 use super::database::Database;
 use super::inner::Inner;
+use crate::buffer::may_latch;
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +30,7 @@ impl Database {
     /// For a call without a transaction: counts as running until the result is dropped.
     pub(super) fn running(&self) -> Result<Arc<Inner>> {
         self.here()?;
+        may_latch()?;
         let running = self.inner.clone();
         self.inner.shutdown.admit()?;
         Ok(running)
@@ -44,7 +46,9 @@ impl Database {
     ///
     /// # Errors
     /// The error that stopped closing. The database is shut down nevertheless; no committed change is lost, and
-    /// the next opening recovers.
+    /// the next opening recovers. [`Error::Usage`] in a closure that [`Transaction::get_with`] runs.
+    ///
+    /// [`Transaction::get_with`]: crate::Transaction::get_with
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -68,6 +72,8 @@ impl Database {
             return Ok(());
         }
         self.here()?;
+        // It would wait for the transaction whose closure calls it.
+        may_latch()?;
         let begun = engine.clock.now();
         // Transactions, commits and calls that hold the shared state (1).
         let running = || {

@@ -131,7 +131,7 @@ impl Transaction {
     }
 
     /// Calls `f` with the value of `key`, without copying it. The page is latched while `f` runs: `f` must be
-    /// short, and every database call inside it fails with [`Error::Usage`].
+    /// short, and must not call the database: a call that reads, changes or shuts down fails with [`Error::Usage`].
     ///
     /// # Errors
     /// Those of [`Transaction::get`].
@@ -188,16 +188,19 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::KeyExists`]; the errors of every change: [`Error::ReadOnly`], [`Error::KeyTooLong`],
-    /// [`Error::ValueTooLong`], [`Error::LockTimeout`], [`Error::Deadlock`], [`Error::WriteConflict`],
-    /// [`Error::NoSpace`], [`Error::Poisoned`]. After any of them the transaction is unchanged and can
-    /// continue.
+    /// [`Error::ValueTooLong`], [`Error::TreeDropped`], [`Error::TreeTooNew`], [`Error::Usage`],
+    /// [`Error::LockTimeout`], [`Error::Interrupted`], [`Error::TooManyLocks`], [`Error::TooManyTransactions`],
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Corrupt`], [`Error::Poisoned`]: the change did not happen, and the
+    /// transaction can continue. After [`Error::Deadlock`] and [`Error::WriteConflict`], too, but roll it back: the
+    /// others wait for it, or it works with rows that have changed since.
     pub fn insert(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         self.change(tree, key.as_ref(), value, Change::Insert).map(|_| ())
     }
 
     /// Inserts an entry, unless a live key begins with the same first `prefix_bytes` bytes as `key`. This is
     /// for unique indexes whose entries end with a unique suffix. (In SQL, NULLs never collide: use
-    /// [`Transaction::insert`] for a key whose prefix contains one.)
+    /// [`Transaction::insert`] for a key whose prefix contains one.) At serializable, no other key with that prefix
+    /// appears until the transaction ends, as long as all of them are inserted with this function.
     ///
     /// # Errors
     /// [`Error::KeyExists`], and those of [`Transaction::insert`].
@@ -274,7 +277,7 @@ impl Transaction {
     /// Creates a tree.
     ///
     /// # Errors
-    /// [`Error::TreeExists`], and those of [`Transaction::insert`].
+    /// [`Error::TreeExists`], [`Error::NameTooLong`], and those of [`Transaction::insert`].
     pub fn create_tree(&mut self, name: &str) -> Result<Tree> {
         self.txn.here()?;
         Ok(Tree::new(self.txn.create_tree(name)?, name))
@@ -283,7 +286,8 @@ impl Transaction {
     /// Opens the tree of that name, as this transaction sees it.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`].
+    /// [`Error::NoSuchTree`]; [`Error::Io`] and [`Error::Corrupt`] if a page cannot be read; lock errors at the
+    /// serializable level.
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.txn.here()?;
         Ok(Tree::new(self.txn.open_tree(name)?, name))
@@ -302,7 +306,7 @@ impl Transaction {
     /// Renames a tree. Its handles stay valid.
     ///
     /// # Errors
-    /// [`Error::NoSuchTree`], [`Error::TreeExists`].
+    /// [`Error::NoSuchTree`], [`Error::TreeExists`], [`Error::NameTooLong`], and those of [`Transaction::insert`].
     pub fn rename_tree(&mut self, from: &str, to: &str) -> Result<()> {
         self.txn.here()?;
         self.txn.rename_tree(from, to)
@@ -397,9 +401,9 @@ impl Transaction {
     /// Rolls the transaction back: undoes all its changes.
     ///
     /// # Errors
-    /// The error that stopped the rollback; background work, or the next opening, completes it. For a transaction
-    /// that is prepared in place [`Error::OutcomeUnknown`] (the log failed during the rollback): the next opening
-    /// finds it prepared again, or gone.
+    /// The error that stopped the rollback; background work, or the next opening, completes it. A transaction that is
+    /// prepared in place stays prepared if its rollback cannot begin: end it by name. [`Error::OutcomeUnknown`] (the
+    /// log failed during its rollback): the next opening finds it prepared again, or gone.
     pub fn rollback(self) -> Result<()> {
         self.txn.here()?;
         self.txn.rollback()
@@ -478,8 +482,12 @@ impl Transaction {
     /// ```
     pub fn commit_ordered(&mut self) -> Result<LogPosition> {
         self.txn.here()?;
-        let end = self.txn.commit_ordered()?;
-        self.number = 0;
+        let life = self.txn.life();
+        let ordered = self.txn.commit_ordered();
+        if self.txn.life() != life {
+            self.number = 0;
+        }
+        let end = ordered?;
         self.inner.counts.committed(Duration::ZERO);
         Ok(end.into())
     }

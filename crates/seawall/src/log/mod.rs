@@ -71,6 +71,7 @@ use segments::{SEGMENTS_MIN, Segments};
 use shelf::Shelf;
 use stats::{Counters, count};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -360,7 +361,7 @@ impl Log {
         // A killed process may have renamed a segment without syncing the directory.
         disk.sync_dir(&config.dir)?;
         let log = Self::start(disk, config, health, from.0, end.0, &prefix, (shelf, numbers), None)?;
-        log.begin_incarnation(durable, if ghosts { 0 } else { ghosts_end })?;
+        log.begin_incarnation(from.0..durable, if ghosts { 0 } else { ghosts_end })?;
         Ok(log)
     }
 
@@ -417,10 +418,11 @@ impl Log {
         })
     }
 
-    /// Makes durable what an earlier opening left beyond `durable`, and erases what it left beyond the end.
-    fn begin_incarnation(&self, durable: u64, ghosts_end: u64) -> Result<()> {
+    /// Makes durable what an earlier opening left beyond `durable`, which begins with the checkpoint and ends where the
+    /// log was known to be durable, and erases what it left beyond the end.
+    fn begin_incarnation(&self, durable: Range<u64>, ghosts_end: u64) -> Result<()> {
         let end = self.ring.head();
-        self.write_again(durable, end)?;
+        self.write_again(durable.start, durable.end..end)?;
         self.erase(end, ghosts_end)?;
         let bytes = HEADER_BYTES as u64;
         self.segments.make_up_to(end + bytes, &self.led.0.counters)?;

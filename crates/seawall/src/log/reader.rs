@@ -141,9 +141,10 @@ impl LogReader {
             return Err(Corruption::File { path: config.dir.clone(), why: why.into() }.into());
         }
         let shelf = Arc::new(Shelf::new(disk, &config.dir, SegmentOptions::of(config)));
-        // The last segment first: a running database has that one open.
+        // The last segment first: a running database has that one open. All are made durable: a copy of a database may
+        // be in the page cache alone, and a power cut must not take the length of a segment that later log relies on.
         for number in numbers.iter().rev() {
-            while_locked(&*config.clock, || shelf.get(*number))?.distrust_cache(Cause::Recovery)?;
+            while_locked(&*config.clock, || shelf.get(*number))?.distrust_cache()?;
         }
         let first = from.0 / config.segment_bytes;
         let missing = |number: u64, why: &str| -> Result<Self> {
@@ -441,9 +442,26 @@ impl LogReader {
         Ok(header.filter(|header| self.seal.marked(lsn, header)))
     }
 
+    /// Refuses a log that an opening has continued of which the control block does not know.
+    fn check_is_own_end(&mut self, end: u64) -> Result<()> {
+        let max = self.incarnation_max;
+        let Some(first) = max.checked_add(1) else { return Ok(()) };
+        self.incarnation_max = u32::MAX;
+        let found = self.entry_at(end, first);
+        self.incarnation_max = max;
+        if found?.is_none() {
+            return Ok(());
+        }
+        let why = "it goes on with the log of a later opening, of which the control file does not know: a copy of this \
+                   database was opened with the same log_dir, or an older copy of its directory was put back. Nothing \
+                   was changed. Put back the directory and the log of one moment, or open the later one";
+        Err(Corruption::Log { at: Lsn(end), why: why.into() }.into())
+    }
+
     /// Searches beyond the first refused entry for proof of damage and for ghosts.
     fn look_beyond(&mut self) -> Result<()> {
         let end = self.at;
+        self.check_is_own_end(end)?;
         let whole_at = self.refused_end(end)?;
         let refused = |(piece, _): &&(u64, IoError)| *piece < whole_at && end < *piece + BUFFER_ALIGN as u64;
         if let Some((_, error)) = self.unreadable.iter().find(refused).filter(|_| self.closed_at != Some(end)) {

@@ -50,9 +50,12 @@ const POINTER_MAX: u64 = 4096 + 64;
 const CHUNK: usize = 1 << 20;
 /// Names that are tried: copies of one database can have their rings in one directory.
 const COPIES_MAX: u32 = 1000;
+const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EBADF: i32 = 9;
+const EACCES: i32 = 13;
 const EEXIST: i32 = 17;
+const ENOTDIR: i32 = 20;
 const EOPNOTSUPP: i32 = 95;
 
 /// The file of the ring in use. It is mapped as long as the ring's memory exists, and locked as long as this value
@@ -125,10 +128,21 @@ impl Pointer {
         })
     }
 
+    /// Opens the ring, also where it was moved to, together with the option.
+    fn locate(&self, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<File>> {
+        let found = self.open(disk, config)?;
+        // A ring without a recorded inode moves with the database.
+        let (None, Some(_), Some(dir)) = (&found, self.inode, &config.ring_dir) else { return Ok(found) };
+        let path = config.dir.join(dir).join(self.path.file_name().unwrap_or_default());
+        Self { path, ..*self }.open(disk, config)
+    }
+
     /// Opens the ring. Returns `None` when it is gone, or another file has its name.
     fn open(&self, disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<File>> {
         let file = match open(disk, &self.path, Create::No, config) {
             Err(e) if e.errno() == Some(ENOENT) => return Ok(None),
+            // Of a copy of a database, which another user opens.
+            Err(e) if !self.is_own && matches!(e.errno(), Some(EACCES | EPERM | ENOTDIR)) => return Ok(None),
             opened => opened?,
         };
         let is = file.identity()?.inode;
@@ -143,10 +157,10 @@ impl OldRing {
     /// [`Error::Locked`]; [`Error::Io`].
     pub(super) fn find(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<Self>> {
         let Some(pointer) = pointed(disk, config)? else { return Ok(None) };
-        let Some(file) = pointer.open(disk, config)? else {
+        let Some(file) = pointer.locate(disk, config)? else {
             log::warn!(
-                "{} is gone, because the machine was restarted or the file was removed: commits at Written of the last \
-                 flush_interval before that may be lost",
+                "{} is gone, because the machine was restarted or the file was removed, or it is another user's: commits \
+                 at Written of the last flush_interval before that may be lost",
                 pointer.path.display()
             );
             return Ok(None);
@@ -206,8 +220,8 @@ impl RingFile {
     /// [`Error::InvalidOption`] when the directory cannot be used; [`Error::Io`].
     pub(super) fn make(disk: &Arc<dyn Disk>, config: &LogConfig) -> Result<Option<(Self, SharedMemory)>> {
         if let Some(before) = pointed(disk, config)? {
-            let is_there = before.is_own && before.open(disk, config)?.is_some();
-            remove(&**disk, config, is_there.then_some(&*before.path));
+            let own = if before.is_own { before.locate(disk, config)? } else { None };
+            remove(&**disk, config, own.as_ref().map(File::path));
         }
         let Some(dir) = &config.ring_dir else { return Ok(None) };
         let (relative, file) = match Self::create(dir, disk, config) {

@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::format::Lsn;
 use crate::mutants::Mutant;
 use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, File, FlushMethod, STEP_BYTES};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -518,19 +519,21 @@ impl Log {
         Ok(true)
     }
 
-    /// Reads the blocks of `from..to` and writes them again, durably. A flush alone is not enough: after a failed one
+    /// Reads the blocks of `again` and writes them again, durably. A flush alone is not enough: after a failed one
     /// the bytes may be readable but lost, and the next flush does not report them.
-    pub(super) fn write_again(&self, from: u64, to: u64) -> Result<()> {
-        if from >= to {
+    pub(super) fn write_again(&self, checkpoint: u64, again: Range<u64>) -> Result<()> {
+        if again.is_empty() {
             return Ok(());
         }
-        let mut at = from & !(self.config.block_bytes as u64 - 1);
-        self.for_blocks(at, to, |file, offset, buf| {
-            // Nothing is read beyond the end: the disk may be unable to read there (reader.rs, 6), and zeroes belong
-            // there.
-            let needed = to.next_multiple_of(BUFFER_ALIGN as u64).saturating_sub(at).min(buf.len() as u64);
+        let mut at = again.start & !(self.config.block_bytes as u64 - 1);
+        self.for_blocks(at, again.end, |file, offset, buf| {
+            // Nothing is read beyond the end, nor before the checkpoint: the disk may be unable to read there
+            // (reader.rs, 6), and zeroes do no harm there.
+            let align = BUFFER_ALIGN as u64;
+            let [from, to] = [checkpoint & !(align - 1), again.end.next_multiple_of(align)]
+                .map(|lsn| lsn.saturating_sub(at).min(buf.len() as u64));
             at += buf.len() as u64;
-            file.read_at(offset, &mut buf[..needed as usize], Cause::Recovery)?;
+            file.read_at(offset + from, &mut buf[from as usize..to as usize], Cause::Recovery)?;
             file.write_durable_at(offset, buf, Cause::Recovery)
         })
     }

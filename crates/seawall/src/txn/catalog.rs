@@ -39,12 +39,14 @@ impl Txn {
     /// [`Error::NoSuchTree`].
     pub fn open_tree(&self, name: &str) -> Result<Arc<TreeState>> {
         let (catalog, name_bytes) = (self.catalog(), name.as_bytes());
+        // Kept to the end: while it is there, a tree that is dropped is not forgotten.
+        let view = self.pin();
         let row = match self.options.isolation {
             Isolation::Serializable => self.get(&catalog, name_bytes)?,
             _ => {
                 // No lock keeps the answer true.
                 self.see_followed();
-                self.get_seen_by(&self.pin(), &catalog, name_bytes, <[u8]>::to_vec)?
+                self.get_seen_by(&view, &catalog, name_bytes, <[u8]>::to_vec)?
             }
         };
         let row = row.ok_or_else(|| Error::NoSuchTree { name: name.into() })?;
@@ -69,6 +71,17 @@ impl Txn {
             there = scan.next()?;
         }
         Ok(out)
+    }
+
+    /// The tree with this id, and its name; not by its name, which it may have given up since.
+    ///
+    /// # Errors
+    /// Reading errors.
+    pub fn tree_by_id(&self, id: TreeId) -> Result<Option<(String, Arc<TreeState>)>> {
+        // As in `open_tree`.
+        let _view = self.pin();
+        let found = self.trees()?.into_iter().find(|(_, row)| row.tree == id);
+        Ok(found.map(|(name, row)| (name, self.engine.trees.state(row))))
     }
 
     /// Creates a tree.

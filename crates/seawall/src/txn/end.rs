@@ -238,6 +238,9 @@ impl Txn {
                 })?;
             }
         }
+        if self.id() >= self.engine.first_txn {
+            self.engine.rollbacks.fetch_add(1, Ordering::Relaxed);
+        }
         self.end();
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::btree::Dismantling;
 use crate::buffer::Pool;
 use crate::counted::Mutex;
 use crate::error::{Error, Health, Result};
-use crate::format::{PageId, TreeId};
+use crate::format::{PageId, TreeId, TxnId};
 use crate::log::Log;
 use crate::space::Space;
 use seawall_io::{Clock, Process, ProcessGate};
@@ -122,6 +122,10 @@ pub struct Engine {
     pub trees: Trees,
     /// The root of the tree of names.
     pub catalog_root: PageId,
+    /// The first transaction of this opening.
+    pub first_txn: TxnId,
+    /// How many of its transactions were rolled back.
+    pub rollbacks: AtomicU64,
     /// The number of transactions taken over from an earlier opening that have not ended and whose changed
     /// trees are not known yet.
     pub resumed: AtomicU64,

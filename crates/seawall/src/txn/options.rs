@@ -63,9 +63,20 @@ pub struct TxOptions {
     pub durability: Option<Durability>,
     /// What it does about later versions.
     pub on_conflict: OnConflict,
+    /// Follows InnoDB where a SQL server relies on it. A change that is refused, because the key exists or there is no
+    /// such row, takes no snapshot, also with [`OnConflict::Fail`]. And at read committed, too, key locks beyond
+    /// `lock_memory_per_transaction` become a range, instead of [`crate::Error::TooManyLocks`].
+    pub like_innodb: bool,
     /// What it does when another transaction holds a lock.
     pub wait: LockWait,
     /// A number that the caller gives it, which reports of lock waits show: a connection's number, for
     /// example. 0 if it has none.
     pub tag: u64,
+}
+
+impl TxOptions {
+    /// Whether its key locks are never replaced by a range.
+    pub(super) fn keeps_points(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted && !self.like_innodb
+    }
 }

@@ -243,11 +243,14 @@ impl Txn {
         let mut was_new = None;
         loop {
             let (latest, new) = self.lock_latest(tree, key, mode, how, wait, was_new.is_some())?;
+            // After a wait it may have a range, which is not given back.
+            let held = || self.engine.locks.holds(&self.owner, tree.at.id, key);
+            let newly_locked = || was_new.map_or(new, |was_new: bool| was_new && held());
             match latest {
-                Latest::Absent => return Ok((None, was_new.unwrap_or(new))),
-                Latest::There(stored) => return Ok((Some(stored), was_new.unwrap_or(new))),
+                Latest::Absent => return Ok((None, newly_locked())),
+                Latest::There(stored) => return Ok((Some(stored), newly_locked())),
                 Latest::Blocked => {
-                    was_new.get_or_insert_with(|| !self.engine.locks.holds(&self.owner, tree.at.id, key));
+                    was_new.get_or_insert_with(|| !held());
                     self.wait_to_lock(tree, key, mode, wait)?;
                 }
                 Latest::Busy(writer) => return Err(self.engine.locks.refused(writer, tree.at.id, key)),

@@ -70,7 +70,7 @@ impl Txn {
     pub(super) fn renew(&mut self, options: TxOptions) {
         debug_assert!(matches!(self.state, State::Ended) && self.writing.is_none(), "only what has ended begins anew");
         self.engine.locks.renew(&mut self.owner, options.tag);
-        if options.isolation == Isolation::ReadCommitted {
+        if options.keeps_points() {
             self.owner.keep_points();
         }
         self.options = options;
@@ -87,10 +87,12 @@ impl Txn {
         if std::mem::replace(&mut self.options.isolation, isolation) == isolation {
             return;
         }
-        if isolation == Isolation::ReadCommitted {
+        if self.options.keeps_points() {
             // For the rest of its life: the lowest and highest keys of its points are not recorded from now
             // on, so no range could cover the points.
             self.owner.keep_points();
+        }
+        if isolation == Isolation::ReadCommitted {
             // Locks that had to be kept so far must not be released with a change that is undone.
             if self.writing.is_some() {
                 self.owner.note_gave_back();

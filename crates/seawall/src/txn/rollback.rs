@@ -64,6 +64,11 @@ impl Txn {
                 Err(error) => break Err(error),
             }
         };
+        if undone.is_err() {
+            // Its last record may have been counted as no change: a savepoint that is set now has another label than
+            // `savepoint`, and is no way back.
+            self.changes += 1;
+        }
         if self.changes > before {
             self.gone.rolled_back(savepoint.changes, self.changes, undone.is_ok());
         }

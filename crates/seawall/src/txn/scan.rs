@@ -123,6 +123,8 @@ pub(super) struct ScanState {
     /// Set if its copy of the leaf is valid except for entries that it deleted itself. They are behind it as
     /// long as it continues in one direction.
     deleted: Option<Deleted>,
+    /// The last seek failed, and it stands nowhere.
+    adrift: bool,
     /// The key at which a locking scan stands.
     locked_key: Vec<u8>,
     /// The buffer for the next key.
@@ -331,6 +333,7 @@ impl ScanState {
             on_entry: false,
             lost: None,
             deleted: None,
+            adrift: false,
             locked_key: Vec::new(),
             next_key: Vec::new(),
             newly_locked: false,
@@ -346,7 +349,7 @@ impl ScanState {
         }
         self.cursor.reset(tree.at);
         self.locked_key.clear();
-        (self.on_entry, self.lost, self.deleted) = (false, None, None);
+        self.leave();
         self.keep_to(Bound::Unbounded, Bound::Unbounded);
     }
 
@@ -395,7 +398,7 @@ impl ScanState {
 
     /// Leaves its entry, and forgets where to continue.
     pub(super) fn leave(&mut self) {
-        (self.on_entry, self.lost, self.deleted) = (false, None, None);
+        (self.on_entry, self.lost, self.deleted, self.adrift) = (false, None, None, false);
     }
 
     /// Called when its view changes: it drops what it has read, and continues by key.
@@ -461,6 +464,17 @@ impl ScanState {
     }
 
     pub(super) fn seek(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
+        let sought = self.begin_at(by, to);
+        self.adrift = sought.is_err() && !self.stands();
+        sought
+    }
+
+    /// Whether it has a place from which it can step.
+    fn stands(&self) -> bool {
+        self.on_entry || self.lost.is_some() || self.deleted.is_some_and(|deleted| deleted.here)
+    }
+
+    fn begin_at(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
         by.txn.go_on(SCAN)?;
         if self.lock != ScanLock::None {
             self.tree.usable(by.txn.id(), by.view)?;
@@ -494,8 +508,10 @@ impl ScanState {
     pub(super) fn step(&mut self, by: By<'_>, forward: bool) -> Result<bool> {
         // Before any move: it stays where it is, and can continue when the interrupt is cleared.
         by.txn.go_on(SCAN)?;
-        if !self.on_entry && self.lost.is_none() && !self.deleted.is_some_and(|deleted| deleted.here) {
-            return Ok(false);
+        if !self.stands() {
+            // Where nothing was found there is no next entry; where nothing could be read there may be one.
+            let failed = || Error::Usage("the cursor stands nowhere, because its last seek failed: seek again".into());
+            return if self.adrift { Err(failed()) } else { Ok(false) };
         }
         if let ScanLock::Rows(mode) = self.lock {
             if self.on_entry {

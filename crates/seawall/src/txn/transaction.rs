@@ -141,7 +141,7 @@ impl Txn {
     pub fn begin(engine: impl Into<Ref<Engine>>, options: TxOptions) -> Self {
         let engine = engine.into();
         let owner = engine.locks.tagged_owner(options.tag);
-        if options.isolation == Isolation::ReadCommitted {
+        if options.keeps_points() {
             owner.keep_points();
         }
         Self::new(engine, options, owner, None)

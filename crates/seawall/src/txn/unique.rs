@@ -8,7 +8,7 @@
 //! 2. When the entry is inserted, the lock of the prefix is released: another transaction that inserts under the prefix
 //!    finds the entry, and waits for its writer. A rollback removes the entry and this protection together. At
 //!    serializable the prefix stays locked: the answer that no entry was there must stay true after a rollback to a
-//!    savepoint.
+//!    savepoint. It does so while all entries with this prefix are inserted in this way.
 //! 3. Except at serializable, an attempt that locked the prefix releases it before it waits for a row. Otherwise the
 //!    row's writer would close a cycle by requesting the same prefix again. After a wait for another entry, the lock of
 //!    that entry is released and a new attempt begins. After a wait for the place of the new entry, that lock is kept

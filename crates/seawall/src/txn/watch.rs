@@ -80,7 +80,7 @@ impl Txn {
     /// # Errors
     /// Lock errors, [`Error::TreeDropped`].
     pub fn lock_tree(&self, tree: &Arc<TreeState>) -> Result<()> {
-        self.admit(tree)?;
+        self.admit_change(tree)?;
         self.wait_for_resumed(tree)?;
         self.lock_range(tree, Bound::Unbounded, Bound::Unbounded, Mode::Exclusive, self.options.wait)
     }

@@ -171,18 +171,26 @@ impl Txn {
         if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {
             self.see_followed();
             self.tells();
-            if newly_locked && self.options.isolation != Isolation::Serializable {
-                self.engine.locks.give_back(&self.owner, tree.at.id, key);
-            }
+            self.unlock_unwritten(tree, key, newly_locked);
             let exists = || Error::KeyExists { on: LockedOn::row(tree.at.id, key) };
             return if there { Err(exists()) } else { Ok(false) };
         }
-        self.wait_for_log_room(MtrSize::Large)?;
         // If a step fails, no entry refers to the written pages.
-        self.atomically(|txn| {
-            let reference = txn.write_overflow(tree, value)?.encode();
-            txn.change_stored(tree, key, NewValue { flags: OVERFLOW, bytes: &reference }, change)
-        })
+        let changed = self.wait_for_log_room(MtrSize::Large).and_then(|()| {
+            self.atomically(|txn| {
+                let reference = txn.write_overflow(tree, value)?.encode();
+                txn.change_stored(tree, key, NewValue { flags: OVERFLOW, bytes: &reference }, change)
+            })
+        });
+        // The last step writes the row.
+        changed.inspect_err(|_| self.unlock_unwritten(tree, key, newly_locked))
+    }
+
+    /// A change that did not happen has locked the row: the lock was not counted, and nothing was told.
+    fn unlock_unwritten(&self, tree: &TreeState, key: &[u8], newly_locked: bool) {
+        if newly_locked && self.options.isolation != Isolation::Serializable {
+            self.engine.locks.give_back(&self.owner, tree.at.id, key);
+        }
     }
 
     fn change_stored(&mut self, tree: &Arc<TreeState>, key: &[u8], new: NewValue<'_>, change: Change) -> Result<bool> {
@@ -404,7 +412,8 @@ impl Txn {
     }
 
     /// Called before a change without effect reports whether the row exists. That answer is a read: with
-    /// [`OnConflict::Fail`] it has to match the snapshot, so the snapshot is taken now if there is none.
+    /// [`OnConflict::Fail`] it has to match the snapshot, so the snapshot is taken now if there is none; not if the
+    /// transaction is to be `like_innodb`.
     pub(super) fn tells(&self) {
         if self.needs_snapshot_to_tell() {
             self.take_snapshot_for_read();
@@ -412,8 +421,9 @@ impl Txn {
     }
 
     pub(super) fn needs_snapshot_to_tell(&self) -> bool {
-        let TxOptions { on_conflict, isolation, .. } = self.options;
-        on_conflict == OnConflict::Fail && isolation == Isolation::RepeatableRead && self.view.borrow().is_none()
+        let TxOptions { on_conflict, isolation, like_innodb, .. } = self.options;
+        let matters = on_conflict == OnConflict::Fail && isolation == Isolation::RepeatableRead && !like_innodb;
+        matters && self.view.borrow().is_none()
     }
 
     /// Whether the entry bears this transaction's id: other transactions that find it wait for this one.

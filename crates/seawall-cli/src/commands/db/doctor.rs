@@ -32,7 +32,10 @@ pub(crate) fn doctor(args: &DoctorArgs, stop: &Stop) -> Outcome {
     let mut now = first.clone();
     if let Some(time) = args.window {
         if !first.is_live() {
-            let why = "no process has the database open, so there is nothing to measure";
+            let why = match first.held {
+                Some(true) => "there are no new numbers to measure with",
+                _ => "no process has the database open, so there is nothing to measure",
+            };
             return Err(format!("{why}: {}", first.origin()).into());
         }
         if !pause(time, stop) {
@@ -70,6 +73,9 @@ fn published_after(first: &Seen, dir: &Path, stop: &Stop) -> Result<Option<Seen>
         }
         if now.published.at_unix_ms != before.at_unix_ms {
             return Ok(Some(now));
+        }
+        if now.held == Some(false) {
+            return Err(format!("the database was closed meanwhile: {}", now.origin()).into());
         }
         if Instant::now() >= until {
             let every = time(before.every_ms.saturating_mul(1_000_000));

@@ -28,7 +28,7 @@ pub(crate) struct StatArgs {
     /// Show the rates repeatedly, until Ctrl-C
     #[arg(long, short)]
     watch: bool,
-    /// Time between two outputs of `--watch`, with ms, s, m or h
+    /// Time between two outputs of `--watch`, with ms, s, m or h; at least the interval of the numbers
     #[arg(long, default_value = "1s", value_parser = units::duration, requires = "watch")]
     interval: Duration,
     /// Stop `--watch` after this many outputs
@@ -47,7 +47,7 @@ pub(crate) struct StatArgs {
 pub(super) struct Seen {
     pub(super) published: Published,
     /// Whether its control file is locked; `None` if that cannot be determined.
-    held: Option<bool>,
+    pub(super) held: Option<bool>,
 }
 
 /// Returns whether a process has the database in `dir` open for writing. A process that opens the database
@@ -91,11 +91,12 @@ impl Seen {
                 "NOT CLOSED: process {pid} has ended without closing it, its last numbers are of {ago}; the \
                  next opening recovers it"
             ),
-            (true, _) => {
+            (true, None) => {
                 format!("STALE: numbers of {ago}; process {pid} has published none since: it hangs, or has ended")
             }
-            (false, Some(true)) => format!(
-                "open in a process that publishes no numbers (stats_interval = 0); these are of process {pid}, {ago}"
+            (_, Some(true)) => format!(
+                "STALE: numbers of process {pid}, {ago}; the process that has it open publishes none now: \
+                 stats_interval is 0, the disk is full, or the process hangs"
             ),
             (false, _) => format!("closed: the last numbers of process {pid}, {ago}"),
         }
@@ -108,7 +109,8 @@ pub(crate) fn stat(args: &StatArgs, stop: &Stop) -> Outcome {
         if !first.is_live() {
             note(format_args!("seawall: {}", first.origin()));
         }
-        return answer(seawall_tools::prometheus::text(&first.published.stats));
+        let up = first.held.unwrap_or(first.is_live());
+        return answer(seawall_tools::prometheus::published(&first.published, up));
     }
     let text = |seen: &Seen, stats: &Stats, title: &str, end: &str| {
         if args.json { as_json(seen, stats) } else { format!("{}\n{title}\n{}{end}", seen.origin(), page(stats)) }
@@ -120,12 +122,17 @@ pub(crate) fn stat(args: &StatArgs, stop: &Stop) -> Outcome {
     let mut looks = 0;
     while args.count.is_none_or(|count| looks < count) && pause(args.interval, stop) {
         let now = Seen::look(&args.dir)?;
+        let is_new = now.published.at_unix_ms != earlier.published.at_unix_ms;
+        if !is_new && now.is_live() {
+            // The interval of the outputs is shorter than that of the numbers.
+            continue;
+        }
         let window = now.published.stats.since(&earlier.published.stats);
         if print(text(&now, &window, "", "\n"))? == Reader::Gone {
             break;
         }
         looks += 1;
-        if now.published.at_unix_ms != earlier.published.at_unix_ms {
+        if is_new {
             earlier = now;
         }
     }

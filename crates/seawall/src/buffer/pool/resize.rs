@@ -138,7 +138,7 @@ impl Pool {
         if grows {
             // Frames get only the memory that lists have given back.
             let free = (bytes.saturating_sub(held) / page_bytes) as u32;
-            let limit = limit.min(free);
+            let limit = limit.min(free.saturating_sub(self.frames.stay_beyond(limit)));
             if limit > before {
                 self.frames.grow(limit);
             }
@@ -148,7 +148,7 @@ impl Pool {
 
     /// Allows lists to use their share, as far as retired frames have given it back.
     fn give_rest(&self) {
-        let (bytes, frames) = (self.bytes(), u64::from(self.frames.span()) * self.page_bytes as u64);
+        let (bytes, frames) = (self.bytes(), u64::from(self.frames.in_use()) * self.page_bytes as u64);
         self.deferred.set_bytes_max(self.deferred.kept_of(bytes).min(bytes.saturating_sub(frames)));
     }
 

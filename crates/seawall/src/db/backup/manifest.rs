@@ -246,8 +246,7 @@ impl Target {
     pub(super) fn begin(disk: &dyn Disk, dir: &Path) -> Result<Self> {
         let found = match disk.list(dir) {
             Err(e) if e.errno() == Some(ENOENT) => {
-                let made = std::fs::create_dir(dir);
-                made.map_err(|e| IoError::os(Op::Directory, dir, e.raw_os_error().unwrap_or(0)))?;
+                seawall_io::create_dir(dir)?;
                 Vec::new()
             }
             found => found?,

@@ -339,9 +339,9 @@ options! {
     lock_memory_per_transaction, with_lock_memory_per_transaction: u64 as Size = 32 * MIB,
         Limits::Between(64 * KIB, TIB), Running, "bytes", [],
         "The most memory that one transaction uses for key locks; a lock counts as 256 bytes.",
-        "Rows that it has written need no lock. Beyond the limit, a read committed transaction is refused further \
-         locks (`TooManyLocks`) and keeps those it has; at the other levels its key locks in a tree become one range \
-         lock, which also covers the keys between them.";
+        "Rows that it has written need no lock. Beyond the limit, its key locks in a tree become one range lock, which \
+         also covers the keys between them; outside MariaDB, a read committed transaction is refused further locks \
+         instead (`TooManyLocks`) and keeps those it has, unless it is `like_innodb`.";
 
     stats_interval, with_stats_interval: Duration as Time = Duration::from_secs(1),
         Limits::Between(Duration::ZERO, Duration::from_secs(3600)), Running, "time", [],

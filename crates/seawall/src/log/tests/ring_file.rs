@@ -245,6 +245,30 @@ fn a_copy_leaves_the_ring_to_the_original() {
     assert_eq!(machine.reopen(FIRST_LSN, 2).unwrap().2, (0..20).map(|i| body(i, 60)).collect::<Vec<_>>());
 }
 
+/// The directory of the ring was moved, and the option with it.
+#[test]
+fn a_ring_is_found_where_it_was_moved_to() {
+    let machine = machine(17);
+    let (process, log) = machine.create();
+    log.flush_to(append(&log, &body(0, 60))).unwrap();
+    written(&log, 1..20);
+    process.crash_by(SimDisk::process_crash);
+    let moved = Path::new("/moved").join(Path::new(RING).file_name().unwrap());
+    machine.disk.rename(RING.as_ref(), &moved).unwrap();
+    let config = LogConfig { ring_dir: Some("/moved".into()), ..machine.config(2) };
+    let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
+    let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
+    reader.with_ring(&disk, &config).unwrap();
+    let mut bodies = 0;
+    while let Some(entry) = reader.next().unwrap() {
+        bodies += usize::from(!entry.body.is_empty());
+    }
+    assert_eq!(bodies, 20);
+    let log = Log::open(disk, config, Arc::default(), reader.finish().unwrap()).unwrap();
+    assert_eq!(machine.disk.list("/moved".as_ref()).unwrap().len(), 1, "the old one is gone, and the new one is there");
+    drop(log);
+}
+
 /// Files older than what the ring says was written: later log is not in them, and the ring's entries are not taken
 /// either (7).
 #[test]

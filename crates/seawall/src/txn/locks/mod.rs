@@ -38,7 +38,7 @@ use crate::counted::{Mutex, RwLock};
 use crate::error::{Error, Health, LockedOn};
 use crate::format::{TreeId, TxnId};
 use deadlock::Graph;
-use owner::{HeldLocks, Owners};
+use owner::{GrantedKey, HeldLocks, Owners};
 use point::{KeyMark, Points, Taken};
 use range::Ranges;
 use report::WaitObserver;
@@ -239,9 +239,14 @@ impl LockTable {
         Err(Error::TooManyLocks { locks: points, max_bytes: max as u64 * POINT_BYTES })
     }
 
-    /// Whether the owner has a point for the key, or for another with the same hash.
+    /// Whether the owner has a lock that could be given back: a point for the key, or for another with the same hash,
+    /// or the key as a range that a wait has granted.
     #[must_use]
     pub fn holds(&self, owner: &LockOwner, tree: TreeId, key: &[u8]) -> bool {
+        self.holds_point(owner, tree, key) || (owner.was_granted() && owner.held().granted(tree, key).is_some())
+    }
+
+    fn holds_point(&self, owner: &LockOwner, tree: TreeId, key: &[u8]) -> bool {
         owner.points() > 0 && self.points.holds(owner, self.hash(tree, key))
     }
 
@@ -364,6 +369,10 @@ impl LockTable {
         // too.
         if taken.is_some() {
             self.remember_point(owner, tree, hash, key, mode);
+        } else if purpose != For::ReadAgain && owner.was_granted() {
+            if let Some((_, granted)) = owner.held().granted(tree, key) {
+                granted.since = 0;
+            }
         }
         Ok(taken == Some(Taken::New))
     }
@@ -435,19 +444,41 @@ impl LockTable {
     /// Grants its waiters. Does nothing if the point also serves another key.
     pub fn give_back(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
         self.forget_point(owner, tree, key, false);
+        self.forget_granted(owner, tree, key, |_| true);
     }
 
     /// Like [`Self::give_back`], but keeps the point if another owner waits for it: that owner waits until
     /// this one ends.
     pub fn give_back_unless_awaited(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) {
         self.forget_point(owner, tree, key, true);
+        self.forget_granted(owner, tree, key, |_| true);
     }
 
     /// Gives back the point of a key that a locking read of the owner's current statement took new, if
     /// nothing else has requested or needed it since. Grants its waiters. Returns whether it gave the point
     /// back.
     pub fn give_back_of_statement(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8]) -> bool {
+        let statement = owner.statement();
         self.forget(owner, tree, key, |hash, mark| self.points.give_back_of(owner, hash, mark))
+            || (!self.holds_point(owner, tree, key)
+                && self.forget_granted(owner, tree, key, |granted| granted.since == statement))
+    }
+
+    /// Gives back a key that a wait has granted as a range, if it `goes`. Returns whether it did.
+    fn forget_granted(
+        &self,
+        owner: &LockOwner,
+        tree: TreeId,
+        key: &[u8],
+        goes: impl FnOnce(&GrantedKey) -> bool,
+    ) -> bool {
+        if !owner.was_granted() {
+            return false;
+        }
+        let mut held = owner.held();
+        let at = held.granted(tree, key).filter(|(_, granted)| goes(granted)).map(|(at, _)| at);
+        let Some(granted) = at.map(|at| held.granted.swap_remove(at)) else { return false };
+        self.ranges.forget_key(owner, tree, &KeySpan::key(key), granted.mode, &self.owners)
     }
 
     fn forget_point(&self, owner: &Arc<LockOwner>, tree: TreeId, key: &[u8], stays_if_awaited: bool) -> bool {

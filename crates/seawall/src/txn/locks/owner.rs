@@ -85,6 +85,8 @@ pub struct LockOwner {
     listed: AtomicBool,
     /// Its points never become a range.
     points_only: AtomicBool,
+    /// Whether `held` has granted keys, or had.
+    was_granted: AtomicBool,
     /// See [`LockOwner::gave_back`].
     gave_back: AtomicBool,
     /// What its commit waits for ([`Decided`]), from when others may take over its locks; 0 before, and [`VISIBLE`]
@@ -114,6 +116,18 @@ pub(super) struct HeldLocks {
     pub(super) limit: usize,
     /// Trees with ranges of this owner.
     pub(super) ranged: Vec<TreeId>,
+    /// Keys that waits behind the ranges of others have granted, as ranges of one key.
+    pub(super) granted: Vec<GrantedKey>,
+}
+
+/// A key that a wait in a tree's queue has granted, as a range.
+#[derive(Debug)]
+pub(super) struct GrantedKey {
+    pub(super) tree: TreeId,
+    pub(super) key: Vec<u8>,
+    pub(super) mode: Mode,
+    /// The statement that waited for it; 0 once another call has needed it.
+    pub(super) since: u32,
 }
 
 /// The points of one owner in one tree.
@@ -174,7 +188,18 @@ impl HeldLocks {
         there
     }
 
+    /// The key, if a wait has granted it as a range.
+    pub(super) fn granted(&mut self, tree: TreeId, key: &[u8]) -> Option<(usize, &mut GrantedKey)> {
+        self.granted.iter_mut().enumerate().find(|(_, one)| one.tree == tree && one.key == key)
+    }
+
+    /// Notes a range in the tree. It may cover granted keys, which are not given back then.
     pub(super) fn add_ranged(&mut self, tree: TreeId) {
+        self.granted.retain(|one| one.tree != tree);
+        self.note_ranged(tree);
+    }
+
+    fn note_ranged(&mut self, tree: TreeId) {
         if !self.ranged.contains(&tree) {
             self.ranged.push(tree);
         }
@@ -193,6 +218,7 @@ impl LockOwner {
             contended: AtomicBool::new(false),
             listed: AtomicBool::new(false),
             points_only: AtomicBool::new(false),
+            was_granted: AtomicBool::new(false),
             gave_back: AtomicBool::new(false),
             decided: AtomicU64::new(0),
             patient: AtomicBool::new(false),
@@ -259,6 +285,23 @@ impl LockOwner {
     /// Counts changes made: the victim of a deadlock is the owner with the least.
     pub fn add_weight(&self, changes: u64) {
         self.weight.fetch_add(changes, Ordering::Relaxed);
+    }
+
+    /// Enters a key that a wait has granted it as a range.
+    pub(super) fn add_granted(&self, tree: TreeId, key: &[u8], mode: Mode) {
+        self.was_granted.store(true, Ordering::Relaxed);
+        let since = self.statement();
+        let mut held = self.held();
+        held.note_ranged(tree);
+        match held.granted(tree, key) {
+            Some((_, one)) => one.mode = one.mode.max(mode),
+            None => held.granted.push(GrantedKey { tree, key: key.to_vec(), mode, since }),
+        }
+    }
+
+    /// Whether a wait has granted it any key as a range.
+    pub(super) fn was_granted(&self) -> bool {
+        self.was_granted.load(Ordering::Relaxed)
     }
 
     /// Keeps its points from becoming a range: when there are too many, further ones are refused.

@@ -6,8 +6,9 @@
 //! 2. A request waits for every earlier waiter that excludes it, except one that waits for the requesting
 //!    owner: that waiter cannot go on before the owner does.
 //! 3. After every change of a tree's holders or queue, and when a user of a tree ends (a range over the whole tree
-//!    waits for it), all waiters that can be granted are granted, in order. A write that had to wait is granted its key
-//!    as a range, so that no other owner takes the key before the write is done.
+//!    waits for it), all waiters that can be granted are granted, in order. Who waited here for one key is granted it
+//!    as a range, so that no other owner takes the key before the write is done. It can be given back like a point
+//!    ([`GrantedKey`](super::owner::GrantedKey)).
 //! 4. The spans of one owner may grow over what others hold (points that became a range, ranges that were
 //!    joined). Such growth blocks others from then on, but gives the owner nothing: the owner still requests
 //!    each key.
@@ -244,6 +245,27 @@ impl Ranges {
             owner.contend();
             ranges.add(owner, span, mode, self.range_max);
         });
+    }
+
+    /// Removes a range of one key, unless it has grown into another. Returns whether it was there.
+    pub(super) fn forget_key(
+        &self,
+        owner: &LockOwner,
+        tree: TreeId,
+        span: &KeySpan,
+        mode: Mode,
+        owners: &Owners,
+    ) -> bool {
+        self.change(tree, owners, |ranges| {
+            let of_owner = |holder: &Holder| holder.owner.serial == owner.serial;
+            let Some(at) = ranges.holders.iter().position(of_owner) else { return false };
+            let holder = &mut ranges.holders[at];
+            let removed = holder.spans(mode).remove(span);
+            if holder.shared.len() + holder.exclusive.len() == 0 {
+                ranges.holders.swap_remove(at);
+            }
+            removed
+        })
     }
 
     /// Removes all ranges of `owner` from a tree.

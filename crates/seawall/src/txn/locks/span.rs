@@ -4,7 +4,7 @@
 //!    key after `k` is `k` plus a zero byte: every kind of bound has this one form, and the empty key is the
 //!    lowest of all.
 //! 2. The spans of a set are sorted, not empty, and neither overlap nor touch: their `hi` are sorted too.
-//! 3. A set only grows: adding and joining never uncover a key.
+//! 3. Adding and joining never uncover a key. A span is removed only as a whole, if nothing was joined to it.
 
 use crate::spare;
 use std::borrow::Cow;
@@ -176,6 +176,12 @@ impl Spans {
                 first.hi.clone_from(hi);
             }
         }
+    }
+
+    /// Removes exactly this span; returns whether it was there.
+    pub(super) fn remove(&mut self, span: &KeySpan) -> bool {
+        let found = self.0.iter().position(|one| one == span);
+        found.map(|at| self.0.remove(at)).is_some()
     }
 
     /// Joins neighbours, those whose facing ends share the longest prefix first, until there are at most

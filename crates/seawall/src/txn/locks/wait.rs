@@ -34,6 +34,8 @@ pub(super) enum WaitQueue {
         span: KeySpan,
         /// Whether the owner used the tree before it began to wait. It cannot change during the wait.
         uses: bool,
+        /// Whether it waits for one key, of which it has no range.
+        one: bool,
     },
 }
 
@@ -54,7 +56,7 @@ pub(super) struct Waiter {
 impl Waiter {
     /// The request of a waiter in a tree's queue.
     pub(super) fn request(&self) -> Option<LockRequest<'_>> {
-        let WaitQueue::Tree { span, uses } = &self.queue else { return None };
+        let WaitQueue::Tree { span, uses, .. } = &self.queue else { return None };
         let (owner, tree, mode) = (&self.owner, self.tree, self.mode);
         Some(LockRequest { owner, tree, keys: Keys::Span(span), mode, uses: *uses })
     }
@@ -177,7 +179,9 @@ impl LockTable {
         if span.is_empty() {
             return None;
         }
-        let in_tree = waiter(span.lo.clone(), WaitQueue::Tree { span, uses });
+        // A key in a range that it has already is not new to it, and must not be given back.
+        let one = matches!(keys, Keys::One(_)) && self.ranges.mode_of(owner, request).is_none();
+        let in_tree = waiter(span.lo.clone(), WaitQueue::Tree { span, uses, one });
         self.ranges.enqueue(&in_tree, &self.owners).then_some(in_tree)
     }
 
@@ -212,6 +216,7 @@ impl LockTable {
             WaitQueue::Point { hash } => {
                 self.remember_point(&waiter.owner, waiter.tree, hash, &waiter.key, waiter.mode);
             }
+            WaitQueue::Tree { one: true, .. } => waiter.owner.add_granted(waiter.tree, &waiter.key, waiter.mode),
             WaitQueue::Tree { .. } => waiter.owner.held().add_ranged(waiter.tree),
         }
     }
