@@ -55,13 +55,17 @@ void log(seawall_importance importance, const std::string &text) {
   }
 }
 
+/* The oldest transaction that can have a snapshot. */
 std::string oldest_transaction() {
   std::vector<Connection::Open> open = Connection::open();
+  /* Below REPEATABLE READ a statement's snapshot ends with it. */
+  auto has_none = [](const Connection::Open &one) { return one.isolation < SEAWALL_ISOLATION_REPEATABLE_READ && one.query.empty(); };
+  open.erase(std::remove_if(open.begin(), open.end(), has_none), open.end());
   auto oldest = std::min_element(open.begin(), open.end(), [](const auto &a, const auto &b) { return a.begun_us < b.begun_us; });
   if (oldest == open.end()) return "";
   std::string thread = std::to_string(oldest->thread);
-  return " The oldest transaction is that of connection " + thread + ", begun " + std::to_string(seconds_since(oldest->begun_us)) +
-         " seconds ago (KILL " + thread + " ends it).";
+  return " The oldest transaction that can have it is that of connection " + thread + ", begun " +
+         std::to_string(seconds_since(oldest->begun_us)) + " seconds ago (KILL " + thread + " ends it).";
 }
 
 Repeated adviser;

@@ -207,14 +207,19 @@ enum_alter_inplace_result ha_seawall::check_if_supported_inplace_alter(TABLE *al
   return flags & ADD ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
-/* Waits for prepared transactions that no connection has: the server's lock excludes all others. It waits in short
-   steps, so that KILL and lock_wait_timeout can end it, and keeps no lock, which would keep the build of an index from
-   ending. */
+static bool is_any_prepared() {
+  Owned<seawall_prepared_list, seawall_prepared_free> list;
+  seawall_slice name;
+  return seawall_prepared(db.get(), list.out()) == SEAWALL_STATUS_OK && seawall_prepared_next(list.get(), &name) == SEAWALL_STATUS_OK;
+}
+
+/* Waits for prepared transactions that no connection has. The server's lock excludes all others, except, before a copy, those
+   that only lock rows which they read. It waits in short steps, so that KILL and lock_wait_timeout can end it, and keeps no
+   lock, which would keep the build of an index from ending. */
 int ha_seawall::wait_for_prepared(const seawall_tree *rows) {
   THD *thd = ha_thd();
   const ulong SLICE_MS = 100, OWN_LIMIT_S = 50;
   if (table->s->tmp_table != NO_TMP_TABLE) return 0;
-  ulonglong limit_ms = 1000ULL * std::min<ulong>(thd->variables.lock_wait_timeout, OWN_LIMIT_S);
   for (ulonglong waited_ms = 0;; waited_ms += SLICE_MS) {
     Tx own;
     seawall_tx_options options{};
@@ -224,7 +229,10 @@ int ha_seawall::wait_for_prepared(const seawall_tree *rows) {
     seawall_status status = seawall_begin(db.get(), &options, own.out());
     if (status == SEAWALL_STATUS_OK) status = seawall_lock_tree(own.get(), rows);
     if (status == SEAWALL_STATUS_OK) return 0;
-    if (status != SEAWALL_STATUS_LOCK_TIMEOUT || waited_ms >= limit_ms) return failed(status);
+    /* A prepared transaction may stay for days; others that lock rows have a connection, and end. */
+    ulong limit_s = thd->variables.lock_wait_timeout;
+    if (is_any_prepared()) limit_s = std::min(limit_s, OWN_LIMIT_S);
+    if (status != SEAWALL_STATUS_LOCK_TIMEOUT || waited_ms >= 1000ULL * limit_s) return failed(status);
     if (thd_kill_level(thd) != THD_IS_NOT_KILLED) {
       thd->send_kill_message();
       return HA_ERR_ABORTED_BY_USER;

@@ -167,6 +167,7 @@ int Connection::use(THD *thd, bool locks) {
     seawall_status status = SEAWALL_STATUS_OK;
     seawall_isolation isolation = isolation_of(thd);
     if (isolation != m_isolation) status = seawall_set_isolation(m_tx.get(), m_isolation = isolation);
+    m_has_locked |= isolation == SEAWALL_ISOLATION_SERIALIZABLE; /* each read locks */
     if (status == SEAWALL_STATUS_OK) status = seawall_begin_statement(m_tx.get());
     ulong seconds = thd->variables.lock_wait_timeout;
     if (status == SEAWALL_STATUS_OK && seconds != m_wait_seconds) {
@@ -476,6 +477,9 @@ int error_of(THD *thd, seawall_status status, std::string *text) {
   case SEAWALL_STATUS_TOO_LONG: return HA_ERR_TO_BIG_ROW;
   case SEAWALL_STATUS_READ_ONLY: return HA_ERR_TABLE_READONLY;
   case SEAWALL_STATUS_TOO_MANY_TRANSACTIONS: return HA_ERR_TOO_MANY_CONCURRENT_TRXS;
+  case SEAWALL_STATUS_PANIC: /* nothing more may be done in it */
+    if (thd) thd->mark_transaction_to_rollback(true);
+    return HA_ERR_INTERNAL_ERROR;
   default: return HA_ERR_INTERNAL_ERROR;
   }
 }

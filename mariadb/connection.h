@@ -179,8 +179,10 @@ private:
    requires it. */
 int error_of(THD *thd, seawall_status status, std::string *text);
 
-/* The variable seawall_durability. */
+/* The variable seawall_durability; for a statement that copies a table, a flush. */
 seawall_commit_level durability_of(THD *thd);
+/* Whether the statement copies a table: a crash after it may leave only the copy. */
+bool copies_a_table(THD *thd);
 /* The variable seawall_index_build_keep_percent. */
 uint index_build_keep_percent(THD *thd);
 /* The variable seawall_snapshot_isolation. */

@@ -22,8 +22,10 @@
    8. LOCK=NONE (from 11.2 on): the server logs what others change in the original from its first row on, and after step 2
       makes the same changes in the new table. The connection's snapshot is older than the copied rows, so another
       separate transaction makes them, at READ COMMITTED. That transaction is committed when the server unlocks the new
-      table; the RENAME that follows makes it durable. The server's locks do not cover a transaction that is prepared
-      meanwhile and whose connection ends: its later commit would be lost with the original. So the ALTER fails. */
+      table, and flushed: the server then notes that the copy is complete, and after a crash drops the original. The
+      server's locks do not cover a transaction that is prepared meanwhile and whose connection ends: its later commit
+      would be lost with the original. So the ALTER fails, before that note.
+   9. What is copied in the connection's transaction is flushed for the same reason, whatever seawall_durability says. */
 #include "crash_point.h"
 #include "ha_seawall.h"
 #include "index_build.h"
@@ -60,7 +62,7 @@ int ha_seawall::commit_own() {
   return begin_own(m_copy.on || m_is_temporary ? SEAWALL_COMMIT_LEVEL_DEFERRED : SEAWALL_COMMIT_LEVEL_FLUSHED);
 }
 
-static bool copies_a_table(THD *thd) {
+bool seawall::copies_a_table(THD *thd) {
   switch (thd_sql_command(thd)) {
   case SQLCOM_ALTER_TABLE:
   case SQLCOM_CREATE_INDEX:
@@ -97,29 +99,41 @@ int ha_seawall::finish_copy() {
   abandon_copy();
   if (error || thd->is_error()) m_connection->note_incomplete(1);
   if (error || !HAS_ONLINE_ALTER || !copies_a_table(thd)) return error;
-  error = begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED);
+  error = begin_own(SEAWALL_COMMIT_LEVEL_FLUSHED);
   m_copy.replays = !error;
   m_lock = SEAWALL_LOCK_NONE; /* no other connection sees the table */
   return error;
 }
 
+static bool excludes_all(THD *thd) {
+  const TABLE_LIST *original = thd->lex->query_tables;
+  return original && thd->mdl_context.is_lock_owner(MDL_key::TABLE, original->db.str, original->table_name.str, MDL_EXCLUSIVE);
+}
+
 /* Commits what others have changed meanwhile (8). */
 int ha_seawall::finish_replay() {
   if (!m_copy.replays) return 0;
-  int error = failed(seawall_commit(m_own.get()));
+  /* Without LOCK=NONE the server excludes the readers later, and check_original() follows. */
+  int error = ha_thd()->is_error() || !excludes_all(ha_thd()) ? 0 : check_originals([](uint64_t) { return true; });
+  if (!error && (error = failed(seawall_commit(m_own.get())))) print_error(error, MYF(0));
   crash_point("copy", "replayed");
   m_own.out();
   m_copy = Copy();
-  if (error) print_error(error, MYF(0));
   return error;
 }
 
-/* Called while the server excludes all connections from the original, before the new table takes its name (8). Also called
-   for a table that this statement has not locked: `m_connection` may be another, ended one. */
+/* A table whose copy has no end of its own: the server has excluded all connections from the original, which is `this`. The
+   statement need not have locked it: `m_connection` may be another, ended one. */
 int ha_seawall::check_original() {
+  return m_share ? check_originals([&](uint64_t number) { return number == m_share->number; }) : 0;
+}
+
+/* Called while the server excludes all connections from the originals, before the new table takes the name (8). */
+template <typename F> int ha_seawall::check_originals(F is_meant) {
   Connection *connection = HAS_ONLINE_ALTER ? Connection::known(ha_thd()) : nullptr;
   if (!connection) return 0;
   for (uint64_t number : connection->copied()) {
+    if (!is_meant(number)) continue;
     Tx own;
     Tree tree;
     seawall_tx_options options{};

@@ -224,7 +224,6 @@ static seawall_status make_trees(seawall_tx *tx, Definition *definition, uint64_
   put_number(std::max<uint64_t>(auto_from, 1), &counters);
   if (status == SEAWALL_STATUS_OK)
     status = seawall_put(tx, dictionary.get(), slice(key_of(COUNTERS, definition->number)), slice(counters));
-  if (status == SEAWALL_STATUS_OK) status = seawall_put(tx, dictionary.get(), slice(key_of(AUTO_LOCK, definition->number)), NOTHING);
   Tree tree;
   if (status == SEAWALL_STATUS_OK) status = seawall_create_tree(tx, tree_name(definition->number, 0).c_str(), tree.out());
   for (uint32_t index : trees_beside(*definition))
@@ -616,19 +615,14 @@ uint64_t Counters::next_auto() {
 }
 
 seawall_status Counters::lock_auto(seawall_tx *tx) {
-  std::string key = key_of(AUTO_LOCK, m_table);
+  /* There is no such row: a version that is later than the transaction's snapshot would be a conflict. (A table of an earlier
+     version has one, which is older than every snapshot.) */
   seawall_slice value;
-  seawall_status status = lock(tx, key, &value);
-  /* A table of an earlier version has no such row. */
-  if (status == SEAWALL_STATUS_NOT_FOUND) {
-    seawall_release_row(tx, dictionary.get(), slice(key)); /* the absent row is locked */
-    status = in_transaction("auto-lock", [&](seawall_tx *own) { return seawall_put(own, dictionary.get(), slice(key), NOTHING); });
-    if (status == SEAWALL_STATUS_OK) status = lock(tx, key, &value);
-  }
-  if (status != SEAWALL_STATUS_OK) return status;
+  seawall_status status = lock(tx, key_of(AUTO_LOCK, m_table), &value);
+  if (status != SEAWALL_STATUS_OK && status != SEAWALL_STATUS_NOT_FOUND) return status;
   std::lock_guard<std::mutex> guard(m_mutex);
   m_locked++;
-  return status;
+  return SEAWALL_STATUS_OK;
 }
 
 void Counters::unlock_auto(seawall_tx *tx) {

@@ -327,6 +327,7 @@ private:
   int begin_copy();
   int begin_original();
   int check_original();
+  template <typename F> int check_originals(F is_meant);
   int wait_for_prepared(const seawall_tree *rows);
   int largest_auto(uint64_t *largest);
   int finish_copy();

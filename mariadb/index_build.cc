@@ -32,22 +32,31 @@ void Index_build::add(TABLE *altered, const Layouts &layouts, uint key, std::str
 bool Index_build::add_entry(void *context, size_t at, seawall_slice key, seawall_slice value, seawall_index_entries *entries) {
   Index_build *build = static_cast<Index_build *>(context);
   if (build->m_abandoned) return false;
-  uchar *record = build->m_altered->record[0];
+  try {
+    return build->add_entry(at, key, value, entries);
+  } catch (const std::bad_alloc &) { /* no exception may reach the engine */
+    build->m_no_memory = true;
+    return false;
+  }
+}
+
+bool Index_build::add_entry(size_t at, seawall_slice key, seawall_slice value, seawall_index_entries *entries) {
+  uchar *record = m_altered->record[0];
   if (at == 0) { /* the row stays in the record for the other indexes */
-    build->m_rows++;
+    m_rows++;
     const uchar *from = value.data;
-    if (build->m_row.has_blobs()) { /* they point into the row */
-      build->m_bytes.assign((const char *)value.data, value.len);
-      from = (const uchar *)build->m_bytes.data();
+    if (m_row.has_blobs()) { /* they point into the row */
+      m_bytes.assign((const char *)value.data, value.len);
+      from = (const uchar *)m_bytes.data();
     }
-    if (!build->m_row.decode(from, value.len, record, build->m_columns)) {
-      build->m_damaged = true;
+    if (!m_row.decode(from, value.len, record, m_columns)) {
+      m_damaged = true;
       return false;
     }
   }
-  build->m_row_key.assign((const char *)key.data, key.len);
-  size_t unique_len = build->m_indexes[at].entries.encode(record, build->m_row_key, &build->m_entry, &build->m_value);
-  return seawall_index_entry(entries, slice(build->m_entry), unique_len, slice(build->m_value)) == SEAWALL_STATUS_OK;
+  m_row_key.assign((const char *)key.data, key.len);
+  size_t unique_len = m_indexes[at].entries.encode(record, m_row_key, &m_entry, &m_value);
+  return seawall_index_entry(entries, slice(m_entry), unique_len, slice(m_value)) == SEAWALL_STATUS_OK;
 }
 
 void Index_build::move_to(State state) {
@@ -95,6 +104,9 @@ void Index_build::build() {
   if (m_damaged) {
     m_status = SEAWALL_STATUS_CORRUPT;
     m_error = "a row does not have the columns of its table: CHECK TABLE, and restore from a backup";
+  } else if (m_no_memory) {
+    m_status = SEAWALL_STATUS_OTHER;
+    m_error = "no memory for a row and its entries";
   } else if (m_status != SEAWALL_STATUS_OK) {
     m_error = seawall_error();
   }

@@ -72,6 +72,7 @@ private:
     std::string name;
   };
   static bool add_entry(void *build, size_t index, seawall_slice key, seawall_slice value, seawall_index_entries *entries);
+  bool add_entry(size_t index, seawall_slice key, seawall_slice value, seawall_index_entries *entries);
   static bool is_nearly_complete(void *build);
   void build();
   void find_duplicate();
@@ -95,7 +96,7 @@ private:
   State m_state = BUILDING;
   std::atomic<bool> m_abandoned{false};
   std::atomic<ulonglong> m_rows{0};
-  bool m_damaged = false;
+  bool m_damaged = false, m_no_memory = false;
   seawall_status m_status = SEAWALL_STATUS_OK;
   std::string m_error;
   uint m_duplicate = MAX_KEY;

@@ -94,20 +94,22 @@ static std::string option_of_database(const char *name) {
   return std::string((const char *)value.data, value.len);
 }
 
-/* Shows the option as the engine has it after SET GLOBAL. A default did not go through set_option(): it is set here. */
-static void show_option(const char *name, const char *standard, void *to, const void *from) {
+static void show_running_options();
+
+/* Shows the options as the engine has them after SET GLOBAL of one, which others may follow. A default did not go through
+   set_option(): it is set here. Called under the server's lock of the variables. */
+static void show_option(const char *name, const char *standard, const void *from) {
   const char *text = *static_cast<const char *const *>(from);
-  if (db && !text && seawall_set_option(db.get(), name, standard) != SEAWALL_STATUS_OK)
+  if (!db) return;
+  if (!text && seawall_set_option(db.get(), name, standard) != SEAWALL_STATUS_OK)
     sql_print_warning("Seawall: %s keeps its value: %s", name, seawall_error());
-  char **value = static_cast<char **>(to);
-  my_free(*value);
-  *value = my_strdup(PSI_NOT_INSTRUMENTED, option_of_database(name).c_str(), MYF(0));
+  show_running_options();
 }
 
 #define SEAWALL_OPTION(name, standard, running, text)                                                                            \
   static char *value_of_##name;                                                                                                  \
   static int check_##name(THD *thd, st_mysql_sys_var *, void *to, st_mysql_value *from) { return set_option(thd, #name, to, from); } \
-  static void update_##name(THD *, st_mysql_sys_var *, void *to, const void *from) { show_option(#name, standard, to, from); }        \
+  static void update_##name(THD *, st_mysql_sys_var *, void *, const void *from) { show_option(#name, standard, from); }              \
   static MYSQL_SYSVAR_STR(name, value_of_##name, PLUGIN_VAR_RQCMDARG | (running ? PLUGIN_VAR_MEMALLOC : PLUGIN_VAR_READONLY), text,    \
                           check_##name, update_##name, nullptr);
 #include "options.inc"
@@ -118,6 +120,14 @@ static const Option options[] = {
 #include "options.inc"
 };
 #undef SEAWALL_OPTION
+
+static void show_running_options() {
+  for (const Option &option : options) {
+    if (!option.running) continue;
+    my_free(*option.value);
+    *option.value = my_strdup(PSI_NOT_INSTRUMENTED, option_of_database(option.name).c_str(), MYF(0));
+  }
+}
 
 static const char *durability_names[] = {"deferred", "written", "flushed", NullS};
 static TYPELIB durabilities = [] { /* its members differ between versions */
@@ -133,7 +143,7 @@ static MYSQL_THDVAR_ENUM(durability, PLUGIN_VAR_RQCMDARG,
                          nullptr, nullptr, 2, &durabilities);
 seawall_commit_level seawall::durability_of(THD *thd) {
   const seawall_commit_level levels[] = {SEAWALL_COMMIT_LEVEL_DEFERRED, SEAWALL_COMMIT_LEVEL_WRITTEN, SEAWALL_COMMIT_LEVEL_FLUSHED};
-  return levels[THDVAR(thd, durability)];
+  return copies_a_table(thd) ? SEAWALL_COMMIT_LEVEL_FLUSHED : levels[THDVAR(thd, durability)];
 }
 
 #define SEAWALL_OPTION(name, standard, running, text) MYSQL_SYSVAR(name),
@@ -156,15 +166,11 @@ static std::vector<std::string> given_options() {
 /* Makes the variables show the options of the open database. */
 static void show_options() {
   static std::list<std::string> texts; /* those that never change */
+  show_running_options();
   for (const Option &option : options) {
-    std::string text = option_of_database(option.name);
-    if (option.running) {
-      my_free(*option.value);
-      *option.value = my_strdup(PSI_NOT_INSTRUMENTED, text.c_str(), MYF(0));
-    } else {
-      texts.push_back(text);
-      *option.value = &texts.back()[0];
-    }
+    if (option.running) continue;
+    texts.push_back(option_of_database(option.name));
+    *option.value = &texts.back()[0];
   }
 }
 

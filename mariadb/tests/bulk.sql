@@ -99,5 +99,15 @@ set bulk_insert_buffer_size = 0;
 insert into bulk select id + 60000, null, n, 'l' from parts;
 select count(*), sum(id) from bulk where s = 'l';
 check table bulk;
+-- Automatic numbers of a table that is younger than the snapshot.
+set seawall_snapshot_isolation = 1;
+begin;
+select count(*) from parts;
+create temporary table young (id int auto_increment primary key, n int);
+insert into young (n) select n from parts;
+select count(*), max(id) from young;
+commit;
+drop temporary table young;
+set seawall_snapshot_isolation = default;
 drop view fewer, base;
 drop table own, other, some, bulk, itself, various, parts, hashed, long_values, passing;
