@@ -163,5 +163,5 @@ pub unsafe extern "C" fn seawall_advice_look(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_advice_free(advice: *mut Advice) {
     // SAFETY: as the function requires.
-    drop(unsafe { free(advice) });
+    unsafe { free(advice) };
 }

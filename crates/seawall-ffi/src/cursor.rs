@@ -113,11 +113,8 @@ pub unsafe extern "C" fn seawall_cursor_new(cursor: *mut *mut Cursor) -> Status 
 /// `cursor` is null, or a handle of a cursor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_cursor_free(cursor: *mut Cursor) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(cursor) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(cursor) };
 }
 
 /// Sets the cursor's tree, its range, the lock that it takes on each row, and how many rows will be read (`limit`, a

@@ -101,11 +101,8 @@ pub unsafe extern "C" fn seawall_shutdown(db: *const Database, patience_ms: u64)
 /// `db` is null, or a handle of a database that no call uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_free(db: *mut Database) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(db) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(db) };
 }
 
 /// Changes an option of the running database.
@@ -224,11 +221,8 @@ pub unsafe extern "C" fn seawall_prepared_next(list: *mut PreparedList, xid: *mu
 /// `list` is null, or a handle of a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_prepared_free(list: *mut PreparedList) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(list) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(list) };
 }
 
 /// Commits a prepared transaction that belongs to no handle. Returns `SEAWALL_STATUS_NOT_FOUND` if none has this name.

@@ -156,9 +156,6 @@ pub unsafe extern "C" fn seawall_build_indexes(
 /// `build` is a handle or null; it is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_index_build_free(build: *mut IndexBuild) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(build) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(build) };
 }

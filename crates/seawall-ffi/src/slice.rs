@@ -1,5 +1,6 @@
 //! Bytes and handles that cross the interface.
 
+use crate::status::{Status, call};
 use seawall::{Error, Result};
 use std::ffi::{CStr, c_char};
 
@@ -72,13 +73,16 @@ pub(crate) unsafe fn store<T>(out: *mut T, value: T) {
     }
 }
 
-/// Frees a handle.
+/// Frees a handle. A panic of what it drops does not cross the interface.
 ///
 /// # Safety
 /// `handle` is null, or was made by [`hand_out`] and not freed.
-pub(crate) unsafe fn free<T>(handle: *mut T) -> Option<Box<T>> {
-    // SAFETY: as the function requires.
-    (!handle.is_null()).then(|| unsafe { Box::from_raw(handle) })
+pub(crate) unsafe fn free<T>(handle: *mut T) {
+    call(|| {
+        // SAFETY: as the function requires.
+        drop((!handle.is_null()).then(|| unsafe { Box::from_raw(handle) }));
+        Ok(Status::Ok)
+    });
 }
 
 /// # Safety

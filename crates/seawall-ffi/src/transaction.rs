@@ -121,11 +121,8 @@ pub unsafe extern "C" fn seawall_begin(
 /// `tx` is null, or a handle of a transaction.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_transaction_free(tx: *mut Transaction) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(tx) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(tx) };
 }
 
 /// Runs `f` on a transaction.
@@ -321,11 +318,8 @@ pub unsafe extern "C" fn seawall_rollback_to(tx: *mut Transaction, savepoint: *c
 /// `savepoint` is null, or a handle of a savepoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_savepoint_free(savepoint: *mut Savepoint) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(savepoint) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(savepoint) };
 }
 
 /// Makes a handle with which any thread can interrupt the transaction, even after later commits and rollbacks.
@@ -375,11 +369,8 @@ pub unsafe extern "C" fn seawall_interrupt_clear(interrupt: *const Interrupt) ->
 /// `interrupt` is null, or a handle that no call uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_interrupt_free(interrupt: *mut Interrupt) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(interrupt) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(interrupt) };
 }
 
 // --- beside an outside log -------------------------------------------------------------------------------

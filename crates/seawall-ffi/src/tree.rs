@@ -1,7 +1,7 @@
 //! Trees.
 
 use crate::slice::{free, hand_out, text};
-use crate::status::{Status, call};
+use crate::status::Status;
 use crate::transaction::{Transaction, with};
 use std::ffi::c_char;
 
@@ -85,9 +85,6 @@ pub unsafe extern "C" fn seawall_rename_tree(tx: *mut Transaction, from: *const 
 /// `tree` is null, or a handle that no call uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn seawall_tree_free(tree: *mut Tree) {
-    call(|| {
-        // SAFETY: as the function requires.
-        drop(unsafe { free(tree) });
-        Ok(Status::Ok)
-    });
+    // SAFETY: as the function requires.
+    unsafe { free(tree) };
 }

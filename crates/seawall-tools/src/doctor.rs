@@ -485,7 +485,8 @@ fn growth(s: &Stats) -> Vec<Diagnosis> {
                 bytes(p.free_bytes),
                 bytes(p.data_bytes)
             ),
-            "Raise data_growth_step (it can be changed while running), or grow the file while nothing has it open: `seawall grow`."
+            "Raise data_growth_step (it can be changed while running), or grow the file while nothing has it open: \
+             `seawall grow`."
                 .into(),
         )
     })

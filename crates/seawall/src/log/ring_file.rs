@@ -21,7 +21,8 @@
 //!    finds it. The pointer also holds the ring's inode, because another file may have that name by now, and its own
 //!    device and inode, because the pointer may be a copy. A database in a copy of the directory takes the entries in
 //!    the ring, which prove themselves, but leaves the ring to the database that it was copied from: it neither removes
-//!    the ring nor waits for its lock. A ring within the log's directory was copied too.
+//!    the ring nor waits for its lock. A ring within the log's directory was copied too. A ring that is not there is
+//!    looked for under its name in the directory of the option, to which it may have been moved.
 //! 6. Each opening makes its own file under a name that no file has, then points to it, then fills it. Every byte is
 //!    written before the file is mapped, so that a store never needs disk space. The file is locked while it is mapped.
 //! 7. After the ring, the file has a page with [`Log::written`](super::Log::written) ([`MARK_BYTES`]). Segments that

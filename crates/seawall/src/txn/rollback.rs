@@ -65,8 +65,8 @@ impl Txn {
             }
         };
         if undone.is_err() {
-            // Its last record may have been counted as no change: a savepoint that is set now has another label than
-            // `savepoint`, and is no way back.
+            // It may have failed before it counted a change. A savepoint that is set from now on must not have the
+            // label of `savepoint`: it is no way back.
             self.changes += 1;
         }
         if self.changes > before {

@@ -492,7 +492,9 @@ impl Txn {
                 format!("it is prepared as \"{}\": it can only be committed or rolled back", place.xid.escape_ascii())
             }
             State::HalfUndone(_) => {
-                "a rollback to a savepoint, or of one change, failed: roll back to that savepoint or an earlier one, or all of it".to_owned()
+                let why = "a rollback to a savepoint, or of one change, failed: roll back to that savepoint or an \
+                           earlier one, or all of it";
+                why.to_owned()
             }
             _ => "a tree is being built, or its build could not be taken back: it can only be rolled back".to_owned(),
         };

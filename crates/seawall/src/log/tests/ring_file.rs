@@ -213,6 +213,18 @@ fn copy_to(dir: &str, disk: &SimDisk) {
     }
 }
 
+/// Opens the log in another process. Also returns how many bodies were found, in the segments and in the ring.
+fn take_up(machine: &Machine, config: LogConfig) -> (usize, Log) {
+    let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
+    let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
+    reader.with_ring(&disk, &config).unwrap();
+    let mut bodies = 0;
+    while let Some(entry) = reader.next().unwrap() {
+        bodies += usize::from(!entry.body.is_empty());
+    }
+    (bodies, Log::open(disk, config, Arc::default(), reader.finish().unwrap()).unwrap())
+}
+
 /// A copy of a running database does not use its ring; a copy of a killed database takes the ring's entries and leaves
 /// the ring (5).
 #[test]
@@ -222,17 +234,7 @@ fn a_copy_leaves_the_ring_to_the_original() {
     log.flush_to(append(&log, &body(0, 60))).unwrap();
     written(&log, 1..20);
     copy_to("/live", &machine.disk);
-    let open = |dir: &str| {
-        let config = LogConfig { dir: dir.into(), ..machine.config(2) };
-        let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
-        let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
-        reader.with_ring(&disk, &config).unwrap();
-        let mut bodies = 0;
-        while let Some(entry) = reader.next().unwrap() {
-            bodies += usize::from(!entry.body.is_empty());
-        }
-        (bodies, Log::open(disk, config, Arc::default(), reader.finish().unwrap()).unwrap())
-    };
+    let open = |dir: &str| take_up(&machine, LogConfig { dir: dir.into(), ..machine.config(2) });
     let (bodies, live) = open("/live");
     assert_eq!(bodies, 1);
     written(&live, 20..30);
@@ -255,18 +257,9 @@ fn a_ring_is_found_where_it_was_moved_to() {
     process.crash_by(SimDisk::process_crash);
     let moved = Path::new("/moved").join(Path::new(RING).file_name().unwrap());
     machine.disk.rename(RING.as_ref(), &moved).unwrap();
-    let config = LogConfig { ring_dir: Some("/moved".into()), ..machine.config(2) };
-    let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
-    let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
-    reader.with_ring(&disk, &config).unwrap();
-    let mut bodies = 0;
-    while let Some(entry) = reader.next().unwrap() {
-        bodies += usize::from(!entry.body.is_empty());
-    }
+    let (bodies, _log) = take_up(&machine, LogConfig { ring_dir: Some("/moved".into()), ..machine.config(2) });
     assert_eq!(bodies, 20);
-    let log = Log::open(disk, config, Arc::default(), reader.finish().unwrap()).unwrap();
     assert_eq!(machine.disk.list("/moved".as_ref()).unwrap().len(), 1, "the old one is gone, and the new one is there");
-    drop(log);
 }
 
 /// Files older than what the ring says was written: later log is not in them, and the ring's entries are not taken
