@@ -1,6 +1,8 @@
 # Two commands matter: `make run` measures the disk under this checkout and the engine on it, `make test` proves the code.
 SHELL := /bin/bash
 CARGO ?= cargo
+# ldconfig, mkfs and mariadbd are there, and not found by Debian's ordinary users.
+export PATH := $(PATH):/usr/sbin:/sbin
 # Where `make run` measures, and its other options, e.g. make run LAB=/srv/db LAB_ARGS=--full
 LAB ?= target/lab-scratch
 LAB_ARGS ?=
@@ -9,20 +11,20 @@ LAB_ARGS ?=
 
 run: need-rust
 	$(CARGO) build --release --locked -p seawall-cli
-	mkdir -p $(LAB) target/lab
+	mkdir -p "$(LAB)" target/lab
 	@# The preceding build keeps the disk busy: sync first; --force marks a disturbed cell instead of refusing.
 	sync
-	target/release/seawall lab $(LAB) --out target/lab/$$(date -u +%Y%m%dT%H%M%SZ) --force $(LAB_ARGS)
+	target/release/seawall lab "$(LAB)" --out target/lab/$$(date -u +%Y%m%dT%H%M%SZ) --force $(LAB_ARGS)
 
 # The crash tests of every commit use their own first seed, the nightly ones use the date's; they print FROM.
 COMMIT_SEED = $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8))
 DATE_SEED = $(shell date +%Y%m%d00000)
 # Tests, scripts and power cuts add a line for each part they skip, with the reason; `make test` and `make
 # nightly` count them at the end.
-SKIPPED = $(CURDIR)/target/skipped
+SKIPPED = target/skipped
 COUNT_SKIPPED = @sort -u $(SKIPPED) | awk '{ all = all (NR > 1 ? "; " : ": ") $$0 } END { print NR " skipped" all }'
 
-test: export SEAWALL_SKIPPED = $(SKIPPED)
+test: export SEAWALL_SKIPPED = $(CURDIR)/$(SKIPPED)
 test: need-rust lint
 	@mkdir -p target && : >$(SKIPPED)
 	FROM=$(COMMIT_SEED) $(CARGO) test --locked
@@ -124,7 +126,7 @@ miri: need-rust
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p seawall --lib --target-dir target/miri -- $(MIRI_TESTS)
 
 # Tests that take too long for every change; stops at the first failure.
-nightly: export SEAWALL_SKIPPED = $(SKIPPED)
+nightly: export SEAWALL_SKIPPED = $(CURDIR)/$(SKIPPED)
 nightly: need-rust
 	@mkdir -p target && : >$(SKIPPED)
 	$(MAKE) crash SEEDS=10000 FROM=$(DATE_SEED)

@@ -28,7 +28,7 @@ use seawall_io::{FileClass, Op};
 use seawall_lab::run::files_below;
 use serde::Serialize;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -99,6 +99,11 @@ pub struct Restarted {
     /// Where the figures come from.
     #[serde(flatten)]
     pub origin: Origin,
+}
+
+/// The copy of the database at `dir` that a run makes and removes.
+pub fn copy_of(dir: &Path) -> PathBuf {
+    dir.with_extension("copy")
 }
 
 impl Restart {
@@ -222,11 +227,8 @@ impl Restart {
 
     /// The time to open a copy whose files are in the page cache, s: recovery without waiting for the disk.
     fn apply_time(&self) -> Result<f64> {
-        let copy = self.dir.with_extension("copy");
+        let copy = copy_of(&self.dir);
         let told = failed(format!("copying to {}", copy.display()));
-        if copy.exists() {
-            std::fs::remove_dir_all(&copy).map_err(&told)?;
-        }
         let copied = files_below(&self.dir).into_iter().try_for_each(|from| {
             let to = copy.join(from.strip_prefix(&self.dir).unwrap_or(&from));
             std::fs::create_dir_all(to.parent().unwrap_or(&copy))?;

@@ -76,14 +76,13 @@ impl Records {
         let mut records = Self { dir, binary, all: Vec::new() };
         fs::create_dir_all(&records.dir).map_err(told(&records.dir))?;
         for path in seawall_lab::run::files_below(&records.dir) {
+            let text = fs::read_to_string(&path).map_err(told(&path))?;
+            let record: Record = serde_json::from_str(&text)
+                .map_err(|e| format!("{} is not a measured cell: {e}; remove it or give another --out", path.display()))?;
             if !resume {
                 fs::remove_file(&path).map_err(told(&path))?;
                 continue;
             }
-            let text = fs::read_to_string(&path).map_err(told(&path))?;
-            let record: Record = serde_json::from_str(&text).map_err(|e| {
-                format!("{} is not a measured cell: {e}; remove it or leave --resume out", path.display())
-            })?;
             if record.binary != records.binary {
                 return Err(format!(
                     "{} was measured by another binary: figures of two versions make no comparison; leave --resume out",

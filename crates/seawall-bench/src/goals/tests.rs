@@ -2,7 +2,7 @@
 
 use super::evaluate::{Figures, Outcome, Verdict, all_well, evaluate, tally};
 use super::plan::{Cell, DiskKind, Extent, GOALS, Goal, Overrides, Plan, Source, Threshold, Tool};
-use super::records::{Record, Records};
+use super::records::{DIR, Record, Records};
 use super::report::Report;
 use super::run::turns;
 use seawall_lab::stats::median;
@@ -283,6 +283,10 @@ fn records_are_files_of_a_group_and_of_a_binary() {
     assert!(Records::open(&out, &other, true).unwrap_err().contains("another binary"));
     assert!(Records::open(&out, &other, false).unwrap().all.is_empty());
     assert!(Records::open(&out, &one, true).unwrap().all.is_empty(), "a new run has removed them");
+    let foreign = out.join(DIR).join("diary.txt");
+    std::fs::write(&foreign, "not a record").unwrap();
+    assert!(Records::open(&out, &one, false).unwrap_err().contains("diary.txt is not a measured cell"));
+    assert!(foreign.exists());
 }
 
 #[test]

@@ -87,6 +87,10 @@ impl KvRun {
         let order = if self.workload == Workload::LoadRandom { "random" } else { "sequential" };
         let (cell, marker) = (&self.cell, self.cell.marker(order));
         let (mut data_dir, settings) = self.config.prepare(cell, marker, &["kv"], cell.data_bytes())?;
+        let backup = data_dir.dir().join("backup");
+        if self.workload == Workload::CommitBesideBackup && backup.exists() {
+            return Err(format!("{} exists: remove it, or give another --dir", backup.display()).into());
+        }
         let (mut store, mut ran) = (open(&settings)?, Ran::default());
         let mut fill = || fill(&*store, self.loader(0..self.cell.keys, None, 0), progress, stop);
         if !self.workload.loads() && !self.config.load(&mut data_dir, &mut ran, &mut fill)? {
@@ -104,7 +108,7 @@ impl KvRun {
         let mut work = || self.drive(&*store, batching.as_ref(), &mut observer, progress, stop);
         let mut extra = vec![("data_bytes", self.cell.data_bytes().into())];
         let mut driven = if self.workload == Workload::CommitBesideBackup {
-            let (driven, [backups, bytes]) = beside_backups(&*store, &data_dir.dir().join("backup"), work);
+            let (driven, [backups, bytes]) = beside_backups(&*store, &backup, work);
             extra.extend([("backups", backups.into()), ("backup_bytes", bytes.into())]);
             driven
         } else {
@@ -199,13 +203,13 @@ impl KvRun {
     }
 }
 
-/// Runs `work` while one backup of `store` after the other is written into `to`. Returns what was driven, the number of
+/// Runs `work` while one backup of `store` after the other is written into `to`, a directory
+/// that does not exist. Returns what was driven, the number of
 /// whole backups, and the bytes read for all. It is an error if no backup read anything meanwhile.
 fn beside_backups(store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -> (Driven, [u64; 2]) {
     let ended = AtomicBool::new(false);
     let back_up = || {
         let (mut backups, mut bytes) = (0, 0);
-        remove(to)?;
         while !ended.load(Ordering::SeqCst) {
             store.back_up(to, &mut |more| {
                 bytes += more;

@@ -91,12 +91,13 @@ pub(crate) fn run(args: &GoalsArgs, stop: &Stop) -> Outcome {
     let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     check_tools(&plan, &exe)?;
     make_dir(&args.out, "--out")?;
+    let (base, _temporary) = given_or_temporary(args.dir.as_deref())?;
+    check_space(&base, args.quick)?;
+    // Without --resume this removes an earlier run's records: only once this run can begin.
     let mut records = Records::open(&args.out, &exe, args.resume)?;
     if args.resume {
         note(format_args!("{} cells were measured before", records.all.len()));
     }
-    let (base, _temporary) = given_or_temporary(args.dir.as_deref())?;
-    check_space(&base, args.quick)?;
     let bench = Bench::new(&base, exe, stop)?;
     let mut lines = Lines(bar("{bar:30.cyan/dim} {pos}/{len}  {elapsed}  {wide_msg}"));
     print(format!("{}\n", evaluate::Outcome::HEADING))?;

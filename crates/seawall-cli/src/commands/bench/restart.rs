@@ -2,7 +2,7 @@
 
 use crate::{Ended, Outcome, Stop, answer, make_dir, note, pretty, print, units};
 use seawall_bench::report::table;
-use seawall_bench::restart::Restart;
+use seawall_bench::restart::{Restart, copy_of};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -46,8 +46,10 @@ pub(crate) fn run(args: &RestartArgs, stop: &Stop) -> Outcome {
     }
     let exe = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let database = args.dir.join("database");
-    if database.exists() {
-        return Err(format!("{} exists: remove it, or give another --dir", database.display()).into());
+    for path in [&database, &copy_of(&database)] {
+        if path.exists() {
+            return Err(format!("{} exists: remove it, or give another --dir", path.display()).into());
+        }
     }
     make_dir(&args.dir, "--dir")?;
     let mut writer = Command::new(exe);
