@@ -722,6 +722,8 @@ fn misuse_is_refused() {
     assert!(!cursor.seek(&tx, Seek::First).unwrap(), "an empty range");
     usage(cursor.delete(&mut tx));
     cursor.reset(&tree, CursorOptions::default(), "a"..);
+    usage(cursor.next(&tx));
+    usage(cursor.prev_while(&tx, |_, _| true).map(|_| true));
     tx.put(&tree, b"a", b"1").unwrap();
     assert!(cursor.seek(&tx, Seek::First).unwrap());
     let position = cursor.position().unwrap();

@@ -446,6 +446,10 @@ fn what_makes_no_sense_is_refused() {
     let savepoint = one.savepoint().unwrap();
     assert!(matches!(other.rollback_to(&savepoint), Err(Error::Usage(_))));
     assert!(matches!(other.release(savepoint), Err(Error::Usage(_))));
+    let elsewhere = Database::in_memory().unwrap();
+    let mut namesake = elsewhere.temporary_tree(SMALL).unwrap();
+    assert_eq!((namesake.id(), namesake.savepoint().is_ok()), (one.id(), true));
+    assert!(matches!(namesake.rollback_to(&savepoint), Err(Error::Usage(_))), "of another database");
     one.release(savepoint).unwrap();
     assert!(matches!(one.rollback_to(&savepoint), Err(Error::Unknown { .. })));
     assert!(matches!(one.put(&[1; 5000], b""), Err(Error::KeyTooLong { .. })));

@@ -315,14 +315,37 @@ fn a_closure_that_calls_the_database_is_refused() {
     let inner = tx.get_with(&tree, &key, |_| {
         let mut other = db.begin().unwrap();
         let written = other.put(&tree, &key, b"y");
-        (tx.get(&tree, &key), written)
+        let more = [
+            tx.get(&tree, &key).map(drop),
+            db.set("pool_size", "512K"),
+            db.step_task(Task::Clean).map(drop),
+            db.check().map(drop),
+            db.checkpoint(),
+        ];
+        (more, written)
     });
-    let (read, written) = inner.unwrap().unwrap();
-    assert!(matches!(read, Err(Error::Usage(_))), "{read:?}");
-    assert!(matches!(written, Err(Error::Usage(_))), "{written:?}");
+    let (more, written) = inner.unwrap().unwrap();
+    for refused in more.iter().chain([&written]) {
+        assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
+    }
     settle(&db);
     assert_eq!(tx.get(&tree, &key).unwrap().as_deref(), Some(&b"x"[..]));
     db.transact(|tx| tx.put(&tree, &key, b"z")).unwrap();
+}
+
+/// Its rollback fails, too, because the log has failed.
+#[test]
+fn the_error_of_a_closure_is_returned_whatever_its_rollback_says() {
+    let disk = disk();
+    let (_process, db) = open(&disk);
+    let tree = db.create_tree("t").unwrap();
+    let refused = db.transact(|tx| -> Result<(), Error> {
+        tx.put(&tree, b"k", b"v")?;
+        disk.inject(Fault::eio().on(Op::Write));
+        assert!(db.flush_log().is_err());
+        Err(Error::Usage("refused by the program".into()))
+    });
+    assert!(matches!(&refused, Err(Error::Usage(why)) if why == "refused by the program"), "{refused:?}");
 }
 
 /// The first changes are rolled back, and later ones are in another undo page than the transaction's

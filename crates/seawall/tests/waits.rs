@@ -157,6 +157,13 @@ fn an_interrupt_outlives_a_restart_and_ends_an_iterator() {
     for step in [OwnedCursor::next, OwnedCursor::prev] {
         assert!(matches!(step(&mut cursor, &tx), Err(Error::Usage(_))));
     }
+    let mut borrowing = tx.cursor(&tree);
+    assert!(borrowing.seek(Seek::AtLeast(&[5])).unwrap());
+    handle.interrupt();
+    interrupted(&borrowing.seek(Seek::First));
+    handle.clear();
+    assert!(matches!(borrowing.next(), Err(Error::Usage(_))), "it stood elsewhere before the seek");
+    drop(borrowing);
     assert!(cursor.seek(&tx, Seek::AtLeast(&[5])).unwrap());
     handle.interrupt();
     interrupted(&cursor.prev(&tx));

@@ -11,7 +11,7 @@
 use super::background::Work;
 use super::database::Database;
 use crate::btree::{self, Cursor, DELETED, Entry, HEADER, Node, OVERFLOW, OverflowRef, Seek, Tree};
-use crate::buffer::{CONTROL_FILE, Control, DATA_FILE};
+use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, may_latch};
 use crate::error::{Corruption, Error, Result};
 use crate::format::page::{self, PageKind};
 use crate::format::{PageId, TreeId};
@@ -122,6 +122,7 @@ impl Database {
     /// ```
     pub fn check(&self) -> Result<Vec<Damage>> {
         self.here()?;
+        may_latch()?;
         let work = &*self.inner.work;
         for look in 1..=LOOKS_MAX {
             let held = work.hold();

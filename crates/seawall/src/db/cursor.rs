@@ -154,7 +154,8 @@ impl<'t> Cursor<'t> {
         Self(self.0.within(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref)))
     }
 
-    /// Moves to an entry. Returns false if there is none; the cursor then has no current entry.
+    /// Moves to an entry. Returns false if there is none; the cursor then has no current entry, and a step finds none
+    /// in either direction.
     ///
     /// # Errors
     /// Those of [`Transaction::get`]; lock errors if it locks.
@@ -165,7 +166,7 @@ impl<'t> Cursor<'t> {
     /// Moves to the next entry; returns false if there is none.
     ///
     /// # Errors
-    /// Those of [`Cursor::seek`].
+    /// Those of [`Cursor::seek`]; [`Error::Usage`] before the first seek, and after one that has failed.
     #[expect(clippy::should_implement_trait, reason = "its entries borrow from it")]
     pub fn next(&mut self) -> Result<bool> {
         self.0.next()
@@ -179,7 +180,8 @@ impl<'t> Cursor<'t> {
         self.0.prev()
     }
 
-    /// Returns the key of the current entry.
+    /// Returns the key of the current entry. Without a current entry it is a key that the cursor has passed, perhaps one
+    /// whose row this transaction does not see: nothing to continue from in a later transaction.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.0.key()
@@ -209,7 +211,7 @@ impl<'t> Cursor<'t> {
         self.0.newly_locked()
     }
 
-    /// Returns the current position.
+    /// Returns the current position. Without a current entry it is that of [`Cursor::key`].
     #[must_use]
     pub fn position(&self) -> Position {
         Position { of: self.0.tree(), key: self.0.key().to_vec(), on_entry: self.0.is_on_entry() }
@@ -267,7 +269,7 @@ impl<'t> CursorMut<'t> {
         self.scan.prev()
     }
 
-    /// Returns the key of the current entry, or of the last one that the cursor had.
+    /// See [`Cursor::key`].
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.scan.key()
@@ -292,7 +294,7 @@ impl<'t> CursorMut<'t> {
     /// Deletes the current entry, in one descent. Afterwards the cursor has no current entry;
     /// [`CursorMut::next`] and [`CursorMut::prev`] continue from the entry's position. Returns false, without
     /// effect, if another transaction has deleted the row since the cursor read it. This cannot happen to a
-    /// locking cursor, nor with [`OnConflict::Fail`](crate::OnConflict::Fail).
+    /// locking cursor, nor at repeatable read with [`OnConflict::Fail`](crate::OnConflict::Fail).
     ///
     /// # Errors
     /// [`crate::Error::Usage`] without a current entry; those of [`Transaction::delete`], after which the

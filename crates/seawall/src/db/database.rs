@@ -13,6 +13,7 @@ use super::inner::Inner;
 use super::prepared::Xid;
 use super::transaction::Transaction;
 use super::tree::Tree;
+use crate::buffer::may_latch;
 use crate::error::{Error, Result};
 use crate::txn::{TxOptions, Txn};
 use std::sync::Arc;
@@ -54,6 +55,7 @@ impl Database {
     /// Creates a tree, or opens it if it exists.
     ///
     /// # Errors
+    /// [`Error::NameTooLong`]; [`Error::LockTimeout`] if another transaction that creates the tree does not end;
     /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`].
     pub fn create_tree(&self, name: &str) -> Result<Tree> {
         self.transact(|tx| match tx.open_tree(name) {
@@ -229,16 +231,19 @@ impl Database {
                 Err(error) => error,
             };
             let retry = attempt < ATTEMPTS_MAX && may_retry(&error, &tx);
-            tx.rollback()?;
+            // What a failed rollback leaves is undone by background work or the next opening.
+            let rolled_back = tx.rollback();
             if !retry {
                 return Err(error);
             }
+            rolled_back?;
             self.inner.back_off(attempt);
         }
         unreachable!("the last attempt returns")
     }
 
-    /// Returns the names of the prepared transactions, in order; none in a forked process.
+    /// Returns the names of the prepared transactions, in order; none in a forked process, nor after a
+    /// shutdown: a coordinator calls it right after opening.
     #[must_use]
     pub fn prepared(&self) -> Vec<Xid> {
         if self.here().is_err() {
@@ -369,6 +374,7 @@ impl Database {
     /// The error that stopped the step.
     pub fn step_task(&self, task: Task) -> Result<bool> {
         self.here()?;
+        may_latch()?;
         let stepped = self.inner.work.step(task);
         // If there are background threads, one of them calls the callbacks.
         let told = task == Task::Log && !self.inner.has_threads() && self.inner.engine().log().tell();

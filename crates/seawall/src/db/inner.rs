@@ -24,12 +24,14 @@ use std::time::Duration;
 pub(super) struct Temporaries {
     /// Closes with the database.
     gate: ProcessGate,
+    /// The opening that they belong to.
+    pub(super) opening: u64,
     pub(super) made: AtomicU64,
 }
 
 impl Temporaries {
-    pub(super) fn new() -> Self {
-        Self { gate: ProcessGate::new(Process::current()), made: AtomicU64::new(0) }
+    pub(super) fn new(opening: u64) -> Self {
+        Self { gate: ProcessGate::new(Process::current()), opening, made: AtomicU64::new(0) }
     }
 
     pub(super) fn close(&self) {
@@ -102,6 +104,7 @@ impl Inner {
         Self {
             path,
             engine_refs: Refs::new(&work.engine),
+            temporaries: Arc::new(Temporaries::new(work.engine.instance.number())),
             work,
             options: Mutex::new(options),
             counts,
@@ -112,7 +115,6 @@ impl Inner {
             socket: Mutex::default(),
             in_use: Mutex::new(Some(in_use)),
             closed: AtomicBool::new(false),
-            temporaries: Arc::new(Temporaries::new()),
             shutdown: Shutdown::default(),
             backed_off: AtomicU64::new(0),
         }

@@ -201,6 +201,7 @@ impl Transaction {
 /// A tree under construction from sorted rows: [`Transaction::tree_builder`]. Dropping it without
 /// [`TreeBuilder::finish`] undoes it.
 #[derive(Debug)]
+#[must_use = "without `finish` the tree is undone"]
 pub struct TreeBuilder<'t> {
     tx: &'t mut Transaction,
     building: Option<Building>,

@@ -186,7 +186,8 @@ impl Transaction {
 
 impl Database {
     /// Returns the transactions that write, or hold or request locks, in the order in which they began. A
-    /// transaction that only reads a snapshot is not listed: it blocks no other. Empty in a forked process.
+    /// transaction that only reads a snapshot is not listed: it blocks no other. Empty in a forked process, and after a
+    /// shutdown.
     #[must_use]
     pub fn transactions(&self) -> Vec<TransactionInfo> {
         if self.here().is_err() {
@@ -199,7 +200,7 @@ impl Database {
     }
 
     /// Returns the transactions that wait for a lock now, each with the transactions that block it. Empty in a
-    /// forked process.
+    /// forked process, and after a shutdown.
     ///
     /// ```
     /// # let db = seawall::Database::in_memory()?;
@@ -217,7 +218,7 @@ impl Database {
     }
 
     /// Returns the last deadlock since the database was opened, with all its transactions and their lock
-    /// requests.
+    /// requests; `None` in a forked process, and after a shutdown.
     #[must_use]
     pub fn last_deadlock(&self) -> Option<DeadlockInfo> {
         self.here().ok()?;

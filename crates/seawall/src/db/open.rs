@@ -89,9 +89,10 @@ impl Database {
     /// Opens the database in the directory `path`, or creates it if there is none.
     ///
     /// # Errors
-    /// [`Error::Locked`] if the database is already open, in this process or another; [`Error::NotADatabase`];
+    /// [`Error::Locked`] if the database is still open, in this process or another, after 3 s; [`Error::NotADatabase`];
+    /// [`Error::IsABackup`] and [`Error::UnfinishedBackup`] for a directory that must be restored first;
     /// [`Error::OtherFormat`]; [`Error::Corrupt`] with the damage; [`Error::InvalidOption`] for a bad line in
-    /// its `seawall.toml`; [`Error::Io`].
+    /// its `seawall.toml`; [`Error::NoSpace`]; [`Error::NoThread`]; [`Error::Usage`] in a forked process; [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

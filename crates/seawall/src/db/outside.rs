@@ -38,13 +38,14 @@ impl Database {
         self.inner.engine().log().flush_to(Lsn(position.0))
     }
 
-    /// Returns the end of the log now; [`LogPosition::START`] in a forked process.
+    /// Returns the end of the log now; [`LogPosition::START`] in a forked process, and after a shutdown.
     #[must_use]
     pub fn log_position(&self) -> LogPosition {
         self.here().map_or(LogPosition::START, |()| self.inner.engine().log().head().into())
     }
 
-    /// Returns the position before which all log is durable; [`LogPosition::START`] in a forked process.
+    /// Returns the position before which all log is durable; [`LogPosition::START`] in a forked process, and after
+    /// a shutdown.
     #[must_use]
     pub fn durable_position(&self) -> LogPosition {
         self.here().map_or(LogPosition::START, |()| self.inner.engine().log().durable_whole().into())

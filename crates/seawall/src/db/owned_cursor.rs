@@ -13,7 +13,8 @@ use crate::txn::{OwnedScan, Seek};
 ///
 /// The cursor sees what the transaction sees, including the transaction's own changes, and keeps its position
 /// whatever the transaction changes. After a restart of the transaction, a seek uses the new view. Without a
-/// seek, `next` and `prev` continue from the cursor's key in that view.
+/// seek, `next` and `prev` continue from the current entry's key in that view. A cursor that has found no entry has
+/// none to continue from: `next` and `prev` find none either, until the next seek.
 ///
 /// At read committed a seek sees the data committed at that moment, or the view of the open statement
 /// ([`Transaction::begin_statement`]). The entries that follow come from the same view.
@@ -155,7 +156,8 @@ impl OwnedCursor {
         self.scan.newly_locked()
     }
 
-    /// Returns the key of the current entry, or of the last one that the cursor had.
+    /// Returns the key of the current entry. Without a current entry it is a key that the cursor has passed, perhaps one
+    /// whose row this transaction does not see: nothing to continue from in a later transaction.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.scan.key()
@@ -190,7 +192,8 @@ impl OwnedCursor {
         tx.noted(deleted)
     }
 
-    /// Returns the current position; `None` before the first reset.
+    /// Returns the current position; `None` before the first reset. Without a current entry it is that of
+    /// [`OwnedCursor::key`].
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         let of = self.scan.tree()?;

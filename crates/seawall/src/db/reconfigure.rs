@@ -6,6 +6,7 @@
 use super::background::nanos;
 use super::database::Database;
 use super::options::Options;
+use crate::buffer::may_latch;
 use crate::error::{Error, Result};
 use std::sync::atomic::Ordering;
 
@@ -42,6 +43,7 @@ impl Database {
     /// ```
     pub fn set(&self, option: &str, value: &str) -> Result<()> {
         self.here()?;
+        may_latch()?;
         let mut options = self.inner.options.lock();
         let mut changed = options.clone();
         changed.set_running(option, value)?;

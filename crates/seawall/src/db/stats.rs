@@ -23,7 +23,7 @@ impl Database {
     }
 
     /// Returns the I/O by file class, operation and cause since the database was opened; empty in a forked
-    /// process.
+    /// process, and after a shutdown.
     #[must_use]
     pub fn io(&self) -> IoSnapshot {
         if self.here().is_err() {

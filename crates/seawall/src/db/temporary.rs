@@ -54,7 +54,8 @@ pub struct TemporaryTree {
 /// A point to which a [`TemporaryTree`] can be rolled back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemporarySavepoint {
-    tree: TreeId,
+    /// The opening, and the tree in it.
+    of: (u64, TreeId),
     number: u64,
 }
 
@@ -245,12 +246,14 @@ impl TemporaryTree {
     /// # Errors
     /// [`Error::ShutDown`].
     pub fn savepoint(&mut self) -> Result<TemporarySavepoint> {
+        let opening = self.of.opening;
         let tree = self.here()?;
-        Ok(TemporarySavepoint { tree: tree.id(), number: tree.savepoint() })
+        Ok(TemporarySavepoint { of: (opening, tree.id()), number: tree.savepoint() })
     }
 
     fn number(&mut self, savepoint: &TemporarySavepoint) -> Result<u64> {
-        if self.here()?.id() != savepoint.tree {
+        let opening = self.of.opening;
+        if (opening, self.here()?.id()) != savepoint.of {
             return Err(Error::Usage("the savepoint belongs to another temporary tree".into()));
         }
         Ok(savepoint.number)

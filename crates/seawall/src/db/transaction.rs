@@ -61,8 +61,9 @@ fn next_number() -> u64 {
     })
 }
 
-/// A submitted commit; see [`Transaction::commit_start`]. Dropping it waits for the commit.
+/// A submitted commit; see [`Transaction::commit_start`]. Dropping it waits for the commit, and loses its result.
 #[derive(Debug)]
+#[must_use = "a failure of the commit is only reported by `wait` and `poll`"]
 pub struct Commit {
     // Before `inner`, as in [`Transaction`].
     committing: Committing,
@@ -123,8 +124,10 @@ impl Transaction {
     /// `&7u32.to_be_bytes()`, `&(7u32, "ada").encode()` ([`keys`](crate::keys)).
     ///
     /// # Errors
-    /// [`Error::TreeDropped`]; [`Error::Io`] and [`Error::Corrupt`] if a page cannot be read; lock errors at
-    /// the serializable level.
+    /// [`Error::TreeDropped`]; [`Error::TreeTooNew`] if the snapshot is older than the tree; [`Error::Io`] and
+    /// [`Error::Corrupt`] if a page cannot be read; [`Error::InvalidOption`] (`pool_size`) if all of the pool stays in
+    /// use for 10 s; lock errors at the serializable level; [`Error::Usage`] for a tree of another database;
+    /// [`Error::ShutDown`].
     pub fn get(&self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Vec<u8>>> {
         self.txn.admit(&tree.state)?;
         self.txn.get(&tree.state, key.as_ref())
@@ -192,7 +195,8 @@ impl Transaction {
     /// [`Error::LockTimeout`], [`Error::Interrupted`], [`Error::TooManyLocks`], [`Error::TooManyTransactions`],
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Corrupt`], [`Error::Poisoned`]: the change did not happen, and the
     /// transaction can continue. After [`Error::Deadlock`] and [`Error::WriteConflict`], too, but roll it back: the
-    /// others wait for it, or it works with rows that have changed since.
+    /// others wait for it, or it works with rows that have changed since. [`Error::TransactionEnded`] if the
+    /// transaction is prepared in place, or a rollback of it has failed in the middle: it can only be rolled back.
     pub fn insert(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         self.change(tree, key.as_ref(), value, Change::Insert).map(|_| ())
     }
@@ -415,7 +419,9 @@ impl Transaction {
     /// exclusively stay locked.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the name is taken or too long, [`Error::Poisoned`], [`Error::OutcomeUnknown`].
+    /// [`Error::Usage`] if the name is taken or too long, [`Error::NoSpace`], [`Error::ReadOnly`],
+    /// [`Error::TooManyTransactions`], [`Error::TransactionEnded`] and [`Error::Poisoned`]: the transaction is rolled
+    /// back; [`Error::OutcomeUnknown`].
     pub fn prepare(self, xid: &Xid) -> Result<()> {
         let Self { inner, mut txn, .. } = self;
         txn.here()?;
@@ -494,7 +500,8 @@ impl Transaction {
 }
 
 impl Commit {
-    /// Returns the result of the commit; `None` while the commit is not done.
+    /// Returns the result of the commit; `None` while the commit is not done. Writes, and at `Flushed` flushes, a
+    /// group of the log if no other thread does. Until the commit is done, one at `Deferred` keeps its locks.
     pub fn poll(&mut self) -> Option<Result<()>> {
         if let Err(error) = self.inner.engine().instance.here() {
             return Some(Err(error));

@@ -153,7 +153,7 @@ impl OwnedScan {
         self.state.as_ref().is_some_and(ScanState::newly_locked)
     }
 
-    /// The key it stands on, or stood on last.
+    /// The key it stands on. If it stands on none: any key that it has passed.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.state.as_ref().map_or(&[], ScanState::key)

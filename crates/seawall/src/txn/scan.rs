@@ -123,7 +123,7 @@ pub(super) struct ScanState {
     /// Set if its copy of the leaf is valid except for entries that it deleted itself. They are behind it as
     /// long as it continues in one direction.
     deleted: Option<Deleted>,
-    /// The last seek failed, and it stands nowhere.
+    /// It stands nowhere, because its last seek failed or it had none.
     adrift: bool,
     /// The key at which a locking scan stands.
     locked_key: Vec<u8>,
@@ -249,7 +249,7 @@ impl<T: Deref<Target = Txn>> Scan<T> {
         self.state.newly_locked()
     }
 
-    /// The key it stands on, or stood on last.
+    /// The key it stands on. If it stands on none: any key that it has passed.
     pub fn key(&self) -> &[u8] {
         self.state.key()
     }
@@ -333,7 +333,7 @@ impl ScanState {
             on_entry: false,
             lost: None,
             deleted: None,
-            adrift: false,
+            adrift: true,
             locked_key: Vec::new(),
             next_key: Vec::new(),
             newly_locked: false,
@@ -350,6 +350,7 @@ impl ScanState {
         self.cursor.reset(tree.at);
         self.locked_key.clear();
         self.leave();
+        self.adrift = true;
         self.keep_to(Bound::Unbounded, Bound::Unbounded);
     }
 
@@ -464,8 +465,9 @@ impl ScanState {
     }
 
     pub(super) fn seek(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
+        self.leave();
         let sought = self.begin_at(by, to);
-        self.adrift = sought.is_err() && !self.stands();
+        self.adrift = sought.is_err();
         sought
     }
 
@@ -510,8 +512,8 @@ impl ScanState {
         by.txn.go_on(SCAN)?;
         if !self.stands() {
             // Where nothing was found there is no next entry; where nothing could be read there may be one.
-            let failed = || Error::Usage("the cursor stands nowhere, because its last seek failed: seek again".into());
-            return if self.adrift { Err(failed()) } else { Ok(false) };
+            let nowhere = "the cursor stands nowhere, because its last seek failed or it had none: seek first";
+            return if self.adrift { Err(Error::Usage(nowhere.into())) } else { Ok(false) };
         }
         if let ScanLock::Rows(mode) = self.lock {
             if self.on_entry {

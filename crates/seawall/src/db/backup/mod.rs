@@ -40,6 +40,7 @@ use std::path::Path;
 /// A running backup, in three steps that a server's hooks can call. If it is dropped before its end, it releases what
 /// it held and leaves an unfinished backup, which no opening takes for a database.
 #[derive(Debug)]
+#[must_use = "a backup that is dropped before its end is unfinished"]
 pub struct Backup {
     copying: Copying,
 }
