@@ -273,6 +273,11 @@ impl Frames {
     pub(super) fn shrink(&self, limit: u32) {
         self.limit.store(limit, Ordering::Release);
         self.huge_below(limit);
+        self.retire_free();
+    }
+
+    /// Retires the free frames beyond the limit.
+    fn retire_free(&self) {
         let mut kept = Vec::new();
         while let Some(frame) = self.take_free() {
             kept.push(frame);
@@ -339,7 +344,12 @@ impl Frames {
     /// Lowers the span to the limit if all frames from the limit on are retired. Returns whether they are.
     pub(super) fn settle(&self) -> bool {
         let limit = self.limit();
-        let settled = (limit..self.span()).all(|f| self.get(f).flags.load(Ordering::Acquire) & RETIRED != 0);
+        let all_retired = || (limit..self.span()).all(|f| self.get(f).flags.load(Ordering::Acquire) & RETIRED != 0);
+        let settled = all_retired() || {
+            // A `release` that read the limit before it was lowered has made a frame beyond it free.
+            self.retire_free();
+            all_retired()
+        };
         if settled {
             self.span.store(limit, Ordering::Release);
         }
@@ -440,5 +450,20 @@ mod tests {
         }
         frames.touch_ahead();
         assert_eq!(touched(), 1 << 13);
+    }
+
+    /// A thread has read the limit before the pool shrank, and makes its frame free afterwards.
+    #[test]
+    fn a_frame_beyond_the_limit_that_became_free_is_retired() {
+        let frames = Frames::reserve(4096, 16).unwrap();
+        frames.grow(8);
+        for _ in 0..8 {
+            frames.pop().unwrap();
+        }
+        frames.shrink(4);
+        frames.push(5);
+        [4, 6, 7].into_iter().for_each(|frame| frames.release(frame));
+        assert!(frames.settle());
+        assert_eq!((frames.span(), frames.free_count()), (4, 0));
     }
 }

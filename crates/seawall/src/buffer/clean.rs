@@ -331,14 +331,12 @@ impl Pool {
             batch.len()
         };
         let mut found = 0;
-        let looks = span.min(NEAR_HAND);
-        for step in 0..looks {
-            if found == most {
-                break;
-            }
-            found = take(((hand + step) % span) as u32);
+        let (mut looked, looks) = (0, span.min(NEAR_HAND));
+        while looked < looks && found < most {
+            found = take(((hand + looked) % span) as u32);
+            looked += 1;
         }
-        count(&self.counters.dirty_looked, looks as usize);
+        count(&self.counters.dirty_looked, looked as usize);
         if found == 0 && self.dirty_count() > self.deferred.listed_frames() {
             // No dirty page is near the hand: any dirty page will do.
             self.ordered(|ordered| {

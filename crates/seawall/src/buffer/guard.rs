@@ -10,7 +10,7 @@
 
 use super::bravo::ReaderSlot;
 use super::deferred::Change;
-use super::frame::{COLD, NEVER_LOGGED, Parked, REMADE, UNINITIALISED, Where};
+use super::frame::{COLD, Frame, NEVER_LOGGED, Parked, REMADE, UNINITIALISED, Where};
 use super::pool::Pool;
 use super::stats::count;
 use crate::error::Stop;
@@ -184,9 +184,7 @@ impl Pool {
     pub(super) fn claim(&self, frame: u32) -> Option<Owned<'_>> {
         let known = self.frames.get(frame);
         let page = known.claim(self.frames.dirt(frame), || self.readers.has_no_readers(frame, known))?;
-        if known.flags.load(Ordering::Relaxed) & COLD != 0 {
-            count(&self.counters.prefetch_wasted, 1);
-        }
+        self.count_wasted(known);
         // SAFETY: `claim` has just latched it for this thread.
         unsafe { known.vacate(self.map.entry(PageId(page))) };
         Some(Owned { pool: self, frame })
@@ -207,9 +205,16 @@ impl Pool {
             unsafe { known.latch.unlock_exclusive() };
             return None;
         }
+        self.count_wasted(known);
         // SAFETY: as above.
         unsafe { known.vacate(self.map.entry(page)) };
         Some(Owned { pool: self, frame })
+    }
+
+    fn count_wasted(&self, evicted: &Frame) {
+        if evicted.flags.load(Ordering::Relaxed) & COLD != 0 {
+            count(&self.counters.prefetch_wasted, 1);
+        }
     }
 
     /// Adds a frame that has just become dirty to the thread's stripe.

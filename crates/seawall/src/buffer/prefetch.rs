@@ -295,10 +295,11 @@ impl Pool {
             return 0;
         }
         self.disk.drive(false);
-        let taken = prefetches.take_all(|flight| wait || flight.pending.is_done());
-        let finished = taken.len();
-        for flight in taken {
+        let mut taken = prefetches.take_all(|flight| wait || flight.pending.is_done());
+        let mut finished = 0;
+        while let Some(flight) = taken.next() {
             self.finish(flight);
+            finished += 1;
         }
         finished
     }

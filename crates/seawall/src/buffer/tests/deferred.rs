@@ -279,7 +279,27 @@ fn a_panic_while_changes_are_applied_loses_none() {
     let stats = db.stats();
     assert_eq!((stats.deferred_pages, stats.free), (5, free), "{stats:?}");
     assert_eq!(db.loads.prefetches.pages(), 0, "none is on its way");
+    // Of three reads, those that were not reached can still be finished.
+    panics(&|| {
+        db.prefetch(&[0, 2, 4].map(PageId));
+        db.finish_prefetches(true);
+    });
+    assert_eq!(db.loads.prefetches.pages(), 2);
+    assert_eq!(db.finish_prefetches(true), 2);
+    assert_eq!(db.loads.prefetches.pages(), 0);
     all_changed(&db, 0..5);
+}
+
+#[test]
+fn a_page_that_was_brought_back_in_vain_counts_as_wasted() {
+    let machine = Machine::new(14);
+    let db = away_db(&machine);
+    send_away(&db, 0..5);
+    db.prefetch(&[0, 1, 2, 3, 4].map(PageId));
+    db.finish_prefetches(true);
+    let before = db.stats().prefetch_wasted;
+    db.pool.evict(usize::MAX, true);
+    assert_eq!(db.stats().prefetch_wasted - before, 5);
 }
 
 /// When the share grows, frames whose page is in use cannot be retired: the rest of cleaning does not wait for them.
