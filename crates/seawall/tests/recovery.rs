@@ -8,8 +8,9 @@ mod support {
 }
 
 use seawall::{Background, Corruption, DamagedPages, Database, Durability, Env, Error, Options, Task, TxOptions, Xid};
-use seawall_io::{Clock, Disk, Handle, Op, OpenHow, SystemClock};
+use seawall_io::{Clock, Create, Disk, Handle, Op, OpenHow, SystemClock, WriteHow};
 use seawall_sim::{Fault, Process, SimDisk, SimOptions};
+use std::io::IoSlice;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -725,6 +726,41 @@ fn the_name_of_a_new_database_and_of_its_log_is_durable() {
         process.crash_by(SimDisk::power_cut);
         let db = open(&Arc::new(Process::new(&sim))).unwrap();
         assert_rows(&db, 1, "found by its name");
+    }
+}
+
+fn copy(disk: &dyn Disk, from: &Path, to: &Path) {
+    let source = disk.open(from, OpenHow::default()).unwrap();
+    let mut bytes = vec![0; disk.len(&source).unwrap() as usize];
+    assert_eq!(disk.read_at(&source, 0, &mut bytes).unwrap(), bytes.len());
+    let made = disk.open(to, OpenHow { write: true, create: Create::New, ..OpenHow::default() }).unwrap();
+    assert_eq!(disk.write_at(&made, 0, &[IoSlice::new(&bytes)], WriteHow::default()).unwrap(), bytes.len());
+}
+
+/// What the closed database is copied to was made by another program, which flushed no directory.
+#[test]
+fn the_name_of_a_copy_and_of_a_moved_log_is_durable_once_it_was_opened() {
+    for seed in 0..60 {
+        let sim = SimDisk::new(SimOptions { seed, lose_directories: true, ..SimOptions::default() });
+        let open = |process: &Arc<Process>, path: &str, log: &str| {
+            let env = Env { disk: process.clone(), clock: sim.clone(), seed: 1, background: Background::Steps };
+            Database::open_in(env, path, small().with_log_dir(log.into()))
+        };
+        let process = Arc::new(Process::new(&sim));
+        let db = open(&process, "/db", "/log").unwrap();
+        put(&db, 0, Durability::Flushed);
+        db.close().unwrap();
+        for (from, to) in [("/db", "/srv/of/db"), ("/log", "/srv/log/of/db")] {
+            seawall_io::create_dir_all(&*process, Path::new(to)).unwrap();
+            for file in process.list(Path::new(from)).unwrap() {
+                copy(&*process, &file, &Path::new(to).join(file.file_name().unwrap()));
+            }
+        }
+        let db = open(&process, "/srv/of/db", "/srv/log/of/db").unwrap();
+        put(&db, 1, Durability::Flushed);
+        process.crash_by(SimDisk::power_cut);
+        let db = open(&Arc::new(Process::new(&sim)), "/srv/of/db", "/srv/log/of/db").unwrap();
+        assert_rows(&db, 2, "found by its name");
     }
 }
 
