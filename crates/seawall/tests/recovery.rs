@@ -751,7 +751,6 @@ fn the_name_of_a_copy_and_of_a_moved_log_is_durable_once_it_was_opened() {
         put(&db, 0, Durability::Flushed);
         db.close().unwrap();
         for (from, to) in [("/db", "/srv/of/db"), ("/log", "/srv/log/of/db")] {
-            seawall_io::create_dir_all(&*process, Path::new(to)).unwrap();
             for file in process.list(Path::new(from)).unwrap() {
                 copy(&*process, &file, &Path::new(to).join(file.file_name().unwrap()));
             }
