@@ -33,6 +33,7 @@
 
 mod make;
 
+use super::entry::ENTRY_BYTES_MAX;
 use super::segment_file::{SegmentOptions, lock, no_space, path_of};
 use super::shelf::Shelf;
 use super::stats::{Counters, count};
@@ -52,8 +53,14 @@ use std::time::Duration;
 
 /// Rate at which segments are filled while there is one ready ahead, bytes a second.
 const FILL_BYTES_PER_SECOND: f64 = 100e6;
-/// The fewest files among which the log can rotate.
+/// The fewest files of any log.
 pub(super) const SEGMENTS_MIN: u64 = 3;
+/// Returns the fewest files among which a log of such segments can rotate, whatever is logged next: the one that is being
+/// written, and room for the largest entry.
+pub(super) fn files_min(segment_bytes: u64) -> u64 {
+    SEGMENTS_MIN.max((ENTRY_BYTES_MAX as u64).div_ceil(segment_bytes) + 1)
+}
+
 /// The most segments with admitted and unwritten log: each is open.
 const WINDOW: u64 = 20;
 /// The log keeps the size that it needed within the last one to two such periods.
@@ -185,7 +192,7 @@ impl State {
     /// Returns the most log to keep: the capacity, or what the existing files hold if the disk is full.
     fn capacity(&self) -> u64 {
         let there = self.total() * self.segment_bytes;
-        if self.full_since.is_some() && self.total() >= SEGMENTS_MIN {
+        if self.full_since.is_some() && self.total() >= files_min(self.segment_bytes) {
             self.capacity_bytes.min(there)
         } else {
             self.capacity_bytes
@@ -208,8 +215,9 @@ impl State {
 
     /// Returns the most files worth keeping: the recent maximum in use, and one more.
     fn files_wanted(&self) -> u64 {
-        let max = (self.capacity_bytes / self.segment_bytes).max(SEGMENTS_MIN);
-        (self.recent.now.max(self.recent.before) + 1).clamp(SEGMENTS_MIN, max)
+        let min = files_min(self.segment_bytes);
+        let max = (self.capacity_bytes / self.segment_bytes).max(min);
+        (self.recent.now.max(self.recent.before) + 1).clamp(min, max)
     }
 }
 
@@ -509,6 +517,6 @@ impl Segments {
     fn goes_round(&self, first: u64, head: u64, after: u64) -> bool {
         let total = self.state.lock().total();
         let fits = after.div_ceil(self.bytes) <= head / self.bytes + total;
-        total >= SEGMENTS_MIN && head >= (first + 1) * self.bytes && fits
+        total >= files_min(self.bytes) && head >= (first + 1) * self.bytes && fits
     }
 }

@@ -234,7 +234,7 @@ options! {
     log_space_reserve, with_log_space_reserve: u64 as Size = 64 * MIB,
         Limits::Between(0, TIB), Running, "bytes", [],
         "Free space that the log leaves on its file system.",
-        "When no more than this is free, the log stops growing and reuses its files. The first three files may use \
+        "When no more than this is free, the log stops growing and reuses its files. The first files may use \
          the reserve, because nothing can be changed or deleted without them.";
 
     log_buffer_size, with_log_buffer_size: u64 as Size = 16 * MIB,

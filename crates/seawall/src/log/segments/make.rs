@@ -1,6 +1,6 @@
 //! Making segments: background work keeps some ready, and an admission makes the one that it needs.
 
-use super::{Broken, Job, SEGMENTS_MIN, Segments, State, window};
+use super::{Broken, Job, Segments, State, files_min, window};
 use crate::error::{Error, Result};
 use crate::log::segment_file::{no_space, path_of};
 use crate::log::shelf::is_not_now;
@@ -148,7 +148,7 @@ impl Segments {
                 }
                 // With fewer files the log cannot rotate, and nothing can be changed or deleted: the file may use the
                 // reserve.
-                let reserve = if total < SEGMENTS_MIN { 0 } else { how.reserve_bytes };
+                let reserve = if total < files_min(self.bytes) { 0 } else { how.reserve_bytes };
                 let usual = FillOptions::new(FileClass::Redo, how.segment_bytes);
                 let options = FillOptions { stats: how.io.clone(), reserve, written: how.written, ..usual };
                 match Fill::begin(self.disk.clone(), &target, options) {
@@ -201,7 +201,7 @@ impl Segments {
             let mut state = self.state.lock();
             let now = self.clock.now();
             state.note_use(now);
-            let files_max = (state.capacity_bytes / self.bytes).max(SEGMENTS_MIN);
+            let files_max = (state.capacity_bytes / self.bytes).max(files_min(self.bytes));
             let ahead = state.open_end.saturating_sub(promised / self.bytes + 1);
             let is_there = !state.spares.is_empty() || state.open_end < state.next_number();
             // Log that is promised and not written yet keeps its files open: no more are opened before it is written.
@@ -276,7 +276,7 @@ impl Segments {
     pub(in crate::log) fn make_least(&self, counters: &Counters) -> Result<()> {
         loop {
             let state = self.state.lock();
-            if state.total() >= SEGMENTS_MIN {
+            if state.total() >= files_min(self.bytes) {
                 return Ok(());
             }
             self.make_one(state, counters)?;
