@@ -14,6 +14,7 @@
 mod request;
 
 use crate::class::Op;
+use crate::errno::{EACCES, EINVAL, ENOENT, EPERM, EROFS};
 use crate::error::{IoError, Result};
 use crate::probe::finding::Finding;
 use crate::shared::SharedMemory;
@@ -95,12 +96,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn make_name_durable(&self, dir: &Path) -> Result<()> {
         // This process may lack the permission to open a directory, or the directory may be on a read-only file system.
         // Then no name in it is new.
-        const EPERM_EACCES_EINVAL_EROFS: [i32; 4] = [1, 13, 22, 30];
-        const ENOENT: i32 = 2;
         for (above, parent) in dir.ancestors().skip(1).enumerate() {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             match self.sync_dir(parent) {
-                Err(e) if e.errno().is_some_and(|errno| EPERM_EACCES_EINVAL_EROFS.contains(&errno)) => {}
+                Err(e) if matches!(e.errno(), Some(EPERM | EACCES | EINVAL | EROFS)) => {}
                 // Only further up: another process may have removed a directory there and created it again.
                 Err(e) if above > 0 && e.errno() == Some(ENOENT) => {}
                 done => done?,

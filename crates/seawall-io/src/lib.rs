@@ -53,6 +53,11 @@ pub use read_only::ReadOnlyDisk;
 pub use shared::SharedMemory;
 pub use stats::{CellSnapshot, IoSnapshot, IoStats};
 
+/// Linux's error numbers that callers distinguish ([`IoError::errno`]).
+pub mod errno {
+    pub use libc::{EACCES, EBADF, EEXIST, EINVAL, EIO, EISDIR, ENOENT, ENOSYS, ENOTDIR, EOPNOTSUPP, EPERM, EROFS};
+}
+
 /// The README's example, tested.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

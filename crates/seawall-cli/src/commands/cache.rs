@@ -6,6 +6,7 @@
 
 use crate::{Ended, Failed, Outcome, Stop, note, print, units};
 use clap::{Args, Subcommand};
+use seawall_io::errno::ENOENT;
 use seawall_io::{Cached, Disk, IoError, IoErrorKind, Op, OpenHow, OsDisk, SyncHow};
 use seawall_lab::run::pause;
 use serde_json::{Value, json};
@@ -128,7 +129,7 @@ impl Failures {
     /// Each such file is reported once.
     fn keep<T>(&mut self, path: &Path, done: Result<T, IoError>) -> Option<T> {
         done.inspect_err(|e| {
-            if e.errno() != Some(2) && self.0.insert(path.into()) {
+            if e.errno() != Some(ENOENT) && self.0.insert(path.into()) {
                 note(format_args!("seawall: {e}"));
             }
         })

@@ -10,6 +10,7 @@ use crate::cell::{Access, Beside, CellSpec, Pattern, Preparation, Sync};
 use parking_lot::Mutex;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
+use seawall_io::errno::EINVAL;
 use seawall_io::probe::{DirectIo, Finding, Probe};
 use seawall_io::{
     AlignedBuf, Allocate, Create, Disk as _, FileClass, Fill, FillOptions, Handle, IoError, IoErrorKind, Op, OpenHow,
@@ -133,7 +134,7 @@ fn fresh() -> OpenHow {
 /// direct cells are left out).
 fn open_any(disk: &OsDisk, path: &Path) -> Result<Handle, IoError> {
     match disk.open(path, OpenHow { direct: true, ..fresh() }) {
-        Err(e) if e.errno() == Some(22) => disk.open(path, OpenHow { create: Create::IfMissing, ..fresh() }),
+        Err(e) if e.errno() == Some(EINVAL) => disk.open(path, OpenHow { create: Create::IfMissing, ..fresh() }),
         opened => opened,
     }
 }

@@ -21,6 +21,7 @@ use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Result};
 use crate::format::FORMAT_VERSION;
 use crate::format::control::{BadSlot, ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
+use seawall_io::errno::ENOENT;
 use seawall_io::{AlignedBuf, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoErrorKind, IoStats};
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ impl Control {
     /// damaged; an error of the disk.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, stats: &Arc<IoStats>) -> Result<Self> {
         let file = match Self::open_file(disk, path, stats, Create::No) {
-            Err(Error::Io(e)) if e.errno() == Some(2) => {
+            Err(Error::Io(e)) if e.errno() == Some(ENOENT) => {
                 return Err(Error::NotADatabase { path: path.into(), why: "there is no such file".into() });
             }
             opened => opened?,

@@ -23,6 +23,7 @@ use crate::format::control::Torn;
 use crate::format::page::{set_u32, set_u64, u32_at};
 use crate::log::quickest;
 use crate::mutants::Mutant;
+use seawall_io::errno::{EINVAL, ENOENT, ENOSYS, EOPNOTSUPP};
 use seawall_io::{AlignedBuf, Allocate, Cause, Create, Disk, File, FileClass, FileOptions, IoErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,7 +91,7 @@ impl Doublewrite {
         let path = config.dir.join(DOUBLEWRITE_FILE);
         let options = FileOptions::new(FileClass::Doublewrite, config.doublewrite_method);
         let file = match File::open(disk.clone(), &path, options.create(create).stats(&config.stats)) {
-            Err(e) if !wanted && e.errno() == Some(2) => return Ok(None),
+            Err(e) if !wanted && e.errno() == Some(ENOENT) => return Ok(None),
             opened => opened.map_err(open_error)?,
         };
         while_locked(&*config.clock, || file.lock().map_err(open_error))?;
@@ -108,7 +109,7 @@ impl Doublewrite {
                     return Err(Error::NoSpace { path, needed_bytes: whole - before, kept_free_bytes: 0 });
                 }
                 // The file system has no fallocate: the first batches allocate the blocks.
-                Err(e) if matches!(e.errno(), Some(22 | 38 | 95)) => {}
+                Err(e) if matches!(e.errno(), Some(EINVAL | ENOSYS | EOPNOTSUPP)) => {}
                 Err(e) => return Err(e.into()),
             }
         }

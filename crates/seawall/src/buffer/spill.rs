@@ -24,6 +24,7 @@
 
 use crate::error::{Corruption, Error, Result};
 use crate::format::PageId;
+use seawall_io::errno::{EEXIST, ENOENT};
 use seawall_io::{AlignedBuf, Cause, Create, Disk, File, FileClass, FileOptions, FlushMethod, IoError, IoStats};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -250,7 +251,6 @@ impl Spill {
             return Ok(());
         }
         let SpillPlace { disk, dir, number, method, stats } = &self.place;
-        const EEXIST: i32 = 17;
         // Skips a name that a power cut has brought back and that could not be removed.
         for attempt in 0..NAMES_TRIED {
             let path = dir.join(format!("{PREFIX}{:016x}", number + (attempt << 48)));
@@ -361,7 +361,6 @@ pub fn is_spilled(path: &Path) -> bool {
 
 /// Removes such files. The control file must be locked, so that no other process creates any.
 pub fn remove_leftovers(disk: &dyn Disk, leftovers: &[PathBuf]) {
-    const ENOENT: i32 = 2;
     for path in leftovers {
         match disk.remove(path) {
             // The file only takes space, and the next opening tries again.

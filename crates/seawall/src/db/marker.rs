@@ -20,6 +20,7 @@ use crate::buffer::{CONTROL_FILE, Control, DATA_FILE, DOUBLEWRITE_FILE, is_spill
 use crate::error::{Error, Result};
 use crate::format::Lsn;
 use crate::log::is_of_log;
+use seawall_io::errno::ENOENT;
 use seawall_io::{Create, Disk, Handle, IoError, IoErrorKind, IoStats, OpenHow, SyncHow, WriteHow};
 use std::ffi::OsStr;
 use std::io::IoSlice;
@@ -35,7 +36,6 @@ const LOG_MARKER: &str = "creating-log";
 /// The longest path of a log directory, bytes.
 const PATH_BYTES_MAX: usize = 4096;
 const TOKEN_BYTES: usize = 16;
-const ENOENT: i32 = 2;
 
 /// The state of a directory.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Result};
 use parking_lot::Condvar;
 #[cfg(feature = "serde")]
+use seawall_io::errno::EIO;
 use seawall_io::{IoError, Op};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +26,6 @@ pub const STATS_FILE: &str = "stats.json";
 const VERSION: u32 = 1;
 /// "I/O error", for an error without a number.
 #[cfg(feature = "serde")]
-const EIO: i32 = 5;
 
 /// The last statistics that a process published about the database it has, or had, open.
 #[derive(Debug, Clone, PartialEq, Eq)]

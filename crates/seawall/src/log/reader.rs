@@ -29,12 +29,12 @@ use super::{BLOCK_BYTES_MAX, LogConfig, MTR_BYTES_MAX};
 use crate::error::{Corruption, Error, Result, while_locked};
 use crate::format::Lsn;
 use crate::mutants::{Mutant, Planted};
+use seawall_io::errno::ENOENT;
 use seawall_io::{AlignedBuf, BUFFER_ALIGN, Cause, Disk, File, IoError};
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-const ENOENT: i32 = 2;
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 const WINDOW_BYTES: usize = 2 * READ_BYTES;

@@ -34,6 +34,7 @@
 use super::ring::MARK_BYTES;
 use super::{LogConfig, MTR_BYTES_MAX, segment_file};
 use crate::error::{Error, Result, while_locked};
+use seawall_io::errno::{EACCES, EBADF, EEXIST, ENOENT, ENOTDIR, EOPNOTSUPP, EPERM};
 use seawall_io::{Cause, Create, Disk, File, FileClass, FileIdentity, FileOptions, FlushMethod, IoError, SharedMemory};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -51,13 +52,6 @@ const POINTER_MAX: u64 = 4096 + 64;
 const CHUNK: usize = 1 << 20;
 /// Names that are tried: copies of one database can have their rings in one directory.
 const COPIES_MAX: u32 = 1000;
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
-const EBADF: i32 = 9;
-const EACCES: i32 = 13;
-const EEXIST: i32 = 17;
-const ENOTDIR: i32 = 20;
-const EOPNOTSUPP: i32 = 95;
 
 /// The file of the ring in use. It is mapped as long as the ring's memory exists, and locked as long as this value
 /// exists.

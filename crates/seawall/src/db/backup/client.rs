@@ -4,6 +4,7 @@ use super::socket::{GREETING, LINE_MAX, PATIENCE, Request, SOCKET, TOLD_EVERY, a
 use super::types::{BackupAnswer, BackupOptions, BackupProgress, BackupReport};
 use crate::db::database::Database;
 use crate::error::{Error, Result};
+use seawall_io::errno::EIO;
 use seawall_io::{IoError, Op};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -11,8 +12,6 @@ use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
-
-const EIO: i32 = 5;
 
 /// Connects to the socket in the database's directory `dir`; returns `None` if there is none, or no process listens.
 fn connect(dir: &Path) -> Result<Option<UnixStream>> {

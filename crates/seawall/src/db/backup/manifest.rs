@@ -15,6 +15,7 @@
 use crate::buffer::{CONTROL_FILE, DATA_FILE};
 use crate::error::{Error, Result};
 use crate::format::Lsn;
+use seawall_io::errno::{EISDIR, ENOENT};
 use seawall_io::{Create, Disk, IoError, IoErrorKind, Op, OpenHow, SyncHow, WriteHow};
 use std::fmt::Write as _;
 use std::io::IoSlice;
@@ -26,15 +27,12 @@ pub(in crate::db) const MANIFEST: &str = "backup";
 pub(in crate::db) const UNFINISHED: &str = "backup.unfinished";
 /// The pages of an increment, one after the other; each contains its number.
 pub(super) const PAGES_FILE: &str = "pages";
-
-const EISDIR: i32 = 21;
 const TITLE: &str = "seawall-backup";
 const VERSION: u32 = 2;
 /// Versions from this one on are read: the first had more fields.
 const VERSION_MIN: u32 = 1;
 /// The longest manifest or other small file, bytes.
 const BYTES_MAX: usize = 4096;
-const ENOENT: i32 = 2;
 
 /// The name of a backup, or the identity of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

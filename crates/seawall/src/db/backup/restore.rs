@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::control::{ControlBlock, SLOT_BYTES, SLOT_STRIDE, SLOTS};
 use crate::format::{PageId, page};
 use crate::log::LogConfig;
+use seawall_io::errno::{EINVAL, EOPNOTSUPP};
 use seawall_io::{
     AlignedBuf, Backend, Cause, Disk, File, FileClass, Handle, IoError, IoErrorKind, IoStats, Op, OpenHow,
 };
@@ -23,8 +24,6 @@ use std::sync::Arc;
 
 /// Bytes of one read: a multiple of every page size.
 const CHUNK: usize = 1 << 20;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
 
 /// The result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use super::table;
 use super::toml::Value;
 use super::{FILE_NAME, OptionInfo, Options, Source};
 use crate::error::{Error, Result};
+use seawall_io::errno::EIO;
 use seawall_io::{IoError, Op};
 #[cfg(feature = "toml")]
 use std::collections::HashSet;
@@ -23,7 +24,6 @@ pub(super) const TABLES: [&str; 2] = ["data", "log"];
 #[cfg(feature = "toml")]
 const LAB: &str = "lab";
 /// "I/O error", for an error without a number.
-const EIO: i32 = 5;
 
 impl Options {
     /// Completes these options with those of `seawall.toml` in `dir`, if the file exists.

@@ -7,7 +7,7 @@ use crate::log::shelf::is_not_now;
 use crate::log::stats::{Counters, count};
 use crate::mutants::Mutant;
 use parking_lot::MutexGuard;
-use seawall_io::{File, FileClass, Fill, FillOptions, FillStep, IoError, Op, STEP_BYTES};
+use seawall_io::{File, FileClass, Fill, FillOptions, FillStep, IoError, Op, STEP_BYTES, errno};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,12 +20,6 @@ const NOT_NOW_TRIES: u32 = 50;
 const NOT_NOW_PAUSE: Duration = Duration::from_millis(10);
 /// Files removed by one step, and by one sync of the directory.
 const REMOVED_AT_ONCE: usize = 8;
-
-/// Linux's error numbers that are distinguished here.
-mod errno {
-    pub(super) const ENOENT: i32 = 2;
-    pub(super) const EEXIST: i32 = 17;
-}
 
 impl State {
     /// Returns whether the disk was full and it is time for the next try.
