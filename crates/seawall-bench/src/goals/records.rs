@@ -77,8 +77,9 @@ impl Records {
         fs::create_dir_all(&records.dir).map_err(told(&records.dir))?;
         for path in seawall_lab::run::files_below(&records.dir) {
             let text = fs::read_to_string(&path).map_err(told(&path))?;
-            let record: Record = serde_json::from_str(&text)
-                .map_err(|e| format!("{} is not a measured cell: {e}; remove it or give another --out", path.display()))?;
+            let record: Record = serde_json::from_str(&text).map_err(|e| {
+                format!("{} is not a measured cell: {e}; remove it or give another --out", path.display())
+            })?;
             if !resume {
                 fs::remove_file(&path).map_err(told(&path))?;
                 continue;

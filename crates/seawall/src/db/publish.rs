@@ -24,8 +24,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub const STATS_FILE: &str = "stats.json";
 
 const VERSION: u32 = 1;
-/// "I/O error", for an error without a number.
-#[cfg(feature = "serde")]
 
 /// The last statistics that a process published about the database it has, or had, open.
 #[derive(Debug, Clone, PartialEq, Eq)]

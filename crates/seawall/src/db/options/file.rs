@@ -23,7 +23,6 @@ pub(super) const TABLES: [&str; 2] = ["data", "log"];
 /// A table that belongs to `seawall lab`.
 #[cfg(feature = "toml")]
 const LAB: &str = "lab";
-/// "I/O error", for an error without a number.
 
 impl Options {
     /// Completes these options with those of `seawall.toml` in `dir`, if the file exists.
