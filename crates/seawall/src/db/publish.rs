@@ -13,8 +13,7 @@ use crate::counted::Mutex;
 use crate::error::{Corruption, Error, Result};
 use parking_lot::Condvar;
 #[cfg(feature = "serde")]
-use seawall_io::errno::EIO;
-use seawall_io::{IoError, Op};
+use seawall_io::{IoError, Op, errno::EIO};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
