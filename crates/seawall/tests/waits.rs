@@ -561,6 +561,97 @@ fn a_key_that_was_waited_for_behind_a_range_is_given_back() {
     }
 }
 
+#[test]
+fn a_key_that_was_waited_for_behind_a_range_and_then_written_stays_locked() {
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let (db, tree) = database();
+        let holder = begin(&db, Isolation::RepeatableRead, LONG, 0);
+        let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+        assert!(holder.cursor(&tree, options).seek(Seek::AtLeast(&[3])).unwrap());
+        assert_eq!(db.transactions().len(), 1, "it has a range only");
+        let mut tx = begin(&db, isolation, LONG, 0);
+        std::thread::scope(|scope| {
+            let waits =
+                scope.spawn(|| assert!(tx.lock_row(&tree, &[3], LockMode::Exclusive, None).unwrap().newly_locked));
+            until_waiting(&db, 1);
+            holder.rollback().unwrap();
+            waits.join().unwrap();
+        });
+        let savepoint = tx.savepoint();
+        tx.put(&tree, &[3], b"new").unwrap();
+        assert!(!tx.unlock_row(&tree, &[3]).unwrap());
+        tx.rollback_to(&savepoint).unwrap();
+        let refused = begin(&db, isolation, LockWait::NoWait, 0).put(&tree, &[3], b"other");
+        assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{isolation:?}: {refused:?}");
+    }
+}
+
+/// It waits for another's change, whose outcome then refuses it.
+#[test]
+fn a_change_that_is_refused_after_a_wait_leaves_no_lock() {
+    type Step = fn(&mut Transaction, &Tree) -> Result<(), Error>;
+    let cases: [(u8, Step, Step); 3] = [
+        (
+            77,
+            |tx, tree| tx.put(tree, &[77], b"new"),
+            |tx, tree| match tx.insert(tree, &[77], b"mine") {
+                Err(Error::KeyExists { .. }) => Ok(()),
+                other => panic!("{other:?}"),
+            },
+        ),
+        (
+            3,
+            |tx, tree| tx.delete(tree, &[3]).map(drop),
+            |tx, tree| tx.update(tree, &[3], b"mine").map(|was| assert!(!was)),
+        ),
+        (3, |tx, tree| tx.delete(tree, &[3]).map(drop), |tx, tree| tx.delete(tree, &[3]).map(|was| assert!(!was))),
+    ];
+    for isolation in ALL {
+        for (key, change, refused) in cases {
+            let (db, tree) = database();
+            let mut holder = begin(&db, isolation, LONG, 0);
+            change(&mut holder, &tree).unwrap();
+            let mut tx = begin(&db, isolation, LONG, 0);
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| refused(&mut tx, &tree).unwrap());
+                until_waiting(&db, 1);
+                holder.commit().unwrap();
+                waits.join().unwrap();
+            });
+            let free = begin(&db, isolation, LockWait::NoWait, 0).put(&tree, &[key], b"other");
+            // There the answer has to stay true.
+            let stays = isolation == Isolation::Serializable;
+            assert_eq!(free.is_err(), stays, "{isolation:?}: {free:?}");
+            tx.commit().unwrap();
+        }
+    }
+}
+
+/// At read committed it then locks nothing there; at the other levels a range, which is not given back.
+#[test]
+fn a_locking_scan_that_waited_has_what_it_would_have_without() {
+    for (isolation, deletes) in [(Isolation::ReadCommitted, true), (Isolation::RepeatableRead, false)] {
+        let (db, tree) = database();
+        let mut holder = begin(&db, isolation, LONG, 0);
+        if deletes { holder.delete(&tree, &[3]).map(drop) } else { holder.put(&tree, &[3], b"new") }.unwrap();
+        let tx = begin(&db, isolation, LONG, 0);
+        let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let mut cursor = tx.cursor(&tree, options);
+                assert!(cursor.seek(Seek::AtLeast(&[3])).unwrap());
+                (cursor.key().to_vec(), cursor.newly_locked())
+            });
+            until_waiting(&db, 1);
+            holder.commit().unwrap();
+            let is_at = if deletes { ([4].to_vec(), true) } else { ([3].to_vec(), false) };
+            assert_eq!(waits.join().unwrap(), is_at);
+        });
+        let free = begin(&db, isolation, LockWait::NoWait, 0).put(&tree, &[3], b"other");
+        assert_eq!(free.is_ok(), deletes, "{free:?}");
+    }
+}
+
 const RANGES: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
 
 /// All keys that a locking cursor of `tx` reaches.

@@ -135,11 +135,6 @@ impl Txn {
         self.note(Error::WriteConflict { writer, on: LockedOn::row(tree.at.id, key) })
     }
 
-    /// Waits, with no latch held, until the row can be changed.
-    pub(super) fn wait_to_write(&self, tree: &TreeState, key: &[u8]) -> Result<()> {
-        self.wait_to_lock(tree, key, Mode::Exclusive, self.options.wait)
-    }
-
     /// Waits, with no latch held, until the key can be locked.
     pub(super) fn wait_to_lock(&self, tree: &TreeState, key: &[u8], mode: Mode, wait: LockWait) -> Result<()> {
         self.wait(&LockRequest::key(&self.owner, tree.at.id, key, mode), wait)

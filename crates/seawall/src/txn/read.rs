@@ -243,9 +243,9 @@ impl Txn {
         let mut was_new = None;
         loop {
             let (latest, new) = self.lock_latest(tree, key, mode, how, wait, was_new.is_some())?;
-            // After a wait it may have a range, which is not given back.
+            // After a wait the row may be in a range, which is not given back.
             let held = || self.engine.locks.holds(&self.owner, tree.at.id, key);
-            let newly_locked = || was_new.map_or(new, |was_new: bool| was_new && held());
+            let newly_locked = || was_new.map_or(new, |was_new: bool| was_new && how != RowLock::Range && held());
             match latest {
                 Latest::Absent => return Ok((None, newly_locked())),
                 Latest::There(stored) => return Ok((Some(stored), newly_locked())),

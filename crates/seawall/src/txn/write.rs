@@ -194,12 +194,22 @@ impl Txn {
     }
 
     fn change_stored(&mut self, tree: &Arc<TreeState>, key: &[u8], new: NewValue<'_>, change: Change) -> Result<bool> {
-        loop {
-            match self.change_unless_blocked(tree, key, new, change)? {
-                Some(was_there) => return Ok(was_there),
-                None => self.wait_to_write(tree, key)?,
+        let mut newly_locked = false;
+        let changed = loop {
+            match self.change_unless_blocked(tree, key, new, change) {
+                Ok(Some(was_there)) => break Ok(was_there),
+                Ok(None) => match self.wait_for_row(tree, key, Mode::Exclusive) {
+                    Ok(new) => newly_locked |= new,
+                    Err(error) => break Err(error),
+                },
+                Err(error) => break Err(error),
             }
+        };
+        let has_effect = |&was_there: &bool| was_there || matches!(change, Change::Insert | Change::Put);
+        if !changed.as_ref().is_ok_and(has_effect) {
+            self.unlock_unwritten(tree, key, newly_locked);
         }
+        changed
     }
 
     /// Like [`Txn::change_stored`], but returns `None`, with nothing changed, if another transaction blocks

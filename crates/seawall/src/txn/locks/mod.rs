@@ -369,12 +369,19 @@ impl LockTable {
         // too.
         if taken.is_some() {
             self.remember_point(owner, tree, hash, key, mode);
-        } else if purpose != For::ReadAgain && owner.was_granted() {
+        } else if purpose != For::ReadAgain {
+            Self::use_granted_again(owner, tree, key);
+        }
+        Ok(taken == Some(Taken::New))
+    }
+
+    /// Marks a key that a wait has granted as a range as used once more, like [`Point::use_again`].
+    fn use_granted_again(owner: &LockOwner, tree: TreeId, key: &[u8]) {
+        if owner.was_granted() {
             if let Some((_, granted)) = owner.held().granted(tree, key) {
                 granted.since = 0;
             }
         }
-        Ok(taken == Some(Taken::New))
     }
 
     /// The answer of [`Self::try_point`], without locking. Same conditions.
@@ -425,8 +432,10 @@ impl LockTable {
             // lock beside the change.
             Ok(point.raise(owner))
         })?;
-        if had == Some(Mode::Shared) {
-            self.remember_point(owner, tree, hash, key, Mode::Exclusive);
+        match had {
+            Some(Mode::Shared) => self.remember_point(owner, tree, hash, key, Mode::Exclusive),
+            Some(Mode::Exclusive) => {}
+            None => Self::use_granted_again(owner, tree, key),
         }
         Ok(had.is_some())
     }
@@ -565,7 +574,12 @@ impl LockTable {
             return Ok(());
         }
         let added = self.ranges.try_add(request, &self.owners);
-        added.map(|()| request.owner.held().add_ranged(request.tree)).map_err(|blocker| Conflict { blocker })
+        added.map(|()| self.note_range(request)).map_err(|blocker| Conflict { blocker })
+    }
+
+    fn note_range(&self, request: &LockRequest<'_>) {
+        self.owners.list(request.owner);
+        request.owner.held().add_ranged(request.tree);
     }
 
     /// Like [`Self::add_range`], for an interval that ends at a row: also checks that no other owner has or awaits that
@@ -583,7 +597,7 @@ impl LockTable {
         }
         self.ranges.try_add(request, &self.owners).map_err(|blocker| Conflict { blocker })?;
         drop(map);
-        request.owner.held().add_ranged(request.tree);
+        self.note_range(request);
         Ok(())
     }
 

@@ -549,7 +549,7 @@ struct Shard {
 
 #[derive(Debug, Default)]
 struct Maps {
-    /// Owners that asked for a lock before they had an id.
+    /// Owners that had a lock, or asked for one, before they had an id.
     by_serial: OwnerMap,
     by_txn: OwnerMap,
 }
@@ -624,11 +624,17 @@ impl Owners {
         if owner.uses(tree) {
             return false;
         }
-        if owner.txn() == TxnId::NONE && !owner.listed.swap(true, Ordering::Relaxed) {
-            self.shard(owner).maps.lock().by_serial.insert(owner.serial, owner.clone());
-        }
+        self.list(owner);
         owner.use_tree(tree);
         true
+    }
+
+    /// Enters an owner that has no id yet.
+    pub(super) fn list(&self, owner: &Arc<LockOwner>) {
+        let has_neither = owner.txn() == TxnId::NONE && !owner.listed.load(Ordering::Relaxed);
+        if has_neither && !owner.listed.swap(true, Ordering::Relaxed) {
+            self.shard(owner).maps.lock().by_serial.insert(owner.serial, owner.clone());
+        }
     }
 
     /// All owners that write, or have or had locks or changes in a tree; some of them twice.

@@ -163,6 +163,10 @@ impl ScanState {
                     (self.on_entry, self.newly_locked) = (true, newly_locked);
                     return Ok(true);
                 }
+                // It waited for a row that is gone.
+                Ok(LockedRow { newly_locked: true, .. }) if !ranges => {
+                    by.txn.engine.locks.give_back(&by.txn.owner, self.tree.at.id, &key);
+                }
                 Ok(_) => {}
                 Err(Error::LockTimeout { .. }) if self.wait == LockWait::SkipLocked => {}
                 Err(error) => return Err(error),
