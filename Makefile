@@ -17,7 +17,7 @@ run: need-rust
 	target/release/seawall lab "$(LAB)" --out target/lab/$$(date -u +%Y%m%dT%H%M%SZ) --force $(LAB_ARGS)
 
 # The crash tests of every commit use their own first seed, the nightly ones use the date's; they print FROM.
-COMMIT_SEED = $(shell printf %d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8))
+COMMIT_SEED = $(shell printf 9%011d 0x$$(git rev-parse --short=8 HEAD 2>/dev/null | cut -c1-8))
 DATE_SEED = $(shell date +%Y%m%d00000)
 # Tests, scripts and power cuts add a line for each part they skip, with the reason; `make test` and `make
 # nightly` count them at the end.

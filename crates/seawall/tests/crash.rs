@@ -251,6 +251,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use support::dice::Choice;
 use support::rig::{Mode, Size, run};
 use support::tally::Tally;
 
@@ -274,12 +275,12 @@ fn mode(seed: u64) -> Mode {
 
 /// The weight of compactions among the operations.
 fn compactions(seed: u64) -> u64 {
-    number("COMPACTIONS").unwrap_or(if seed % 4 == 1 { 40 } else { 2 })
+    number("COMPACTIONS").unwrap_or(if Choice::Compactions.of(seed) % 4 == 1 { 40 } else { 2 })
 }
 
 /// The weight of bursts of deferred commits.
 fn bursts(seed: u64) -> u64 {
-    number("BURSTS").unwrap_or(if seed % 3 == 2 { 8 } else { 0 })
+    number("BURSTS").unwrap_or(if Choice::Bursts.of(seed) % 3 == 2 { 8 } else { 0 })
 }
 
 fn size(seed: u64, compactions: u64) -> Size {

@@ -6,6 +6,29 @@
 
 #![allow(dead_code)] // each test binary uses some of it
 
+/// From this seed on [`Choice::of`] draws; earlier seeds stay unchanged.
+const CHOICES_FROM: u64 = 183_000_000_000;
+
+/// What is chosen for a whole seed by the remainder of a number. By the remainder of the seed itself, some choices would
+/// never meet: a seed that is odd is not divisible by ten.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Choice {
+    AtomicWrites,
+    EarlyCleaning,
+    DeferredShare,
+    Ring,
+    Temporaries,
+    Compactions,
+    Bursts,
+}
+
+impl Choice {
+    /// The number for this choice, independent of those for the others.
+    pub(crate) fn of(self, seed: u64) -> u64 {
+        if seed < CHOICES_FROM { seed } else { Dice::new(seed ^ ((self as u64 + 1) << 56)).next() }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Dice(u64);
 

@@ -22,7 +22,7 @@ use crate::api::{
     Background, Database, Durability, Env, Error, Isolation, Options, OwnedCursor, Savepoint, Transaction, Tree,
     TxOptions,
 };
-use crate::support::dice::Dice;
+use crate::support::dice::{Choice, Dice};
 use crate::support::dying_process::{DyingProcess, End};
 use crate::support::model::{Changes, Event, Key, Model, Promise, Seq, State, Uid, Value, show};
 use crate::support::tally::Tally;
@@ -257,12 +257,13 @@ impl Rig {
         let full = mode == Mode::Faults && dice.percent(30);
         // Pages are written once where the simulated device writes them whole, in half of these when it is asked to.
         // (A full disk has no room for a doublewrite file that another way of flushing needs.)
-        let once = size.newer && !full && seed / 11 % 3 == 1;
+        let writes = Choice::AtomicWrites.of(seed);
+        let once = size.newer && !full && writes / 11 % 3 == 1;
         let sim = SimDisk::new(SimOptions {
             seed: dice.next(),
             sector_bytes,
             physical_sector_bytes: physical,
-            atomic_write_bytes: if once && seed / 33 % 2 == 1 { 16 << 10 } else { 0 },
+            atomic_write_bytes: if once && writes / 33 % 2 == 1 { 16 << 10 } else { 0 },
             capacity_bytes: if full { (8 + dice.below(8)) << 20 } else { 1 << 30 },
             trace_entries_max: 200,
             ..SimOptions::default()
@@ -277,9 +278,10 @@ impl Rig {
             (page_bytes, segment_bytes) = (4096, 64 << 10);
         }
         // Half of the seeds clean early, as all seeds did when the first ones were kept.
-        let (age, dirty) = if size.kept || seed % 2 == 0 { (25, 45) } else { (75, 90) };
+        let (age, dirty) = if size.kept || Choice::EarlyCleaning.of(seed) % 2 == 0 { (25, 45) } else { (75, 90) };
         // A third of the seeds has a share that adapts, the others a fixed one.
-        let (least, most) = if size.kept { (0, 0) } else { [(1, 50), (20, 20), (60, 60)][(seed / 2 % 3) as usize] };
+        let share = [(1, 50), (20, 20), (60, 60)][(Choice::DeferredShare.of(seed) / 2 % 3) as usize];
+        let (least, most) = if size.kept { (0, 0) } else { share };
         let fixed = vec![
             ("deferred_percent_min", least.to_string()),
             ("deferred_percent", most.to_string()),
@@ -310,7 +312,7 @@ impl Rig {
             durability,
             flush_interval,
             log_dir,
-            ring: size.newer && seed % 7 == RINGS_AT,
+            ring: size.newer && Choice::Ring.of(seed) % 7 == RINGS_AT,
             segment_bytes,
             powerless: false,
             names,
@@ -325,7 +327,7 @@ impl Rig {
             newer,
             wider,
             interrupted: false,
-            temporaries: !kept && !mode.is_illegal() && seed % 3 == TEMPORARIES_AT,
+            temporaries: !kept && !mode.is_illegal() && Choice::Temporaries.of(seed) % 3 == TEMPORARIES_AT,
             decided: BTreeSet::new(),
             copied: Vec::new(),
             copies: 0,
