@@ -22,6 +22,10 @@ pub struct SimOptions {
     pub physical_sector_bytes: u32,
     /// The largest atomic write ([`seawall_io::WriteHow::atomic`]), bytes; 0 for none.
     pub atomic_write_bytes: u32,
+    /// Whether the file system refuses direct I/O: such an open fails with `EINVAL`, after it has created the file.
+    pub refuses_direct: bool,
+    /// Whether it refuses to allocate ([`seawall_io::Disk::allocate`]), with `EOPNOTSUPP`.
+    pub refuses_allocation: bool,
     /// Space for file blocks of 4096 bytes, in bytes; names and other metadata take no space.
     pub capacity_bytes: u64,
     /// How long operations take on the virtual clock.
@@ -50,6 +54,8 @@ impl Default for SimOptions {
             sector_bytes: 512,
             physical_sector_bytes: 0,
             atomic_write_bytes: 0,
+            refuses_direct: false,
+            refuses_allocation: false,
             capacity_bytes: 1 << 30,
             latency: Latency::default(),
             faults: FaultPlan::new(),

@@ -222,6 +222,9 @@ impl State {
                 self.next_inode
             }
         };
+        if how.direct && self.options.refuses_direct {
+            return Err(Errno(libc::EINVAL));
+        }
         let failures_seen = self.files.get(&inode).map_or(0, |file| file.failures);
         self.open.insert(id, OpenFile { inode, how, failures_seen });
         Ok(((), 0))
@@ -360,6 +363,9 @@ impl State {
     pub(crate) fn allocate(&mut self, id: u64, how: Allocate, offset: u64, len: u64) -> Answer<((), u64)> {
         if len == 0 || i64::try_from(offset).is_err() || i64::try_from(len).is_err() {
             return Err(Errno(libc::EINVAL));
+        }
+        if self.options.refuses_allocation {
+            return Err(Errno(libc::EOPNOTSUPP));
         }
         let end = offset.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
         end.ok_or(Errno(libc::EFBIG))?;

@@ -20,12 +20,19 @@ pub(crate) enum Choice {
     Temporaries,
     Compactions,
     Bursts,
+    /// What the file system refuses.
+    Refusals,
 }
 
 impl Choice {
     /// The number for this choice, independent of those for the others.
     pub(crate) fn of(self, seed: u64) -> u64 {
-        if seed < CHOICES_FROM { seed } else { Dice::new(seed ^ ((self as u64 + 1) << 56)).next() }
+        if seed < CHOICES_FROM { seed } else { self.later(seed) }
+    }
+
+    /// Like [`Choice::of`], for a choice that earlier seeds do not have: 0 for them.
+    pub(crate) fn later(self, seed: u64) -> u64 {
+        if seed < CHOICES_FROM { 0 } else { Dice::new(seed ^ ((self as u64 + 1) << 56)).next() }
     }
 }
 

@@ -259,8 +259,11 @@ impl Rig {
         // (A full disk has no room for a doublewrite file that another way of flushing needs.)
         let writes = Choice::AtomicWrites.of(seed);
         let once = size.newer && !full && writes / 11 % 3 == 1;
+        let refuses = Choice::Refusals.later(seed) % 8;
         let sim = SimDisk::new(SimOptions {
             seed: dice.next(),
+            refuses_direct: !once && refuses & 3 == 1,
+            refuses_allocation: refuses & 6 == 2,
             sector_bytes,
             physical_sector_bytes: physical,
             atomic_write_bytes: if once && writes / 33 % 2 == 1 { 16 << 10 } else { 0 },
