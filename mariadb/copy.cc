@@ -67,14 +67,23 @@ bool seawall::copies_a_table(THD *thd) {
   case SQLCOM_ALTER_TABLE:
   case SQLCOM_CREATE_INDEX:
   case SQLCOM_DROP_INDEX:
-  case SQLCOM_OPTIMIZE: return true;
+  case SQLCOM_OPTIMIZE:
+  case SQLCOM_REPAIR: return true;
   default: return false;
   }
 }
 
+/* Whether the rows of `table` are to be copied or verified: nobody writes them meanwhile, not even this statement. CHECK and
+   REPAIR PARTITION, too, are ALTER TABLE, but the one leaves others the table, and the other moves rows in it. */
+static bool is_original(THD *thd, const TABLE *table) {
+  const TABLE_LIST *opened = table->pos_in_table_list;
+  return copies_a_table(thd) && table->s->tmp_table == NO_TMP_TABLE && (!opened || opened->lock_type < TL_WRITE_ALLOW_WRITE) &&
+         thd->mdl_context.is_lock_owner(MDL_key::TABLE, table->s->db.str, table->s->table_name.str, MDL_SHARED_NO_WRITE);
+}
+
 /* Called before the first row of the original is read (5). */
 int ha_seawall::begin_original() {
-  if (m_own || table->s->tmp_table != NO_TMP_TABLE || !copies_a_table(ha_thd())) return 0;
+  if (m_own || !is_original(ha_thd(), table)) return 0;
   m_connection->note_copied(m_share->number);
   if (int error = wait_for_prepared(rows())) return error;
   if (int error = begin_own(SEAWALL_COMMIT_LEVEL_DEFERRED)) return error;
