@@ -75,13 +75,14 @@ impl Records {
         let binary = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes));
         let mut records = Self { dir, binary, all: Vec::new() };
         fs::create_dir_all(&records.dir).map_err(told(&records.dir))?;
+        let mut earlier = Vec::new();
         for path in seawall_lab::run::files_below(&records.dir) {
             let text = fs::read_to_string(&path).map_err(told(&path))?;
             let record: Record = serde_json::from_str(&text).map_err(|e| {
                 format!("{} is not a measured cell: {e}; remove it or give another --out", path.display())
             })?;
             if !resume {
-                fs::remove_file(&path).map_err(told(&path))?;
+                earlier.push(path);
                 continue;
             }
             if record.binary != records.binary {
@@ -91,6 +92,9 @@ impl Records {
                 ));
             }
             records.all.extend(Some(record).filter(|record| record.result.is_some()));
+        }
+        for path in earlier {
+            fs::remove_file(&path).map_err(told(&path))?;
         }
         Ok(records)
     }

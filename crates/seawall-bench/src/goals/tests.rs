@@ -283,10 +283,14 @@ fn records_are_files_of_a_group_and_of_a_binary() {
     assert!(Records::open(&out, &other, true).unwrap_err().contains("another binary"));
     assert!(Records::open(&out, &other, false).unwrap().all.is_empty());
     assert!(Records::open(&out, &one, true).unwrap().all.is_empty(), "a new run has removed them");
+    let cell = goal_named("commit-16/rocksdb").ours.cell;
+    let again = Records::open(&out, &one, false).unwrap().add(record(&cell, "commit", "0", Some(json!({}))));
+    again.unwrap();
     let foreign = out.join(DIR).join("diary.txt");
     std::fs::write(&foreign, "not a record").unwrap();
     assert!(Records::open(&out, &one, false).unwrap_err().contains("diary.txt is not a measured cell"));
-    assert!(foreign.exists());
+    std::fs::remove_file(&foreign).unwrap();
+    assert_eq!(Records::open(&out, &one, true).unwrap().all.len(), 1, "nothing is removed before it is refused");
 }
 
 #[test]

@@ -211,12 +211,14 @@ fn beside_backups(store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -
     let back_up = || {
         let (mut backups, mut bytes) = (0, 0);
         while !ended.load(Ordering::SeqCst) {
-            store.back_up(to, &mut |more| {
+            let backed_up = store.back_up(to, &mut |more| {
                 bytes += more;
                 !ended.load(Ordering::SeqCst)
-            })?;
-            backups += u64::from(!ended.load(Ordering::SeqCst));
-            remove(to)?;
+            });
+            backups += u64::from(backed_up.is_ok() && !ended.load(Ordering::SeqCst));
+            let removed = remove(to);
+            backed_up?;
+            removed?;
         }
         let none = || Error::failed(BENCH, "no backup was taken meanwhile: give it more time");
         if bytes > 0 { Ok([backups, bytes]) } else { Err(none()) }

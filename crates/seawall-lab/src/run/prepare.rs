@@ -277,7 +277,7 @@ impl Preparer<'_> {
         let mut prepared = Prepared { file: self.disk.open(&path, OpenHow::default())?, span, circular, remove };
         self.set_cache(spec, &path, span)?;
         prepared.file = self.disk.open(&path, open_how(spec)).map_err(|e| match e.errno() {
-            Some(22) if spec.access == Access::Direct => LabError::Unavailable(NO_DIRECT.into()),
+            Some(EINVAL) if spec.access == Access::Direct => LabError::Unavailable(NO_DIRECT.into()),
             _ => e.into(),
         })?;
         Ok(prepared)

@@ -263,7 +263,8 @@ impl Rig {
         let sim = SimDisk::new(SimOptions {
             seed: dice.next(),
             refuses_direct: !once && refuses & 3 == 1,
-            refuses_allocation: refuses & 6 == 2,
+            // Without allocation a full disk is only found by the write of a page, which poisons.
+            refuses_allocation: !full && refuses & 6 == 2,
             sector_bytes,
             physical_sector_bytes: physical,
             atomic_write_bytes: if once && writes / 33 % 2 == 1 { 16 << 10 } else { 0 },
