@@ -3,12 +3,13 @@
 use seawall::{
     Background, CompactOptions, Compacted, Database, Durability, Env, Error, Options, Task, Transaction, Tree,
 };
-use seawall_io::{Op, SystemClock};
+use seawall_io::{Clock as _, Op, SystemClock};
 use seawall_sim::{Fault, SimDisk, SimOptions};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 #[allow(dead_code)] // each test uses a part of it
 mod support {
@@ -321,6 +322,27 @@ fn it_keeps_to_a_rate_and_can_be_broken_off_while_it_rests() {
     });
     let done = done.unwrap();
     assert!(done.broken_off && done.done.freed > 0 && done.done.freed <= 16, "{done:?}");
+}
+
+/// A caller that was away for hours has saved nothing up.
+#[test]
+fn idle_time_earns_no_burst() {
+    let disk = disk();
+    let env = Env { disk: disk.clone(), clock: disk.clone(), seed: 1, background: Background::Threads };
+    let db = Database::open_in(env, "/db", options()).unwrap();
+    let tree = db.create_tree("t").unwrap();
+    fill(&db, &tree, 20_000, 9);
+    let options = CompactOptions { leaves_per_second: 1000, ..CompactOptions::default() };
+    let (began, mut slept) = (disk.now(), false);
+    let done = db.compact_with(&tree, options, |_| {
+        if !std::mem::replace(&mut slept, true) {
+            disk.sleep(Duration::from_secs(10_000));
+        }
+        ControlFlow::Continue(())
+    });
+    let (done, took) = (done.unwrap().done, disk.now() - began - Duration::from_secs(10_000));
+    // The last step is not waited for.
+    assert!(took >= Duration::from_millis(done.freed.saturating_sub(16)), "{took:?}: {done:?}");
 }
 
 /// Rows move between two places by transactions, so that every snapshot holds the same sum, while two threads compact.

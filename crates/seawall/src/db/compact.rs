@@ -133,15 +133,20 @@ impl Database {
             let Moved { looked, written: moved, freed } = compaction.moved();
             CompactProgress { leaves: before.leaves, looked, moved, merged: freed - moved, freed }
         };
-        let began = engine.clock.now();
         let mut broken_off = go_on(&progress(&compaction)).is_break();
-        while !broken_off && step(engine, tree, &mut compaction)? {
+        let (mut due, mut freed) = (Duration::ZERO, 0);
+        while !broken_off {
+            // Time in which it moved nothing earns no burst.
+            due = due.max(engine.clock.now());
+            if !step(engine, tree, &mut compaction)? {
+                break;
+            }
             let done = progress(&compaction);
-            let due = match options.leaves_per_second {
-                0 => Duration::ZERO,
-                rate => Duration::from_secs_f64(done.freed as f64 / f64::from(rate)),
-            };
-            broken_off = go_on(&done).is_break() || rest(engine, began + due, || go_on(&done).is_break());
+            if options.leaves_per_second > 0 {
+                due += Duration::from_secs_f64((done.freed - freed) as f64 / f64::from(options.leaves_per_second));
+            }
+            freed = done.freed;
+            broken_off = go_on(&done).is_break() || rest(engine, due, || go_on(&done).is_break());
         }
         let done = progress(&compaction);
         // Returns reserved pages before anything is counted.

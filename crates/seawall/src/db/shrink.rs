@@ -144,7 +144,7 @@ impl Shrinking<'_> {
     }
 
     /// Moves the pages of `owners` above the fence; returns true if any moved.
-    fn pass(&mut self, fence: &Fence<'_>, owners: &[TreeId], is_broken: Broken<'_>) -> Result<bool> {
+    fn pass(&mut self, fence: &Fence<'_>, owners: &BTreeSet<TreeId>, is_broken: Broken<'_>) -> Result<bool> {
         let before = self.done;
         let mut undo_moved = 0;
         let catalog = btree::Tree { id: TreeId::CATALOG, root: self.engine.catalog_root };
@@ -177,7 +177,7 @@ impl Shrinking<'_> {
 
     fn tree(&mut self, fence: &Fence<'_>, tree: &Tree, is_broken: Broken<'_>) -> Result<()> {
         self.nodes(fence, tree.state.at, Some(tree), is_broken)?;
-        if self.broken_off || !self.engine.space.owners_from(fence.page())?.contains(&tree.id()) {
+        if self.broken_off || !self.engine.space.owns_from(tree.id(), fence.page())? {
             return Ok(());
         }
         self.long_values(fence, tree, is_broken)

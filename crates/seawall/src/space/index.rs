@@ -72,6 +72,8 @@ pub(super) struct Index {
     aside: HashSet<u32>,
     /// Extents from here on are not allocated.
     fence: u32,
+    /// The number of fences so far.
+    fences: u64,
     /// The extent where the search for any free page continues.
     rover: u32,
     free: u64,
@@ -96,6 +98,7 @@ impl Index {
             trees: HashMap::new(),
             aside: HashSet::new(),
             fence: u32::MAX,
+            fences: 0,
             rover: 0,
             free: 0,
             unread: 0..0,
@@ -394,13 +397,15 @@ impl Index {
 
     // --- the file's end ------------------------------------------------------------------------------------
 
-    /// Stops the allocation of extents from `fence` on. Returns `false` if there is a fence already.
-    pub(super) fn set_fence(&mut self, fence: u32) -> bool {
-        let free = !self.is_fenced();
-        if free {
-            (self.fence, self.rover) = (fence, 0);
+    /// Stops the allocation of extents from `fence` on. Returns the new fence's number, or `None` if there is a fence
+    /// already.
+    pub(super) fn set_fence(&mut self, fence: u32) -> Option<u64> {
+        if self.is_fenced() {
+            return None;
         }
-        free
+        (self.fence, self.rover) = (fence, 0);
+        self.fences += 1;
+        Some(self.fences)
     }
 
     /// Returns the number of pages below the fence that are neither owned nor claimed.
@@ -412,6 +417,11 @@ impl Index {
     /// Returns whether there is a fence.
     pub(super) fn is_fenced(&self) -> bool {
         self.fence != u32::MAX
+    }
+
+    /// Returns whether the fence with this number stands.
+    pub(super) fn is_fenced_by(&self, number: u64) -> bool {
+        self.is_fenced() && self.fences == number
     }
 
     /// Removes the fence. Returns whether there was one.

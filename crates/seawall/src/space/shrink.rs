@@ -29,7 +29,7 @@ use super::reserve::Reserved;
 use crate::buffer::{Mtr, MtrSize};
 use crate::error::Result;
 use crate::format::{Lsn, PageId, TreeId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,6 +41,7 @@ const SPARE_EXTENTS: u64 = 2;
 pub struct Fence<'s> {
     space: &'s Space,
     page: PageId,
+    number: u64,
 }
 
 impl Fence<'_> {
@@ -53,7 +54,7 @@ impl Fence<'_> {
     /// Returns whether the fence still stands: an allocation that needs more pages than are free below it lifts it.
     #[must_use]
     pub fn stands(&self) -> bool {
-        self.space.index.lock().is_fenced()
+        self.space.index.lock().is_fenced_by(self.number)
     }
 
     /// Returns the number of free pages below the fence.
@@ -65,7 +66,11 @@ impl Fence<'_> {
 
 impl Drop for Fence<'_> {
     fn drop(&mut self) {
-        self.space.index.lock().lift_fence();
+        let mut index = self.space.index.lock();
+        // If it was lifted, another shrink may have set one since.
+        if index.is_fenced_by(self.number) {
+            index.lift_fence();
+        }
     }
 }
 
@@ -128,10 +133,9 @@ impl Space {
         if page.0 >= self.pages() {
             return None;
         }
-        // Not `then_some`: it would make a fence and drop it, which locks the index and lifts the other fence.
-        let fence = self.index.lock().set_fence(self.shape.extent_of(page)).then(|| Fence { space: self, page })?;
+        let number = self.index.lock().set_fence(self.shape.extent_of(page))?;
         *self.growth.lock() = Growth::default();
-        Some(fence)
+        Some(Fence { space: self, page, number })
     }
 
     /// Sets a page below the fence aside for `tree`, even in an extent that policy would give to another tree. Returns
@@ -161,19 +165,39 @@ impl Space {
     ///
     /// # Errors
     /// Those of reading maps.
-    pub fn owners_from(&self, page: PageId) -> Result<Vec<TreeId>> {
-        let mut found = Vec::new();
-        for group in self.shape.group_of(page)..self.shape.groups(self.pages()) {
-            let first = group * self.shape.group_pages;
-            self.with_owners(group, |owners| {
-                for &owner in owners.iter().skip(page.0.saturating_sub(first) as usize) {
-                    if owner != TreeId::FREE && owner != TreeId::SYSTEM && !found.contains(&owner) {
-                        found.push(owner);
-                    }
-                }
-            })?;
-        }
+    pub fn owners_from(&self, page: PageId) -> Result<BTreeSet<TreeId>> {
+        let mut found = BTreeSet::new();
+        self.each_group_from(page, |mut owners| {
+            owners.dedup();
+            found.extend(owners.into_iter().filter(|owner| ![TreeId::FREE, TreeId::SYSTEM].contains(owner)));
+            true
+        })?;
         Ok(found)
+    }
+
+    /// Returns whether `tree` owns a page from `page` on. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading maps.
+    pub fn owns_from(&self, tree: TreeId, page: PageId) -> Result<bool> {
+        let mut owns = false;
+        self.each_group_from(page, |owners| {
+            owns = owners.contains(&tree);
+            !owns
+        })?;
+        Ok(owns)
+    }
+
+    /// Calls `visit` with the owners of the pages from `page` on, group by group, until it returns `false`.
+    fn each_group_from(&self, page: PageId, mut visit: impl FnMut(Vec<TreeId>) -> bool) -> Result<()> {
+        for group in self.shape.group_of(page)..self.shape.groups(self.pages()) {
+            let (before, mut owners) = (page.0.saturating_sub(group * self.shape.group_pages) as usize, Vec::new());
+            self.with_owners(group, |all| owners.extend_from_slice(all.get(before..).unwrap_or_default()))?;
+            if !visit(owners) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the free extents at the file's end that are not needed ([`Space::pages_needed`]) from the pages that the

@@ -672,6 +672,22 @@ fn the_file_is_shortened_only_behind_its_last_cut() {
     assert!(space.is_free(PageId(pages + 1)).unwrap() && !space.is_owner(TreeId(7), PageId(pages + 1)).unwrap());
 }
 
+/// A fence that an allocation has lifted is not taken for another shrink's, nor does it lift that one.
+#[test]
+fn a_fence_that_was_lifted_leaves_the_next_one() {
+    let machine = Machine::new(79, 96, redo_stamped);
+    let running = machine.create();
+    let space = create(&running, 2048);
+    let first = space.fence().expect("most of the file is free");
+    while first.stands() {
+        take(&space, TreeId(16), PageId(0), 8, Purpose::Grow).expect("room");
+    }
+    let second = space.fence().expect("more than is needed is free");
+    assert!(!first.stands());
+    drop(first);
+    assert!(second.stands());
+}
+
 /// What others claim below the fence counts against all free pages, also those above the fence, which a cut takes.
 #[test]
 fn a_cut_leaves_the_reserve_for_rollback() {
