@@ -47,6 +47,8 @@ struct Kept {
     bounds: Bounds,
     lock: Option<LockMode>,
     by: usize,
+    /// It had a seek since its last reset: before that a step is refused.
+    sought: bool,
     /// The key it is on, or from which it continues; with the transaction's life in which it came there.
     at: Option<(Vec<u8>, u64)>,
     /// Its value when it came there.
@@ -154,6 +156,7 @@ impl World {
                 bounds: (Bound::Unbounded, Bound::Unbounded),
                 lock: None,
                 by: 0,
+                sought: false,
                 at: None,
                 value: Vec::new(),
                 seen: None,
@@ -209,6 +212,7 @@ impl World {
         let kept = &mut self.cursors[n];
         kept.cursor.reset(&self.trees[tree], options, &bounds);
         (kept.tree, kept.bounds, kept.lock, kept.at, kept.seen) = (tree, bounds, lock, None, None);
+        kept.sought = false;
         assert!(kept.cursor.key().is_empty() && !kept.cursor.is_on_entry());
     }
 
@@ -279,7 +283,7 @@ impl World {
         let kept = &mut self.cursors[n];
         let options = CursorOptions { lock: kept.lock, ..CursorOptions::default() };
         kept.cursor.reset(&self.trees[kept.tree], options, &kept.bounds);
-        (kept.at, kept.seen) = (None, None);
+        (kept.at, kept.seen, kept.sought) = (None, None, false);
     }
 
     /// Several steps in one call.
@@ -309,6 +313,7 @@ impl World {
                 assert!(want.starts_with(&found));
                 return self.start_over(n);
             }
+            Err(Error::Usage(_)) if !kept.sought => return,
             Err(error) => panic!("{error}"),
         }
         assert!(found == want, "{} entries, and not {}", found.len(), want.len());
@@ -341,11 +346,13 @@ impl World {
             _ => kept.cursor.prev(tx),
         };
         kept.by = by;
+        kept.sought |= which < 6;
         let there = match moved {
             Ok(there) => there,
             Err(Error::LockTimeout { .. } | Error::WriteConflict { .. }) if locks => {
                 return self.start_over(n);
             }
+            Err(Error::Usage(_)) if !kept.sought => return,
             Err(error) => panic!("{error}"),
         };
         let found = there.then(|| {

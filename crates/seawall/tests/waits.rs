@@ -157,7 +157,7 @@ fn an_interrupt_outlives_a_restart_and_ends_an_iterator() {
     for step in [OwnedCursor::next, OwnedCursor::prev] {
         assert!(matches!(step(&mut cursor, &tx), Err(Error::Usage(_))));
     }
-    let mut borrowing = tx.cursor(&tree);
+    let mut borrowing = tx.cursor(&tree, CursorOptions::default());
     assert!(borrowing.seek(Seek::AtLeast(&[5])).unwrap());
     handle.interrupt();
     interrupted(&borrowing.seek(Seek::First));
@@ -571,8 +571,10 @@ fn a_key_that_was_waited_for_behind_a_range_and_then_written_stays_locked() {
         assert_eq!(db.transactions().len(), 1, "it has a range only");
         let mut tx = begin(&db, isolation, LONG, 0);
         std::thread::scope(|scope| {
-            let waits =
-                scope.spawn(|| assert!(tx.lock_row(&tree, &[3], LockMode::Exclusive, None).unwrap().newly_locked));
+            let waits = scope.spawn(|| {
+                let tx = &mut tx;
+                assert!(tx.lock_row(&tree, &[3], LockMode::Exclusive, None).unwrap().newly_locked);
+            });
             until_waiting(&db, 1);
             holder.rollback().unwrap();
             waits.join().unwrap();
@@ -634,10 +636,11 @@ fn a_locking_scan_that_waited_has_what_it_would_have_without() {
         let (db, tree) = database();
         let mut holder = begin(&db, isolation, LONG, 0);
         if deletes { holder.delete(&tree, &[3]).map(drop) } else { holder.put(&tree, &[3], b"new") }.unwrap();
-        let tx = begin(&db, isolation, LONG, 0);
+        let mut tx = begin(&db, isolation, LONG, 0);
         let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| {
+                let tx = &mut tx;
                 let mut cursor = tx.cursor(&tree, options);
                 assert!(cursor.seek(Seek::AtLeast(&[3])).unwrap());
                 (cursor.key().to_vec(), cursor.newly_locked())

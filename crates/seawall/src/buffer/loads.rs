@@ -158,8 +158,8 @@ impl Prefetches {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Takes all reads for which `fits` is true off the list. The caller must finish each that it gets from them.
-    pub(super) fn take_all(&self, fits: impl Fn(&PrefetchRead) -> bool) -> TakenReads<'_> {
+    /// Takes all reads for which `fits` is true off the list. The caller must finish them.
+    pub(super) fn take_all(&self, fits: impl Fn(&PrefetchRead) -> bool) -> Vec<PrefetchRead> {
         let mut list = self.list.lock();
         let mut taken = Vec::new();
         let mut at = 0;
@@ -167,29 +167,7 @@ impl Prefetches {
             if fits(&list[at]) { taken.push(list.swap_remove(at)) } else { at += 1 }
         }
         self.count.store(list.len(), Ordering::Release);
-        TakenReads { of: self, taken }
-    }
-}
-
-/// Reads that were taken off the list. If a panic drops it, those that are left go back.
-pub(super) struct TakenReads<'a> {
-    of: &'a Prefetches,
-    taken: Vec<PrefetchRead>,
-}
-
-impl TakenReads<'_> {
-    pub(super) fn next(&mut self) -> Option<PrefetchRead> {
-        self.taken.pop()
-    }
-}
-
-impl Drop for TakenReads<'_> {
-    fn drop(&mut self) {
-        if !self.taken.is_empty() {
-            let mut list = self.of.list.lock();
-            list.append(&mut self.taken);
-            self.of.count.store(list.len(), Ordering::Release);
-        }
+        taken
     }
 }
 

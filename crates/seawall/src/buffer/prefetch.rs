@@ -98,6 +98,29 @@ impl Drop for Abandon<'_> {
     }
 }
 
+/// Reads that a thread has taken off the list, to finish them. If a panic drops it, those that are left go back, for
+/// the threads that wait for their pages.
+struct Taken<'p> {
+    pool: &'p Pool,
+    reads: Vec<PrefetchRead>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.reads.is_empty() {
+            return;
+        }
+        let pages: Vec<_> =
+            self.reads.iter().map(|read| read.first.0..read.first.0 + read.frames.len() as u32).collect();
+        let prefetches = &self.pool.loads.prefetches;
+        let mut list = prefetches.list.lock();
+        list.append(&mut self.reads);
+        prefetches.count.store(list.len(), Ordering::Release);
+        drop(list);
+        pages.into_iter().flatten().for_each(|page| self.pool.loads.wake(PageId(page)));
+    }
+}
+
 impl Run<'_> {
     /// Returns the lowest page.
     fn first(&self) -> PageId {
@@ -295,11 +318,10 @@ impl Pool {
             return 0;
         }
         self.disk.drive(false);
-        let mut taken = prefetches.take_all(|flight| wait || flight.pending.is_done());
-        let mut finished = 0;
-        while let Some(flight) = taken.next() {
+        let taken = prefetches.take_all(|flight| wait || flight.pending.is_done());
+        let (finished, mut taken) = (taken.len(), Taken { pool: self, reads: taken });
+        while let Some(flight) = taken.reads.pop() {
             self.finish(flight);
-            finished += 1;
         }
         finished
     }

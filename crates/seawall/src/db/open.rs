@@ -92,7 +92,8 @@ impl Database {
     /// [`Error::Locked`] if the database is still open, in this process or another, after 3 s; [`Error::NotADatabase`];
     /// [`Error::IsABackup`] and [`Error::UnfinishedBackup`] for a directory that must be restored first;
     /// [`Error::OtherFormat`]; [`Error::Corrupt`] with the damage; [`Error::InvalidOption`] for a bad line in
-    /// its `seawall.toml`; [`Error::NoSpace`]; [`Error::NoThread`]; [`Error::Usage`] in a forked process; [`Error::Io`].
+    /// its `seawall.toml`; [`Error::NoSpace`]; [`Error::NoThread`]; [`Error::Usage`] in a forked process;
+    /// [`Error::Io`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -156,8 +156,8 @@ impl OwnedCursor {
         self.scan.newly_locked()
     }
 
-    /// Returns the key of the current entry. Without a current entry it is a key that the cursor has passed, perhaps one
-    /// whose row this transaction does not see: nothing to continue from in a later transaction.
+    /// Returns the key of the current entry. Without a current entry it is a key that the cursor has passed, perhaps
+    /// one whose row this transaction does not see: nothing to continue from in a later transaction.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.scan.key()

@@ -55,8 +55,8 @@ use std::time::Duration;
 const FILL_BYTES_PER_SECOND: f64 = 100e6;
 /// The fewest files of any log.
 pub(super) const SEGMENTS_MIN: u64 = 3;
-/// Returns the fewest files among which a log of such segments can rotate, whatever is logged next: the one that is being
-/// written, and room for the largest entry.
+/// Returns the fewest files among which a log of such segments can rotate, whatever is logged next: the one that is
+/// being written, and room for the largest entry.
 pub(super) fn files_min(segment_bytes: u64) -> u64 {
     SEGMENTS_MIN.max((ENTRY_BYTES_MAX as u64).div_ceil(segment_bytes) + 1)
 }
@@ -192,7 +192,7 @@ impl State {
     /// Returns the most log to keep: the capacity, or what the existing files hold if the disk is full.
     fn capacity(&self) -> u64 {
         let there = self.total() * self.segment_bytes;
-        if self.full_since.is_some() && self.total() >= files_min(self.segment_bytes) {
+        if self.full_since.is_some() && self.total() >= SEGMENTS_MIN {
             self.capacity_bytes.min(there)
         } else {
             self.capacity_bytes
@@ -517,6 +517,6 @@ impl Segments {
     fn goes_round(&self, first: u64, head: u64, after: u64) -> bool {
         let total = self.state.lock().total();
         let fits = after.div_ceil(self.bytes) <= head / self.bytes + total;
-        total >= files_min(self.bytes) && head >= (first + 1) * self.bytes && fits
+        total >= SEGMENTS_MIN && head >= (first + 1) * self.bytes && fits
     }
 }

@@ -467,7 +467,7 @@ impl ScanState {
     pub(super) fn seek(&mut self, by: By<'_>, to: Seek<'_>) -> Result<bool> {
         self.leave();
         let sought = self.begin_at(by, to);
-        self.adrift = sought.is_err();
+        self.adrift = sought.is_err() && !self.stands();
         sought
     }
 

@@ -205,9 +205,13 @@ impl Txn {
                 Err(error) => break Err(error),
             }
         };
-        let has_effect = |&was_there: &bool| was_there || matches!(change, Change::Insert | Change::Put);
-        if !changed.as_ref().is_ok_and(has_effect) {
-            self.unlock_unwritten(tree, key, newly_locked);
+        match &changed {
+            Ok(was_there) if *was_there || matches!(change, Change::Insert | Change::Put) => {}
+            // An upsert locks the row next, and would have to queue behind those that wait for it.
+            Err(Error::KeyExists { .. }) if newly_locked && self.options.isolation != Isolation::Serializable => {
+                self.engine.locks.give_back_unless_awaited(&self.owner, tree.at.id, key);
+            }
+            _ => self.unlock_unwritten(tree, key, newly_locked),
         }
         changed
     }

@@ -8,9 +8,11 @@
 
 /// From this seed on [`Choice::of`] draws; earlier seeds stay unchanged.
 const CHOICES_FROM: u64 = 183_000_000_000;
+/// Later seeds that were kept before.
+const KEPT: [u64; 4] = [2_026_112_203_698, 2_026_112_220_102, 2_026_112_239_729, 7_711_882_218_217];
 
-/// What is chosen for a whole seed by the remainder of a number. By the remainder of the seed itself, some choices would
-/// never meet: a seed that is odd is not divisible by ten.
+/// What is chosen for a whole seed by the remainder of a number. By the remainder of the seed itself, some choices
+/// would never meet: a seed that is odd is not divisible by ten.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Choice {
     AtomicWrites,
@@ -27,13 +29,17 @@ pub(crate) enum Choice {
 impl Choice {
     /// The number for this choice, independent of those for the others.
     pub(crate) fn of(self, seed: u64) -> u64 {
-        if seed < CHOICES_FROM { seed } else { self.later(seed) }
+        if draws(seed) { self.later(seed) } else { seed }
     }
 
     /// Like [`Choice::of`], for a choice that earlier seeds do not have: 0 for them.
     pub(crate) fn later(self, seed: u64) -> u64 {
-        if seed < CHOICES_FROM { 0 } else { Dice::new(seed ^ ((self as u64 + 1) << 56)).next() }
+        if draws(seed) { Dice::new(seed ^ ((self as u64 + 1) << 56)).next() } else { 0 }
     }
+}
+
+fn draws(seed: u64) -> bool {
+    seed >= CHOICES_FROM && !KEPT.contains(&seed)
 }
 
 #[derive(Debug, Clone)]

@@ -271,7 +271,7 @@ fn the_reserve_is_for_what_the_log_cannot_do_without() {
     drop(admitted);
     // Without the reserve there is space for more files.
     log.set_space_reserve(0);
-    work(&log, 20, false).unwrap();
+    work(&log, 13, false).unwrap();
     assert!(files(&log) > least);
 }
 
