@@ -141,9 +141,10 @@ impl Database {
     /// `switch` takes a lock of the program that writers hold.
     ///
     /// Until then each change by a writer, except [`Transaction::update_unindexed`], copies a key into the log of
-    /// changed keys, which uses about 100 bytes of memory for each. The build holds back purge like any long reader. A
-    /// transaction whose snapshot is older than the commit can change the index, but not read it
-    /// ([`Error::TreeTooNew`]).
+    /// changed keys, which uses about 100 bytes of memory for each. While the build catches up with these changes, each
+    /// takes some 200 bytes more, and each entry that changes, old or new, some 60 bytes and its key and value:
+    /// `sort_bytes` does not bound this. The build holds back purge like any long reader. A transaction whose snapshot
+    /// is older than the commit can change the index, but not read it ([`Error::TreeTooNew`]).
     ///
     /// # Errors
     /// [`Error::KeyExists`] if two rows have the same entry, or the same unique part of one; [`Error::TreeExists`];
