@@ -324,6 +324,23 @@ fn it_keeps_to_a_rate_and_can_be_broken_off_while_it_rests() {
     assert!(done.broken_off && done.done.freed > 0 && done.done.freed <= 16, "{done:?}");
 }
 
+/// Who appends as fast as it moves leaves keeps no compaction from its end.
+#[test]
+fn a_compaction_does_not_follow_who_appends() {
+    let db = open(&disk(), Background::Steps);
+    let tree = db.create_tree("t").unwrap();
+    fill(&db, &tree, 1500, 9);
+    let (mut calls, mut next) = (0, 1_000_000u32);
+    let done = db.compact_with(&tree, CompactOptions::default(), |_| {
+        calls += 1;
+        db.transact(|tx| (next..next + 600).try_for_each(|key| tx.put(&tree, &key.to_be_bytes(), &[7; 200]))).unwrap();
+        next += 600;
+        if calls < 300 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    assert!(!done.unwrap().broken_off, "after {calls} steps");
+    assert_eq!(db.check().unwrap(), []);
+}
+
 /// A caller that was away for hours has saved nothing up.
 #[test]
 fn idle_time_earns_no_burst() {

@@ -105,6 +105,8 @@ pub struct Compaction<'s> {
     state: State,
     /// The lower fence of the next leaf.
     at: Vec<u8>,
+    /// The lower fence of the leaf that was last at the first step. It does not follow those who append.
+    until: Option<Vec<u8>>,
     /// The current page of the leaf before that one.
     last: PageId,
     /// Whether that leaf may take more rows, and the next new leaves follow it in the file.
@@ -156,6 +158,7 @@ impl<'s> Compaction<'s> {
             limit,
             state: State::Looking,
             at: Vec::new(),
+            until: None,
             last: PageId::NONE,
             tail: false,
             run: None,
@@ -190,6 +193,9 @@ impl<'s> Compaction<'s> {
     /// Decides whether to move the leaves of the next branches.
     fn look(&mut self, horizon: TxnId) -> Result<()> {
         let pool = self.space.pool();
+        if self.until.is_none() {
+            self.until = Some(self.tree.last_fence(pool)?);
+        }
         let (mut leaves, mut low) = (Vec::new(), self.at.clone());
         let end = loop {
             let mut level1 = self.tree.level1_children(pool, &low, Bound::Unbounded, false)?;
@@ -260,9 +266,14 @@ impl<'s> Compaction<'s> {
     /// Continues after the examined leaves.
     fn go_on(&mut self, next: Option<Vec<u8>>) {
         match next {
-            Some(next) => (self.at, self.state) = (next, State::Looking),
-            None => self.finish(),
+            Some(next) if self.is_meant(&next) => (self.at, self.state) = (next, State::Looking),
+            _ => self.finish(),
         }
+    }
+
+    /// Returns whether the leaf with this lower fence was there, or is part of one that was there, at the first step.
+    fn is_meant(&self, fence: &[u8]) -> bool {
+        self.until.as_ref().is_none_or(|until| fence <= &until[..])
     }
 
     fn finish(&mut self) {
@@ -315,7 +326,7 @@ impl<'s> Compaction<'s> {
         }
         let passed = std::mem::take(&mut self.at);
         match step.next {
-            Some(next) if end.as_ref().is_none_or(|end| next < *end) => {
+            Some(next) if end.as_ref().is_none_or(|end| next < *end) && self.is_meant(&next) => {
                 self.at = next;
                 self.state = State::Moving { end, left: left.saturating_sub(step.freed.len()) };
             }

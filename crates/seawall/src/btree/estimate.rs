@@ -107,6 +107,17 @@ impl Tree {
         Ok(Level1 { children, beyond: beyond.map(<[u8]>::to_vec) })
     }
 
+    /// Returns the lower fence of the last leaf. No latch may be held.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) fn last_fence(&self, pool: &Pool) -> Result<Vec<u8>> {
+        pool.retry(|| {
+            let last = self.descend(pool, toward_high(Bound::Unbounded), 0, |_, _| ())?;
+            Ok(last.map_or_else(Vec::new, |(page, opened)| Node::again(&page, opened).lower().to_vec()))
+        })
+    }
+
     /// Estimates the contents of the range from `low` (included) to `high`. No latch may be held.
     ///
     /// # Errors
