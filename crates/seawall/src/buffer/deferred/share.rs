@@ -6,14 +6,17 @@
 //! still be in memory if there were more frames.
 //!
 //! ```text
-//!   0 ──first eviction──> least ──a window in which it pays──> a quarter more, up to most
-//!                           ^                                      │
-//!                           └──── a quarter less: it does not ─────┘
+//!   0 ──first eviction──> least ──it pays──> a quarter more, up to most
+//!                           ^                       │
+//!                           └── less: it does not ──┘
 //! ```
 //!
-//! 1. A window ends when as many pages have been evicted as there are frames.
+//! 1. A window ends when as many pages have been evicted as there are frames. The share follows the averages of the
+//!    last windows, of which the cleaner fills some with merges, and others with none: it merges in rounds, by age.
 //! 2. A page of memory for lists saves `(writes * read again - merged) / pages of lists` operations; one more frame
 //!    saves `ghosts missed / ghosts`. The use that saves more gets the memory.
+//!    A share that shrinks has lists merged, which costs a read for each and spares nothing. So it shrinks slowly,
+//!    except when the lists leave half of it free.
 //! 3. The share never falls below `least`: the pages in it show when a larger share pays off again.
 //! 4. Only one page in 16 is counted as a ghost, so that evictions and misses seldom contend for the mutex.
 
@@ -56,14 +59,36 @@ struct Ghosts {
     evicted: u64,
 }
 
+/// Means over about [`WINDOWS`] windows.
+#[derive(Debug, Default)]
+struct Means {
+    /// Operations that lists saved in a window.
+    gained: f64,
+    ghosts_missed: f64,
+    list_bytes: f64,
+    /// The part of the share that lists used.
+    full: f64,
+}
+
+/// What the last window has left.
+#[derive(Debug, Default)]
+struct Seen {
+    ends: Ends,
+    ghosts_missed: u64,
+    /// `None` before the first window.
+    means: Option<Means>,
+}
+
+/// Longer than a round of merges.
+const WINDOWS: f64 = 16.0;
+
 #[derive(Debug)]
 pub(super) struct Share {
     least: AtomicU32,
     most: AtomicU32,
     /// Percent; 0 before the first eviction.
     now: AtomicU32,
-    /// The counts at the end of the last window: [`Ends`], and ghosts missed.
-    seen: Mutex<(Ends, u64)>,
+    seen: Mutex<Seen>,
     ghosts: Mutex<Ghosts>,
     ghosts_missed: AtomicU64,
 }
@@ -131,28 +156,55 @@ impl Share {
     /// Adapts the share if a window has ended. Returns whether the share has changed.
     pub(super) fn adapt(&self, ends: Ends, sizes: Sizes) -> bool {
         let mut seen = self.seen.lock();
-        let (before, ghosts_before) = *seen;
-        if ends.evicted.saturating_sub(before.evicted) < sizes.frames {
+        let evicted = ends.evicted.saturating_sub(seen.ends.evicted);
+        if evicted < sizes.frames {
             return false;
         }
-        let ghosts_missed = self.ghosts_missed.load(Ordering::Relaxed);
-        *seen = (ends, ghosts_missed);
-        drop(seen);
+        // A window that was looked at late counts as one.
+        let part = sizes.frames as f64 / evicted as f64;
+        let before = std::mem::replace(&mut seen.ends, ends);
+        let ghosts = self.ghosts_missed.load(Ordering::Relaxed);
+        let missed = ghosts - std::mem::replace(&mut seen.ghosts_missed, ghosts);
         let spared = sizes.writes * ends.read_again.saturating_sub(before.read_again);
-        let gained = spared as f64 - ends.merged.saturating_sub(before.merged) as f64;
-        let of_lists = gained / (sizes.list_bytes / sizes.page_bytes).max(1) as f64;
-        let of_frames = ghosts_missed.saturating_sub(ghosts_before) as f64 / ghosts_of(sizes.frames) as f64;
-        let (least, most) = (self.least.load(Ordering::Relaxed), self.most.load(Ordering::Relaxed));
-        let now = self.percent();
-        let step = (now / 4).max(1);
-        let wanted = if of_lists <= of_frames || sizes.list_bytes < sizes.list_bytes_max / 2 {
-            now.saturating_sub(step).max(least).max(1)
+        let of_window = Means {
+            gained: (spared as f64 - ends.merged.saturating_sub(before.merged) as f64) * part,
+            ghosts_missed: missed as f64 * part,
+            list_bytes: sizes.list_bytes as f64,
+            full: sizes.list_bytes as f64 / sizes.list_bytes_max.max(1) as f64,
+        };
+        let means = of_window.after(seen.means.take());
+        let wanted = self.wanted(seen.means.insert(means), sizes);
+        drop(seen);
+        self.set(wanted.min(self.most.load(Ordering::Relaxed)))
+    }
+
+    fn wanted(&self, means: &Means, sizes: Sizes) -> u32 {
+        let of_lists = means.gained / (means.list_bytes / sizes.page_bytes as f64).max(1.0);
+        let of_frames = means.ghosts_missed / ghosts_of(sizes.frames) as f64;
+        let (now, least) = (self.percent(), self.least.load(Ordering::Relaxed).max(1));
+        if means.full < 0.5 {
+            now.saturating_sub((now / 4).max(1)).max(least)
+        } else if of_lists <= of_frames {
+            now.saturating_sub((now / 16).max(1)).max(least)
         } else if sizes.may_grow && sizes.list_bytes >= sizes.list_bytes_max / 4 * 3 {
-            now + step
+            now + (now / 4).max(1)
         } else {
             now
-        };
-        self.set(wanted.min(most))
+        }
+    }
+}
+
+impl Means {
+    /// These of one window, as means with those before.
+    fn after(self, before: Option<Self>) -> Self {
+        let Some(before) = before else { return self };
+        let mean = |before: f64, now: f64| before + (now - before) / WINDOWS;
+        Self {
+            gained: mean(before.gained, self.gained),
+            ghosts_missed: mean(before.ghosts_missed, self.ghosts_missed),
+            list_bytes: mean(before.list_bytes, self.list_bytes),
+            full: mean(before.full, self.full),
+        }
     }
 }
 
@@ -194,8 +246,23 @@ mod tests {
         assert_eq!(share.percent(), 30, "to the most");
         share.adapt(Ends { evicted: at * 1000 + 999, read_again: 0, merged: 0 }, sizes(9_000));
         assert_eq!(share.percent(), 30, "the window has not ended");
-        windows(&share, at, 100, 201, 9_000);
+        let at = windows(&share, at, 100, 900, 9_000);
+        windows(&share, at, 100, 900, 9_000);
         assert_eq!(share.percent(), 2, "to the least");
+    }
+
+    /// The cleaner merges by age, in rounds: windows without merges, then windows with many.
+    #[test]
+    fn rounds_of_merges_do_not_shake_it() {
+        let share = share(1, 30);
+        let mut ends = Ends::default();
+        for nth in 1..=200u64 {
+            ends.evicted += 1000;
+            ends.read_again += 300;
+            ends.merged += if nth % 8 < 6 { 0 } else { 1500 };
+            share.adapt(ends, sizes(9_000));
+            assert!(nth < 40 || share.percent() == 30, "window {nth}: {}", share.percent());
+        }
     }
 
     #[test]
