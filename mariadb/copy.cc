@@ -73,8 +73,9 @@ bool seawall::copies_a_table(THD *thd) {
   }
 }
 
-/* Whether the rows of `table` are to be copied or verified: nobody writes them meanwhile, not even this statement. CHECK and
-   REPAIR PARTITION, too, are ALTER TABLE, but the one leaves others the table, and the other moves rows in it. */
+/* Returns whether this statement copies or verifies the rows of `table`. Then it only reads the table, and its lock keeps all
+   writers away. Two other statements have the command ALTER TABLE: CHECK PARTITION keeps no writer away, and REPAIR PARTITION
+   writes the table. */
 static bool is_original(THD *thd, const TABLE *table) {
   const TABLE_LIST *opened = table->pos_in_table_list;
   return copies_a_table(thd) && table->s->tmp_table == NO_TMP_TABLE && (!opened || opened->lock_type < TL_WRITE_ALLOW_WRITE) &&

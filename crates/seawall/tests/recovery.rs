@@ -729,14 +729,6 @@ fn the_name_of_a_new_database_and_of_its_log_is_durable() {
     }
 }
 
-fn copy(disk: &dyn Disk, from: &Path, to: &Path) {
-    let source = disk.open(from, OpenHow::default()).unwrap();
-    let mut bytes = vec![0; disk.len(&source).unwrap() as usize];
-    assert_eq!(disk.read_at(&source, 0, &mut bytes).unwrap(), bytes.len());
-    let made = disk.open(to, OpenHow { write: true, create: Create::New, ..OpenHow::default() }).unwrap();
-    assert_eq!(disk.write_at(&made, 0, &[IoSlice::new(&bytes)], WriteHow::default()).unwrap(), bytes.len());
-}
-
 /// What the closed database is copied to was made by another program, which flushed no directory.
 #[test]
 fn the_name_of_a_copy_and_of_a_moved_log_is_durable_once_it_was_opened() {
@@ -752,7 +744,10 @@ fn the_name_of_a_copy_and_of_a_moved_log_is_durable_once_it_was_opened() {
         db.close().unwrap();
         for (from, to) in [("/db", "/srv/of/db"), ("/log", "/srv/log/of/db")] {
             for file in process.list(Path::new(from)).unwrap() {
-                copy(&*process, &file, &Path::new(to).join(file.file_name().unwrap()));
+                let how = OpenHow { write: true, create: Create::New, ..OpenHow::default() };
+                let copy = process.open(&Path::new(to).join(file.file_name().unwrap()), how).unwrap();
+                let bytes = sim.seen(&file).unwrap();
+                process.write_at(&copy, 0, &[IoSlice::new(&bytes)], WriteHow::default()).unwrap();
             }
         }
         let db = open(&process, "/srv/of/db", "/srv/log/of/db").unwrap();

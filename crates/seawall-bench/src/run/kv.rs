@@ -203,9 +203,9 @@ impl KvRun {
     }
 }
 
-/// Runs `work` while one backup of `store` after the other is written into `to`, a directory
-/// that does not exist. Returns what was driven, the number of
-/// whole backups, and the bytes read for all. It is an error if no backup read anything meanwhile.
+/// Runs `work` while one backup of `store` after the other is written into `to`, a directory that does not exist.
+/// Returns what was driven, the number of whole backups, and the bytes read for all. It is an error if no backup read
+/// anything meanwhile.
 fn beside_backups(store: &dyn Store, to: &Path, work: impl FnOnce() -> Driven) -> (Driven, [u64; 2]) {
     let ended = AtomicBool::new(false);
     let back_up = || {

@@ -367,7 +367,9 @@ impl Opening {
         // After a copy, or a move of the log, names may be new.
         disk.sync_dir(path)?;
         disk.make_name_durable(path)?;
-        disk.make_name_durable(&log_config.dir)?;
+        if log_config.dir != path {
+            disk.make_name_durable(&log_config.dir)?;
+        }
         if !Planted::here().has(Mutant::GhostTail) {
             control.begin_incarnation(options.log_buffer_size())?;
         }

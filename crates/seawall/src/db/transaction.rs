@@ -196,7 +196,7 @@ impl Transaction {
     /// [`Error::NoSpace`], [`Error::Io`], [`Error::Corrupt`], [`Error::Poisoned`]: the change did not happen, and the
     /// transaction can continue. After [`Error::Deadlock`] and [`Error::WriteConflict`], too, but roll it back: the
     /// others wait for it, or it works with rows that have changed since. [`Error::TransactionEnded`] if the
-    /// transaction is prepared in place, or a rollback of it has failed in the middle: it can only be rolled back.
+    /// transaction is prepared in place, or a rollback of it has failed in the middle: roll it back.
     pub fn insert(&mut self, tree: &Tree, key: &(impl AsRef<[u8]> + ?Sized), value: &[u8]) -> Result<()> {
         self.change(tree, key.as_ref(), value, Change::Insert).map(|_| ())
     }

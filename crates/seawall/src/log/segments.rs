@@ -55,6 +55,7 @@ use std::time::Duration;
 const FILL_BYTES_PER_SECOND: f64 = 100e6;
 /// The fewest files of any log.
 pub(super) const SEGMENTS_MIN: u64 = 3;
+
 /// Returns the fewest files among which a log of such segments can rotate, whatever is logged next: the one that is
 /// being written, and room for the largest entry.
 pub(super) fn files_min(segment_bytes: u64) -> u64 {

@@ -171,7 +171,7 @@ impl Txn {
         if (there && change == Change::Insert) || (!there && matches!(change, Change::Update { .. })) {
             self.see_followed();
             self.tells();
-            self.unlock_unwritten(tree, key, newly_locked);
+            self.unlock_unwritten(tree, key, newly_locked, there);
             let exists = || Error::KeyExists { on: LockedOn::row(tree.at.id, key) };
             return if there { Err(exists()) } else { Ok(false) };
         }
@@ -183,12 +183,18 @@ impl Txn {
             })
         });
         // The last step writes the row.
-        changed.inspect_err(|_| self.unlock_unwritten(tree, key, newly_locked))
+        changed.inspect_err(|_| self.unlock_unwritten(tree, key, newly_locked, false))
     }
 
-    /// A change that did not happen has locked the row: the lock was not counted, and nothing was told.
-    fn unlock_unwritten(&self, tree: &TreeState, key: &[u8], newly_locked: bool) {
-        if newly_locked && self.options.isolation != Isolation::Serializable {
+    /// A change that did not happen has locked the row: the lock was not counted, and nothing was told. If the row
+    /// `exists`, an upsert locks it next, and would have to queue behind those that wait for it: they wait for its end.
+    fn unlock_unwritten(&self, tree: &TreeState, key: &[u8], newly_locked: bool, exists: bool) {
+        if !newly_locked || self.options.isolation == Isolation::Serializable {
+            return;
+        }
+        if exists {
+            self.engine.locks.give_back_unless_awaited(&self.owner, tree.at.id, key);
+        } else {
             self.engine.locks.give_back(&self.owner, tree.at.id, key);
         }
     }
@@ -205,13 +211,10 @@ impl Txn {
                 Err(error) => break Err(error),
             }
         };
-        match &changed {
-            Ok(was_there) if *was_there || matches!(change, Change::Insert | Change::Put) => {}
-            // An upsert locks the row next, and would have to queue behind those that wait for it.
-            Err(Error::KeyExists { .. }) if newly_locked && self.options.isolation != Isolation::Serializable => {
-                self.engine.locks.give_back_unless_awaited(&self.owner, tree.at.id, key);
-            }
-            _ => self.unlock_unwritten(tree, key, newly_locked),
+        let has_effect = |&was_there: &bool| was_there || matches!(change, Change::Insert | Change::Put);
+        if !changed.as_ref().is_ok_and(has_effect) {
+            let exists = matches!(changed, Err(Error::KeyExists { .. }));
+            self.unlock_unwritten(tree, key, newly_locked, exists);
         }
         changed
     }

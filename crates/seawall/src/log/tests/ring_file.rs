@@ -213,15 +213,21 @@ fn copy_to(dir: &str, disk: &SimDisk) {
     }
 }
 
-/// Opens the log in another process. Also returns how many bodies were found, in the segments and in the ring.
-fn take_up(machine: &Machine, config: LogConfig) -> (usize, Log) {
-    let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
-    let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
-    reader.with_ring(&disk, &config).unwrap();
+/// Reads the log in another process. Returns how many bodies were found, in the segments and in the ring.
+fn read(disk: &Arc<dyn Disk>, config: &LogConfig) -> (usize, LogReader) {
+    let mut reader = LogReader::open(disk.clone(), config, FIRST_LSN, 1).unwrap();
+    reader.with_ring(disk, config).unwrap();
     let mut bodies = 0;
     while let Some(entry) = reader.next().unwrap() {
         bodies += usize::from(!entry.body.is_empty());
     }
+    (bodies, reader)
+}
+
+/// Like `read`, and opens the log.
+fn take_up(machine: &Machine, config: LogConfig) -> (usize, Log) {
+    let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
+    let (bodies, reader) = read(&disk, &config);
     (bodies, Log::open(disk, config, Arc::default(), reader.finish().unwrap()).unwrap())
 }
 
@@ -276,15 +282,8 @@ fn files_put_back_from_an_older_copy_do_not_get_what_came_after_them() {
     written(&log, 20..30);
     process.crash_by(SimDisk::process_crash);
     let open = |dir: &str| {
-        let config = LogConfig { dir: dir.into(), ..machine.config(2) };
         let disk: Arc<dyn Disk> = Arc::new(Process::new(&machine.disk));
-        let mut reader = LogReader::open(disk.clone(), &config, FIRST_LSN, 1).unwrap();
-        reader.with_ring(&disk, &config).unwrap();
-        let mut bodies = 0;
-        while let Some(entry) = reader.next().unwrap() {
-            bodies += usize::from(!entry.body.is_empty());
-        }
-        bodies
+        read(&disk, &LogConfig { dir: dir.into(), ..machine.config(2) }).0
     };
     assert_eq!(open("/old"), 10);
     assert_eq!(open(DIR), 30);
